@@ -34,9 +34,9 @@ pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
 pub use mover::{
-    BegunWork, CarriedBytes, Chore, ChoreCredential, ChoreDepot, EndedWork, FetchChore, FetchPiece,
-    FetchedBytes, JoinedMover, MOVER_PROTOCOL, Mover, MoverOrders, MoverTurn, NewMover,
-    SealedDataset, SendChore, Work,
+    BegunWork, CarriedBytes, CarryChore, Chore, ChoreCredential, ChoreDepot, ChorePlace,
+    ChoreSegment, EndedWork, FetchChore, FetchPiece, FetchedBytes, JoinedMover, MOVER_PROTOCOL,
+    Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

@@ -90,6 +90,9 @@ pub struct EndedWork {
     /// Where it was done, the digests of its chunk: of the whole and, where it was sent, of each fragment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<String>,
+    /// What a store holds now, where it was copied there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredPiece>,
     /// Why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -141,6 +144,8 @@ pub enum Chore {
     Send(SendChore),
     /// A chunk is to be fetched from a source.
     Fetch(FetchChore),
+    /// A file, or a segment of one, is to be copied to where a stage-out goes.
+    Carry(Box<CarryChore>),
 }
 
 /// A fragment of a sealed dataset that is to be sent to a depot.
@@ -239,6 +244,19 @@ impl fmt::Debug for ChoreCredential {
     }
 }
 
+/// A place that work reads from or writes to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub struct ChorePlace {
+    /// Its address.
+    pub address: String,
+    /// The profile of the mover's user that opens it.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// What opens it, where it is an address of the owner's own credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<ChoreCredential>,
+}
+
 /// A chunk of a stage-in that is to be fetched from one source, into the files of its draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FetchChore {
@@ -246,14 +264,8 @@ pub struct FetchChore {
     pub request: String,
     /// The chunk.
     pub chunk: u32,
-    /// The address of its source.
-    pub source: String,
-    /// The profile of the mover's user that opens it.
-    #[serde(default)]
-    pub profile: Option<String>,
-    /// What opens it, where it is an address of the owner's own credential.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential: Option<ChoreCredential>,
+    /// Its source.
+    pub source: ChorePlace,
     /// The account with whose rights files are read and written; those of the mover's own user without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -266,10 +278,10 @@ pub struct FetchChore {
     pub traceparent: Option<String>,
 }
 
-/// Some bytes of a file that are to be fetched.
+/// Some bytes of a file that are to be fetched or copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FetchPiece {
-    /// The file, below the draft.
+    /// The file, below the draft or the destination.
     pub path: String,
     /// The same below the source; empty where that is the file.
     pub source_path: String,
@@ -288,6 +300,49 @@ pub struct FetchPiece {
     pub from: u64,
     /// The one after the last.
     pub to: u64,
+}
+
+/// A file of a stage-out, or a segment of one, that is to be copied to where that goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CarryChore {
+    /// The request.
+    pub request: String,
+    /// What is copied lies below this…
+    pub source: ChorePlace,
+    /// …and goes below that.
+    pub destination: ChorePlace,
+    /// The account with whose rights files are read; those of the mover's own user without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The file, and which of its bytes.
+    pub piece: FetchPiece,
+    /// Its permission bits, where its source has some.
+    #[serde(default)]
+    pub mode: Option<u32>,
+    /// What it is a copy of, as the service names its source.
+    pub origin: String,
+    /// The segment that is meant; the whole file, all or nothing, without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<ChoreSegment>,
+}
+
+/// A segment of a file that the service began to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChoreSegment {
+    /// What the store calls the unfinished file. Never a secret.
+    pub token: String,
+    /// Which segment it is, from 0.
+    pub index: u64,
+}
+
+/// What a store holds of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoredPiece {
+    /// Its CRC-64/NVME, in hexadecimal.
+    pub checksum: String,
+    /// What the store said of it; empty of a whole file.
+    #[serde(default)]
+    pub receipt: String,
 }
 
 /// How a mover is.

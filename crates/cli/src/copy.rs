@@ -291,6 +291,7 @@ fn options(
         continues: false,
         transfer_max: arguments.max_transfer,
         duration_max: arguments.max_duration,
+        help: None,
         on_notice: Arc::new(move |notice| screen.notice(notice)),
     })
 }

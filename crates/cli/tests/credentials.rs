@@ -152,6 +152,42 @@ impl World {
     }
 }
 
+impl World {
+    /// Sends what came to somebody to another place of theirs.
+    fn send_back(&self, person: &str) {
+        let from = self.path(person).join("in");
+        let words = [
+            "offload",
+            from.to_str().unwrap(),
+            "--to",
+            "archive:out",
+            "--deadline",
+            "10m",
+            "--json",
+        ];
+        let request: Value = serde_json::from_str(&self.succeed(person, &words)).unwrap();
+        let id = request["id"].as_str().unwrap();
+        self.service.wait_until(id, is_state("arrived"));
+    }
+
+    /// Everybody's store has what they sent, and nothing else.
+    fn check_went(&self) {
+        for (person, store) in PEOPLE.iter().zip(&self.stores) {
+            let out = store.bucket_folder().join("out");
+            let names: Vec<_> = fs::read_dir(&out).unwrap().collect();
+            assert_eq!(names.len(), 1, "only what {person} sent is there");
+            let there = fs::read_to_string(out.join(format!("of {person}")));
+            assert_eq!(there.unwrap(), person.repeat(1 << 20));
+        }
+    }
+}
+
+/// Pieces of work that the only mover has done.
+fn done(service: &Service) -> u64 {
+    let movers = service.json(&["movers", "--json"]);
+    movers[0]["done"].as_u64().unwrap()
+}
+
 fn private(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -178,26 +214,9 @@ fn everybody_reaches_their_own_place_by_the_same_name() {
         assert_eq!(listed.trim().lines().count(), 1, "{listed}");
         let checked = world.succeed(person, &["credential", "check", "archive"]);
         assert!(checked.contains("can open archive:"), "{checked}");
-        let from = world.path(person).join("in");
-        let words = [
-            "offload",
-            from.to_str().unwrap(),
-            "--to",
-            "archive:out",
-            "--deadline",
-            "10m",
-            "--json",
-        ];
-        let request: Value = serde_json::from_str(&world.succeed(person, &words)).unwrap();
-        let id = request["id"].as_str().unwrap();
-        world.service.wait_until(id, is_state("arrived"));
+        world.send_back(person);
     }
-    for (person, store) in PEOPLE.iter().zip(&world.stores) {
-        let out = store.bucket_folder().join("out");
-        let names: Vec<_> = fs::read_dir(&out).unwrap().collect();
-        assert_eq!(names.len(), 1, "only what {person} sent is there");
-        assert!(out.join(format!("of {person}")).is_file());
-    }
+    world.check_went();
     // A job of theirs is nobody's in particular: it has none of these.
     let known = world
         .service
@@ -512,8 +531,14 @@ fn movers_are_told_what_opens_their_chunk_and_write_it_nowhere() {
         world.service.wait_until(id, is_state("arrived"));
         world.check_came(person, "in");
     }
+    let fetched = done(&world.service);
+    assert!(fetched > 0);
+    for person in PEOPLE {
+        world.send_back(person);
+    }
+    world.check_went();
+    assert!(done(&world.service) > fetched);
     let movers = world.service.json(&["movers", "--json"]);
-    assert!(movers[0]["done"].as_u64().unwrap() > 0, "{movers}");
     assert_eq!(movers[0]["failed"], 0, "{movers}");
     let process = format!("/proc/{}/cmdline", mover.id());
     assert!(!text(&fs::read(process).unwrap()).contains(S3Server::SECRET_KEY));

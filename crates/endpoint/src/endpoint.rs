@@ -136,6 +136,17 @@ pub struct Parcel {
     pub sum: Checksum,
 }
 
+/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LentSegment {
+    /// What the writer said. Never a secret.
+    pub token: String,
+    /// Which one it is.
+    pub index: u64,
+    /// Its bytes.
+    pub range: Range<u64>,
+}
+
 /// What must hold of a path for a write to it to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
@@ -230,6 +241,22 @@ pub trait Writer: Send + Sync {
         Box::pin(async { Ok(false) })
     }
 
+    /// What other processes with the same credentials must know to write segments of this file, by
+    /// [`Endpoint::write_lent`]. Never a secret. `None` where none can.
+    fn lend(&self) -> Option<String> {
+        None
+    }
+
+    /// Takes a segment that another process wrote, with the checksum and the receipt that it was given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a receipt that is none, [`ErrorKind::Unsupported`] where nothing is
+    /// lent; the operating system's.
+    fn take(&self, _index: u64, _sum: Checksum, _receipt: &str) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "take", "a segment")
+            .cause("it was not lent to anybody"))
+    }
+
     /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].
     /// Never a secret. `None` where nothing is kept on this one.
     fn note(&self) -> Option<String> {
@@ -290,6 +317,17 @@ pub trait Endpoint: Send + Sync {
         _note: &'a str,
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async { Ok(()) })
+    }
+    /// Writes a segment of the file at `path` that a writer elsewhere lent, and says its checksum and a
+    /// receipt, which that writer is to [`Writer::take`].
+    fn write_lent<'a>(
+        &'a self,
+        path: &'a [u8],
+        _spec: &'a FileSpec,
+        _segment: &'a LentSegment,
+        _body: ByteStream,
+    ) -> Boxed<'a, Result<(Checksum, String)>> {
+        Box::pin(async move { Err(unsupported("write beside another", self.show(path))) })
     }
     /// Makes a symbolic link, replacing one that is there.
     fn make_link<'a>(

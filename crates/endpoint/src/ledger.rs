@@ -18,6 +18,9 @@ const MAGIC: &str = "posthaste-progress-1";
 /// Longest ledger read, in bytes: 10^6 segments of 80 bytes. More is not ours.
 const LEDGER_BYTES_MAX: u64 = 80_000_000;
 
+/// Longest receipt of a store that is noted.
+const RECEIPT_BYTES_MAX: usize = 512;
+
 /// What an unfinished copy is a copy of, and how it is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -36,6 +39,14 @@ pub(crate) struct Kept {
     pub checksum: Checksum,
     /// What the store answered (an ETag); `-` when nothing.
     pub receipt: String,
+}
+
+impl Kept {
+    /// Whether a line can hold it.
+    pub(crate) fn can_be_noted(&self) -> bool {
+        let is_plain = self.receipt.bytes().all(|byte| byte.is_ascii_graphic());
+        is_plain && (1..=RECEIPT_BYTES_MAX).contains(&self.receipt.len())
+    }
 }
 
 /// An open ledger.

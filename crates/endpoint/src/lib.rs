@@ -49,8 +49,8 @@ pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
 pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles};
 pub use endpoint::{
-    Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Parcel,
-    Reader, Whole, Writer, base_name, join,
+    Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, LentSegment, Listing,
+    Parcel, Reader, Whole, Writer, base_name, join,
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store};

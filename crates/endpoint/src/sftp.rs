@@ -23,7 +23,10 @@ use bytes::Bytes;
 
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
-    endpoint::{Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer},
+    endpoint::{
+        Boxed, ByteStream, Endpoint, Entry, FileSpec, Kind, LentSegment, Listing, Reader, Whole,
+        Writer,
+    },
     posix::DraftRules,
     ssh,
 };
@@ -263,6 +266,17 @@ impl Endpoint for Sftp {
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         })
+    }
+
+    fn write_lent<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        segment: &'a LentSegment,
+        body: ByteStream,
+    ) -> Boxed<'a, Result<(Checksum, String)>> {
+        let full = self.remote.path(path);
+        Box::pin(async move { writer::write_lent(&self.remote, &full, spec, segment, body).await })
     }
 
     fn adopt<'a>(

@@ -13,6 +13,7 @@ mod board;
 mod cargo;
 mod clock;
 mod filter;
+mod help;
 mod lane;
 mod large;
 mod local;
@@ -35,6 +36,7 @@ use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
 pub use filter::Filter;
+pub use help::{Errand, Help, Helped};
 pub use posthaste_endpoint::limits::Throttle;
 pub use progress::{Current, Figures, Progress};
 pub(crate) use retry::{persisted, trouble_of};
@@ -126,6 +128,8 @@ pub struct Options {
     pub transfer_max: Option<Bytes>,
     /// Start nothing after this time, and end what is under way within seconds.
     pub duration_max: Option<Duration>,
+    /// Who may do some of it elsewhere; nobody without.
+    pub help: Option<Arc<dyn Help>>,
     /// Called for each thing worth a line.
     pub on_notice: Arc<dyn Fn(&Notice<'_>) + Send + Sync>,
 }

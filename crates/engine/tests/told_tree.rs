@@ -136,6 +136,7 @@ async fn copy_tale(turns: Vec<Turn>, to: &Path) -> (Ending, Vec<String>) {
         continues: false,
         transfer_max: None,
         duration_max: None,
+        help: None,
         on_notice: Arc::new(move |notice| {
             if let Notice::Failed(error) = notice {
                 told.lock().unwrap().push(error.to_string());

@@ -13,7 +13,7 @@ use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
 use posthaste_types::Digest;
 use rustix::fs::OFlags;
 
-use crate::{Tools, ledger::Progress};
+use crate::{Tools, ledger::Progress, sources::Place};
 
 /// Bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -36,7 +36,8 @@ pub(crate) async fn fetch(
         let file = Arc::new(actor.run(|| open(chore, piece))?);
         let (digested, reading) = ((&mut hasher, progress), (chore, piece, &actor));
         if let Err(error) = read(tools, reading, &file, digested).await {
-            tools.sources.close(chore, piece);
+            let place = Place::of(&chore.source, chore.owner.as_deref());
+            tools.sources.close(&place, piece);
             return Err(error);
         }
         written.push(file);
@@ -87,7 +88,8 @@ async fn read(
     (hasher, progress): (&mut blake3::Hasher, &Progress),
 ) -> Result<()> {
     let at_source = |error: Error| error.at(Locus::Source);
-    let reader = tools.sources.open(actor, chore, piece).await?;
+    let place = Place::of(&chore.source, chore.owner.as_deref());
+    let reader = tools.sources.open(actor, place, piece).await?;
     let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
     let mut at = piece.from;
     let mut strip = bytes::BytesMut::new();

@@ -2,11 +2,12 @@
 //! (`docs/algorithms/movers.md`).
 //!
 //! [`run`] is all of it. `service` speaks to the service, `ledger` knows what is under way and what the service has not
-//! heard yet, `send` and `fetch` do the work, and `lease` says whether it is still this mover's to do.
+//! heard yet, `send`, `fetch` and `carry` do the work, and `lease` says whether it is still this mover's to do.
 
 extern crate alloc;
 
 mod actors;
+mod carry;
 mod datasets;
 mod depots;
 mod fetch;
@@ -312,32 +313,54 @@ impl<N: Fn(Notice)> Mover<N> {
             let progress = Progress::default();
             let own = Arc::clone(&progress);
             let handle = self.works.spawn(async move {
-                let doing = async {
-                    match &work.chore {
-                        api::Chore::Send(chore) => send::send(&tools, lease, chore).await,
-                        api::Chore::Fetch(chore) => fetch::fetch(&tools, chore, &own).await,
-                    }
-                };
-                let done = doing.instrument(span.clone()).await;
-                posthaste_trace::ended(&span, &done);
+                let ended = ended(&tools, &work, &own).instrument(span.clone()).await;
+                if let Some(why) = &ended.failure {
+                    posthaste_trace::fail(&span, why);
+                }
                 drop(span);
-                let report = Report::Ended(match done {
-                    Ok(digests) => api::EndedWork {
-                        lease,
-                        digests: digests.iter().map(ToString::to_string).collect(),
-                        failure: None,
-                    },
-                    Err(error) => api::EndedWork {
-                        lease,
-                        digests: Vec::new(),
-                        failure: Some(error.to_string()),
-                    },
-                });
+                let report = Report::Ended(ended);
                 // Nobody listens any more once it ends.
                 let _ = tools.reports.send(report).await;
             });
             self.ledger.begin(lease, handle, progress);
         }
+    }
+}
+
+/// Does a piece of work, and says how that ended.
+async fn ended(tools: &Arc<Tools>, work: &api::Work, progress: &Progress) -> api::EndedWork {
+    let nothing = api::EndedWork {
+        lease: work.lease,
+        digests: Vec::new(),
+        stored: None,
+        failure: None,
+    };
+    let failed = |error: Error| api::EndedWork {
+        failure: Some(error.to_string()),
+        ..nothing.clone()
+    };
+    let digested = match &work.chore {
+        api::Chore::Send(chore) => send::send(tools, work.lease, chore).await,
+        api::Chore::Fetch(chore) => fetch::fetch(tools, chore, progress).await,
+        api::Chore::Carry(chore) => {
+            return match carry::carry(tools, chore, progress).await {
+                Ok((sum, receipt)) => api::EndedWork {
+                    stored: Some(api::StoredPiece {
+                        checksum: sum.to_string(),
+                        receipt,
+                    }),
+                    ..nothing
+                },
+                Err(error) => failed(error),
+            };
+        }
+    };
+    match digested {
+        Ok(digests) => api::EndedWork {
+            digests: digests.iter().map(ToString::to_string).collect(),
+            ..nothing
+        },
+        Err(error) => failed(error),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sources that chunks are fetched from.
+//! Places that work reads from and writes to.
 
 use std::{
     collections::HashMap,
@@ -18,32 +18,27 @@ use posthaste_endpoint::{
 /// Endpoints, and files, that are held open: a chunk of a large file follows on the one before.
 const OPEN_MAX: usize = 512;
 
-/// What opens a source: its address, the profile, and the account whose rights are taken on. Nothing is shared between these.
+/// What opens a place: its address, what shows who asks, and the account whose rights are taken on. Nothing is shared between these.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    source: String,
-    profile: Option<String>,
-    /// What opens it, where that is the owner's own.
-    credential: Option<api::ChoreCredential>,
+pub(crate) struct Place {
+    place: api::ChorePlace,
     owner: Option<String>,
 }
 
-impl Key {
-    fn of(chore: &api::FetchChore) -> Self {
+impl Place {
+    pub(crate) fn of(place: &api::ChorePlace, owner: Option<&str>) -> Self {
         Self {
-            source: chore.source.clone(),
-            profile: chore.profile.clone(),
-            credential: chore.credential.clone(),
-            owner: chore.owner.clone(),
+            place: place.clone(),
+            owner: owner.map(str::to_owned),
         }
     }
 }
 
-/// Sources that are open.
+/// Places that are open.
 pub(crate) struct Sources {
     access: Access,
-    endpoints: Mutex<HashMap<Key, Arc<dyn Endpoint>>>,
-    readers: Mutex<HashMap<(Key, String), Arc<dyn Reader>>>,
+    endpoints: Mutex<HashMap<Place, Arc<dyn Endpoint>>>,
+    readers: Mutex<HashMap<(Place, String), Arc<dyn Reader>>>,
     fetched: AtomicU64,
 }
 
@@ -80,17 +75,17 @@ impl Sources {
     pub(crate) async fn open(
         &self,
         actor: &Actor,
-        chore: &api::FetchChore,
+        place: Place,
         piece: &api::FetchPiece,
     ) -> Result<Arc<dyn Reader>> {
         let entry = entry_of(piece);
-        let place = Key::of(chore);
         let key = (place.clone(), piece.source_path.clone());
         let known = locked(&self.readers).get(&key).cloned();
         if let Some(known) = known.filter(|known| is_same(known.entry(), &entry)) {
             return Ok(known);
         }
-        let endpoint = self.endpoint(actor, place).await?;
+        let endpoint = self.endpoint(actor, place).await;
+        let endpoint = endpoint.map_err(|error| error.at(Locus::Source))?;
         let path = piece.source_path.as_bytes();
         let reader = endpoint.open(path, &entry).await;
         let reader = reader.map_err(|error| error.at(Locus::Source))?;
@@ -107,26 +102,29 @@ impl Sources {
     }
 
     /// Forgets an open file: it is opened anew.
-    pub(crate) fn close(&self, chore: &api::FetchChore, piece: &api::FetchPiece) {
-        locked(&self.readers).remove(&(Key::of(chore), piece.source_path.clone()));
+    pub(crate) fn close(&self, place: &Place, piece: &api::FetchPiece) {
+        locked(&self.readers).remove(&(place.clone(), piece.source_path.clone()));
     }
 
-    async fn endpoint(&self, actor: &Actor, key: Key) -> Result<Arc<dyn Endpoint>> {
+    /// A place, open.
+    ///
+    /// # Errors
+    /// The endpoint's.
+    pub(crate) async fn endpoint(&self, actor: &Actor, key: Place) -> Result<Arc<dyn Endpoint>> {
         if let Some(known) = locked(&self.endpoints).get(&key).cloned() {
             return Ok(known);
         }
-        let location = Location::parse(OsStr::new(&key.source))?;
-        let access = match &key.profile {
+        let location = Location::parse(OsStr::new(&key.place.address))?;
+        let access = match &key.place.profile {
             Some(profile) => self.access.with_profile(profile.clone()),
             None => self.access.clone(),
         };
         let mut access = access.acting(actor.clone());
-        if let (Location::Host { host, .. }, Some(own)) = (&location, &key.credential) {
+        if let (Location::Host { host, .. }, Some(own)) = (&location, &key.place.credential) {
             let profile = own_profile(&own.url, &own.settings)?;
             access = access.with_given(host.clone(), host.clone(), profile);
         }
-        let opened = access.open(location, DraftRules::default()).await;
-        let opened = opened.map_err(|error| error.at(Locus::Source))?;
+        let opened = access.open(location, DraftRules::default()).await?;
         let mut endpoints = locked(&self.endpoints);
         if endpoints.len() >= OPEN_MAX {
             endpoints.clear();
@@ -136,7 +134,8 @@ impl Sources {
     }
 }
 
-fn entry_of(piece: &api::FetchPiece) -> Entry {
+/// The entry of the file at its source.
+pub(crate) fn entry_of(piece: &api::FetchPiece) -> Entry {
     let name = piece.path.rsplit('/').next().unwrap_or_default();
     Entry {
         size: piece.size,
@@ -149,7 +148,8 @@ fn entry_of(piece: &api::FetchPiece) -> Entry {
     }
 }
 
-fn is_same(now: &Entry, then: &Entry) -> bool {
+/// Whether a file is still what it was.
+pub(crate) fn is_same(now: &Entry, then: &Entry) -> bool {
     now.size == then.size
         && (now.mtime.is_none() || then.mtime.is_none() || now.mtime == then.mtime)
         && (now.version.is_none() || then.version.is_none() || now.version == then.version)

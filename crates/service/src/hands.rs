@@ -120,12 +120,7 @@ impl Hands {
         let inputs = centre.inputs.clone();
         Self {
             reservations: Reservations::new(Arc::clone(&centre.circuits), inputs.clone()),
-            outbound: Outbound::new(
-                Arc::clone(&centre.store),
-                Arc::clone(&centre.flows),
-                Arc::clone(&centre.outgoing),
-                inputs.clone(),
-            ),
+            outbound: Outbound::new(centre),
             inbound: Inbound::new(centre),
             store: Arc::clone(&centre.store),
             depots: Arc::clone(&centre.depots),

@@ -14,11 +14,11 @@ use std::{
 use posthaste_api as api;
 use posthaste_core::movers::{Heard, LEASE_LASTS, LeaseId, MOVERS_MAX, MoverId, Roster, Ticket};
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_types::{Digest, RequestId, Timestamp};
+use posthaste_types::{RequestId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 
 use crate::monotonic;
-use shown::{read_digest, read_ending, shown, unknown};
+use shown::{Came, ReadEnding, read_digest, read_ending, shown, unknown};
 use waiting::Told;
 pub(crate) use waiting::{Ending, News, Offered};
 
@@ -227,8 +227,8 @@ impl Movers {
             let news = News::Fetched(fetched.bytes);
             state.tell(id, LeaseId::new(fetched.lease), news);
         }
-        for (lease, digests, failure) in ended {
-            self.end(&mut state, id, lease, digests, failure);
+        for ending in ended {
+            self.end(&mut state, id, ending);
         }
         let held: BTreeSet<LeaseId> = turn.holds.iter().copied().map(LeaseId::new).collect();
         state.roster.holds(id, &held);
@@ -246,33 +246,25 @@ impl Movers {
         Ok(true)
     }
 
-    fn end(
-        &self,
-        state: &mut State,
-        id: MoverId,
-        lease: LeaseId,
-        digests: Vec<Digest>,
-        failure: Option<String>,
-    ) {
-        let is_done = failure.is_none();
-        let Some(ticket) = state.roster.ended(self.now(), id, lease, is_done) else {
+    fn end(&self, state: &mut State, id: MoverId, (lease, ended): ReadEnding) {
+        let Some(ticket) = state.roster.ended(self.now(), id, lease, ended.is_ok()) else {
             return;
         };
         let Some(pending) = state.pending.remove(&ticket) else {
             return;
         };
-        if let Some(why) = failure {
+        if let Err(why) = &ended {
             let name = state.roster.name(id).unwrap_or_default();
             let request = pending.offered.request;
             tracing::warn!(%request, mover = name, "{why}");
             if let Some(about) = state.about.get_mut(&id) {
-                about.failure = Some(why);
+                about.failure = Some(why.clone());
             }
         }
-        let ending = if is_done {
-            Ending::Done(digests)
-        } else {
-            Ending::Failed(id)
+        let ending = match ended {
+            Ok(Came::Digests(digests)) => Ending::Done(digests),
+            Ok(Came::Stored(sum, receipt)) => Ending::Stored(sum, receipt),
+            Err(_) => Ending::Failed(id),
         };
         // Whoever waited may have left.
         let _ = pending.teller.try_send(ControlFlow::Break(ending));

@@ -4,6 +4,7 @@
 //! files and what goes at once, so a chunk is so many bytes of the whole here, whichever they are: a command to fetch one
 //! is leave to move as much more, and it has arrived when as much more is there.
 
+mod by_mover;
 mod carrier;
 mod complaints;
 mod expected;
@@ -24,7 +25,13 @@ use posthaste_journal::RequestRecord;
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{driver::Arrival, inbound::Flows, listing::Listings, store::Store};
+use crate::{
+    driver::{Arrival, Centre},
+    inbound::Flows,
+    listing::Listings,
+    movers::Movers,
+    store::Store,
+};
 use carrier::{Carrier, Granted};
 pub(crate) use complaints::Complaints;
 pub(crate) use expected::Expected;
@@ -58,23 +65,20 @@ pub(crate) struct Outbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
     outgoing: Arc<Outgoing>,
+    movers: Arc<Movers>,
     inputs: mpsc::Sender<Arrival>,
     /// Those that are under way; of other requests, none.
     carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
 }
 
 impl Outbound {
-    pub(crate) fn new(
-        store: Arc<Store>,
-        flows: Arc<Flows>,
-        outgoing: Arc<Outgoing>,
-        inputs: mpsc::Sender<Arrival>,
-    ) -> Self {
+    pub(crate) fn new(centre: &Centre) -> Self {
         Self {
-            store,
-            flows,
-            outgoing,
-            inputs,
+            store: Arc::clone(&centre.store),
+            flows: Arc::clone(&centre.flows),
+            outgoing: Arc::clone(&centre.outgoing),
+            movers: Arc::clone(&centre.movers),
+            inputs: centre.inputs.clone(),
             carriers: HashMap::new(),
         }
     }
@@ -89,8 +93,8 @@ impl Outbound {
         if let Some(known) = self.carriers.get(&request) {
             return Some(known.clone());
         }
-        let store = &self.store;
-        match tokio::task::block_in_place(|| Carrier::open(store, request)) {
+        let (store, movers) = (&self.store, &self.movers);
+        match tokio::task::block_in_place(|| Carrier::open(store, movers, request)) {
             Ok(opened) => {
                 let opened = opened.map(Arc::new);
                 self.carriers.insert(request, opened.clone());

@@ -110,6 +110,7 @@ fn options(rules: DraftRules, first: Arc<Mutex<Option<Trouble>>>) -> Result<Opti
         continues: true,
         transfer_max: None,
         duration_max: None,
+        help: None,
         on_notice: Arc::new(move |notice| {
             if let Notice::Failed(error) = notice {
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,7 +53,7 @@ impl Paced {
 
 /// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them, or where it
 /// `yields`.
-fn paced(
+pub(super) fn paced(
     body: ByteStream,
     limits: Limits,
     (place, yields): (Option<Pass>, bool),
@@ -218,6 +218,14 @@ impl Writer for LimitedWriter {
 
     fn note(&self) -> Option<String> {
         self.inner.note()
+    }
+
+    fn lend(&self) -> Option<String> {
+        self.inner.lend()
+    }
+
+    fn take(&self, index: u64, sum: Checksum, receipt: &str) -> Result<()> {
+        self.inner.take(index, sum, receipt)
     }
 }
 

@@ -9,12 +9,13 @@ use bytes::Bytes;
 
 use super::{
     Excuse, Limits,
-    file::{LimitedListing, LimitedReader, LimitedWriter},
+    file::{LimitedListing, LimitedReader, LimitedWriter, paced},
 };
 use crate::{
     Capabilities, Checksum, Errand, Pass, Result,
     endpoint::{
-        Boxed, Condition, Endpoint, Entry, FileSpec, Listing, Parcel, Reader, Whole, Writer,
+        Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, LentSegment, Listing, Parcel,
+        Reader, Whole, Writer,
     },
 };
 
@@ -157,6 +158,21 @@ impl Endpoint for Limited {
             let _place = self.limits.enter().await;
             let writer = self.inner.create_open_ended(path, spec).await?;
             Ok(self.writer(writer))
+        })
+    }
+
+    fn write_lent<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        segment: &'a LentSegment,
+        body: ByteStream,
+    ) -> Boxed<'a, Result<(Checksum, String)>> {
+        Box::pin(async move {
+            let bytes = segment.range.end.saturating_sub(segment.range.start);
+            let (_place, body) = self.limits.enter_with(body, bytes).await?;
+            let body = paced(body, self.limits.clone(), (None, false), bytes);
+            self.inner.write_lent(path, spec, segment, body).await
         })
     }
 

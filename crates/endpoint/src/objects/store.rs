@@ -15,7 +15,8 @@ use super::{LINK_SUFFIX, Length, Record, Segments, Upload, prefix_of};
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
     endpoint::{
-        Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, join, unsupported,
+        Boxed, ByteStream, Endpoint, Entry, FileSpec, Kind, LentSegment, Listing, Reader, Whole,
+        Writer, join, unsupported,
     },
     limits::Limits,
 };
@@ -367,6 +368,19 @@ impl<S: RawStore> Endpoint for Objects<S> {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(self.begin(path, spec, Length::Open))
+    }
+
+    fn write_lent<'a>(
+        &'a self,
+        path: &'a [u8],
+        spec: &'a FileSpec,
+        segment: &'a LentSegment,
+        body: ByteStream,
+    ) -> Boxed<'a, Result<(Checksum, String)>> {
+        Box::pin(async move {
+            let key = self.key(path)?;
+            Upload::<S::Segments>::send_lent(&self.store, &key, spec, segment, body).await
+        })
     }
 
     fn adopt<'a>(

@@ -15,7 +15,7 @@ use super::{RawStore, Record};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     cut::{self, Cut},
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    endpoint::{Boxed, ByteStream, FileSpec, LentSegment, Writer},
     ledger::{Head, Kept, Ledger},
 };
 
@@ -208,6 +208,20 @@ impl<P: Segments> Upload<P> {
         })
     }
 
+    /// Sends a segment of an upload that another process began, and says its checksum and its receipt.
+    pub(super) async fn send_lent(
+        store: &Arc<P::Store>,
+        key: &str,
+        spec: &FileSpec,
+        segment: &LentSegment,
+        body: ByteStream,
+    ) -> Result<(Checksum, String)> {
+        let len = segment.range.end.saturating_sub(segment.range.start);
+        let upload = P::at(store, key, spec, &segment.token);
+        let (sum, stored) = upload.send(segment.index, len, body).await?;
+        Ok((sum, P::receipt(&stored)))
+    }
+
     fn stored(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, P::Stored>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,13 +239,24 @@ impl<P: Segments> Upload<P> {
                 .hint("say how long it is with --size")
                 .at(Locus::Destination));
         }
-        let (sum, stored) = self.segments.send(index, len, body).await?;
-        let noted = self.ledger.add(index, sum, &P::receipt(&stored));
+        let (checksum, stored) = self.segments.send(index, len, body).await?;
+        let kept = Kept {
+            index,
+            checksum,
+            receipt: P::receipt(&stored),
+        };
+        self.note_segment(kept, stored)?;
+        Ok(checksum)
+    }
+
+    /// Notes a segment that the store holds.
+    fn note_segment(&self, kept: Kept, stored: P::Stored) -> Result<()> {
+        let noted = self.ledger.add(kept.index, kept.checksum, &kept.receipt);
         noted.map_err(|cause| {
             Error::io("note an unfinished upload of", self.segments.shown(), cause)
         })?;
-        self.stored().insert(index, stored);
-        Ok(sum)
+        self.stored().insert(kept.index, stored);
+        Ok(())
     }
 
     /// The segments below `size`, in order.
@@ -307,6 +332,24 @@ impl<P: Segments> Writer for Upload<P> {
 
     fn note(&self) -> Option<String> {
         self.ledger.note()
+    }
+
+    fn lend(&self) -> Option<String> {
+        Some(self.segments.token())
+    }
+
+    fn take(&self, index: u64, checksum: Checksum, receipt: &str) -> Result<()> {
+        let kept = Kept {
+            index,
+            checksum,
+            receipt: receipt.to_owned(),
+        };
+        let stored = P::noted(&kept).filter(|_| kept.can_be_noted());
+        let stored = stored.ok_or_else(|| {
+            self.fail(ErrorKind::Invalid, "take a segment of")
+                .cause("its receipt is none")
+        })?;
+        self.note_segment(kept, stored)
     }
 
     fn discard(&self) -> Boxed<'_, ()> {

@@ -15,12 +15,15 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     config::state_folder,
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    endpoint::{Boxed, ByteStream, FileSpec, LentSegment, Writer},
     ledger::{Head, Kept, Ledger},
 };
 
 /// Bytes of a segment, and so what a crash loses for each lane.
 const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// A server gives no receipt for what it holds.
+const RECEIPT: &str = "-";
 
 /// A large file being written to a server.
 pub(super) struct SftpWriter {
@@ -39,6 +42,38 @@ fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
     hasher.update(b"\n");
     hasher.update(spec.origin.as_bytes());
     state_folder().join(format!("sftp-{}", &hasher.finalize().to_hex()[..32]))
+}
+
+/// Writes a segment of the draft that another process began, and says its checksum and its receipt.
+pub(super) async fn write_lent(
+    remote: &Arc<Remote>,
+    full: &[u8],
+    spec: &FileSpec,
+    segment: &LentSegment,
+    body: ByteStream,
+) -> Result<(Checksum, String)> {
+    let partial = remote.partial(full, spec);
+    let file = OpenFile::open(Arc::clone(remote), partial, OPEN_READ | OPEN_WRITE).await?;
+    let written = write_segment(&file, &segment.range, spec, body).await;
+    file.close().await;
+    Ok((written?, RECEIPT.to_owned()))
+}
+
+/// Writes a segment, and sees that the server holds it.
+async fn write_segment(
+    file: &OpenFile,
+    range: &Range<u64>,
+    spec: &FileSpec,
+    body: ByteStream,
+) -> Result<Checksum> {
+    let (sum, end) = file.write(range.start, body).await?;
+    if end != range.end {
+        return Err(Error::new(ErrorKind::Unreachable, "read", &*spec.origin)
+            .cause("the source ended early")
+            .at(Locus::Source));
+    }
+    file.verify(range.clone(), sum).await?;
+    Ok(sum)
 }
 
 /// Takes over what another machine noted.
@@ -164,21 +199,8 @@ impl Writer for SftpWriter {
         body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         Box::pin(async move {
-            let (sum, end) = self.file.write(range.start, body).await?;
-            if end != range.end {
-                return Err(
-                    Error::new(ErrorKind::Unreachable, "read", &*self.spec.origin)
-                        .cause("the source ended early")
-                        .at(Locus::Source),
-                );
-            }
-            self.file.verify(range, sum).await?;
-            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(ledger) = ledger.as_ref() {
-                ledger.add(index, sum, "-").map_err(|cause| {
-                    Error::io("note an unfinished copy of", &*self.spec.origin, cause)
-                })?;
-            }
+            let sum = write_segment(&self.file, &range, &self.spec, body).await?;
+            self.take(index, sum, RECEIPT)?;
             Ok(sum)
         })
     }
@@ -193,6 +215,22 @@ impl Writer for SftpWriter {
 
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         Box::pin(self.file.sync())
+    }
+
+    /// Who knows the address and the source knows what the draft is called.
+    fn lend(&self) -> Option<String> {
+        Some(RECEIPT.to_owned())
+    }
+
+    fn take(&self, index: u64, sum: Checksum, _receipt: &str) -> Result<()> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = ledger
+            .as_ref()
+            .map(|ledger| ledger.add(index, sum, RECEIPT));
+        noted
+            .transpose()
+            .map(|_| ())
+            .map_err(|cause| Error::io("note an unfinished copy of", &*self.spec.origin, cause))
     }
 
     fn note(&self) -> Option<String> {

@@ -25,6 +25,7 @@ use tokio::{
 };
 
 use super::{
+    help::{self, Errand, Left},
     lane::{Shared, spec_of},
     progress::Moving,
     remote::borrow_memory,
@@ -59,8 +60,16 @@ pub(super) async fn copy(
     let writer = retried(shared, || destination.create(&work.to, &spec))
         .await
         .map_err(|error| error.at(Locus::Destination))?;
+    let errand = Errand {
+        from: work.from.clone(),
+        entry: reader.entry().clone(),
+        to: work.to.clone(),
+        spec: spec.clone(),
+        segment: None,
+    };
     let copying = Copying {
         shared: Arc::clone(shared),
+        errand,
         spec,
         reader,
         writer,
@@ -87,6 +96,8 @@ pub(super) async fn copy(
 /// One large file on its way.
 struct Copying {
     shared: Arc<Shared>,
+    /// What others are told who write segments of it.
+    errand: Errand,
     spec: FileSpec,
     reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
@@ -204,7 +215,8 @@ impl Copying {
 
     /// What a segment needs before it may fly: memory if it is held, and a stream.
     async fn admit(&self, bytes: u64) -> (Option<OwnedSemaphorePermit>, Pass) {
-        let memory = if self.holds {
+        // What others do takes none here; what they leave takes it when it is known.
+        let memory = if self.holds && !help::is_there(&self.shared) {
             borrow_memory(&self.shared, bytes).await
         } else {
             None
@@ -232,11 +244,13 @@ impl Copying {
             self.check_stop()?;
             let flight = Flight {
                 shared: Arc::clone(&self.shared),
+                errand: self.errand.clone(),
+                holds: self.holds,
                 reader: Arc::clone(&self.reader),
                 writer: Arc::clone(&self.writer),
                 moving: Arc::clone(&self.moving),
                 attempts: AtomicU32::new(0),
-                _admitted: admitted,
+                admitted,
             };
             flying.spawn(async move { flight.fly(index, range).await });
             if self.in_order
@@ -318,17 +332,31 @@ fn note(sums: &mut Sums, ended: Result<Result<Sum>, tokio::task::JoinError>) -> 
 /// One segment on its way, or a run of them.
 struct Flight {
     shared: Arc<Shared>,
+    errand: Errand,
+    holds: bool,
     reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
     moving: Arc<Moving>,
     attempts: AtomicU32,
-    _admitted: (Option<OwnedSemaphorePermit>, Pass),
+    admitted: (Option<OwnedSemaphorePermit>, Pass),
 }
 
 impl Flight {
     async fn fly(&self, index: u64, range: Range<u64>) -> Result<Sum> {
+        let bytes = range.end - range.start;
+        let (copy, errand) = ((&self.shared, &self.moving), self.errand.clone());
+        let segment = (index, range.clone());
+        let left = help::segment(copy, errand, self.writer.as_ref(), segment).await?;
+        if let Left::Done(sum) = left {
+            return Ok((index, (bytes, sum)));
+        }
+        let _memory = match &self.admitted {
+            (None, _) if self.holds => borrow_memory(&self.shared, bytes).await,
+            _ => None,
+        };
         let sum = retried(&self.shared, || self.attempt(index, range.clone())).await?;
-        Ok((index, (range.end - range.start, sum)))
+        left.was_done(&self.shared);
+        Ok((index, (bytes, sum)))
     }
 
     async fn attempt(&self, index: u64, range: Range<u64>) -> Result<Checksum> {

@@ -8,6 +8,7 @@ use posthaste_endpoint::{Checksum, Entry, Error, Locus, Parcel, Result, Whole};
 use super::{
     Notice,
     cargo::Cargo,
+    help::{self, Left},
     lane::{Shared, spec_of},
     progress::Moving,
     remote::{borrow_memory, check_copy, needs_copy},
@@ -25,8 +26,14 @@ pub(super) async fn copy(
     entry: &Entry,
     moving: &Arc<Moving>,
 ) -> Result<Checksum> {
+    let left = help::whole(shared, work, entry, moving).await;
+    if let Left::Done(sum) = left {
+        return Ok(sum);
+    }
     let _memory = borrow_memory(shared, entry.size).await;
-    retried(shared, || copy_once(shared, work, entry, moving)).await
+    let sum = retried(shared, || copy_once(shared, work, entry, moving)).await?;
+    left.was_done(shared);
+    Ok(sum)
 }
 
 async fn copy_once(

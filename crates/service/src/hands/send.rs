@@ -152,7 +152,7 @@ async fn by_mover(
         }
     });
     match ending.await {
-        None => Sent::Ours(None),
+        Some(Ending::Stored(..)) | None => Sent::Ours(None),
         Some(Ending::Failed(mover)) => Sent::Ours(Some(mover)),
         Some(Ending::Done(digests)) => {
             if let Some(metered) = metered {

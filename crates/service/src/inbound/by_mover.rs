@@ -61,7 +61,7 @@ pub(super) async fn fetch(
             Ok(Fetched::Done(digests[0]))
         }
         Some(Ending::Failed(mover)) => Ok(Fetched::Ours(Some(mover))),
-        Some(Ending::Done(_)) | None => Ok(Fetched::Ours(None)),
+        Some(Ending::Done(_) | Ending::Stored(..)) | None => Ok(Fetched::Ours(None)),
     }
 }
 
@@ -117,9 +117,11 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
     Some(api::FetchChore {
         request: stage.request.to_string(),
         chunk: chunk.get(),
-        source: source.clone(),
-        profile: stage.wanted.profile.clone(),
-        credential: own.map(|own| own.for_mover()),
+        source: api::ChorePlace {
+            address: source.clone(),
+            profile: stage.wanted.profile.clone(),
+            credential: own.map(|own| own.for_mover()),
+        },
         owner: stage.behalf.name().map(str::to_owned),
         draft: stage.draft.folder().to_str()?.to_owned(),
         pieces: pieces.collect::<Option<_>>()?,

@@ -2,7 +2,7 @@
 
 use posthaste_api as api;
 use posthaste_core::movers::{LeaseId, MoverId, View};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Checksum, Error, ErrorKind, Result};
 use posthaste_types::{Digest, Timestamp};
 
 use super::About;
@@ -44,20 +44,33 @@ pub(super) fn read_digest(text: &str) -> Result<Digest> {
     read.map_err(|_| Error::new(ErrorKind::Invalid, "read", "a digest of a mover"))
 }
 
-pub(super) type ReadEnding = (LeaseId, Vec<Digest>, Option<String>);
+/// How work ended, as a mover says: what came of it, or why nothing did.
+pub(super) type ReadEnding = (LeaseId, std::result::Result<Came, String>);
+
+/// What came of work.
+pub(super) enum Came {
+    Digests(Vec<Digest>),
+    Stored(Checksum, String),
+}
 
 pub(super) fn read_ending(ended: &api::EndedWork) -> Result<ReadEnding> {
+    let lease = LeaseId::new(ended.lease);
     let digests = ended.digests.iter().map(|text| read_digest(text));
     let digests = digests.collect::<Result<Vec<_>>>()?;
-    let failure = ended.failure.as_ref().map(|why| {
+    if let Some(why) = &ended.failure {
         let plain = why.chars().map(|c| if c.is_control() { ' ' } else { c });
-        plain.take(WHY_CHARS_MAX).collect()
-    });
-    if digests.is_empty() && failure.is_none() {
+        return Ok((lease, Err(plain.take(WHY_CHARS_MAX).collect())));
+    }
+    if let Some(stored) = &ended.stored {
+        let sum = Checksum::from_hex(&stored.checksum)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "read", "a checksum of a mover"))?;
+        return Ok((lease, Ok(Came::Stored(sum, stored.receipt.clone()))));
+    }
+    if digests.is_empty() {
         return Err(
             Error::new(ErrorKind::Invalid, "hear", "that a mover's work has ended")
                 .cause("it says neither what came of it nor why it failed"),
         );
     }
-    Ok((LeaseId::new(ended.lease), digests, failure))
+    Ok((lease, Ok(Came::Digests(digests))))
 }

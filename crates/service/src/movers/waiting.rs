@@ -4,6 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::movers::{MoverId, Offer, Ticket};
+use posthaste_endpoint::Checksum;
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
@@ -28,6 +29,8 @@ pub(crate) enum News {
 pub(crate) enum Ending {
     /// It is done, and these are the digests of its chunk.
     Done(Vec<Digest>),
+    /// It is done: a store holds what has this checksum, and gave this receipt for it.
+    Stored(Checksum, String),
     /// This mover could not do it.
     Failed(MoverId),
 }

@@ -15,7 +15,7 @@ use posthaste_endpoint::{
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
-    self, Ending, Figures, Filter, Links, Notice, Options, Place, Progress, Source, Throttle,
+    self, Ending, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle,
 };
 use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
@@ -25,12 +25,14 @@ use tokio::{
 };
 
 use super::{
-    expected::Expected, goes_out, listed::Listed, locked, submit, verify::verify, whole_chunks,
+    by_mover::ByMover, expected::Expected, goes_out, listed::Listed, locked, submit,
+    verify::verify, whole_chunks,
 };
 use crate::{
     credentials::Behalf,
     driver::Arrival,
     inbound::{Flow, look},
+    movers::Movers,
     store::Store,
 };
 
@@ -98,6 +100,7 @@ impl Pace {
 /// One that is under way.
 pub(super) struct Carrier {
     store: Arc<Store>,
+    movers: Arc<Movers>,
     record: RequestRecord,
     behalf: Behalf,
     bytes: u64,
@@ -114,7 +117,11 @@ impl Carrier {
     ///
     /// # Errors
     /// The journal's.
-    pub(super) fn open(store: &Arc<Store>, request: RequestId) -> Result<Option<Self>> {
+    pub(super) fn open(
+        store: &Arc<Store>,
+        movers: &Arc<Movers>,
+        request: RequestId,
+    ) -> Result<Option<Self>> {
         let record = store.request(request)?;
         let Some(Scan::Sealed {
             bytes, chunk_size, ..
@@ -129,6 +136,7 @@ impl Carrier {
         let arrived = u32::try_from(known.len()).unwrap_or(u32::MAX);
         Ok(Some(Self {
             store: Arc::clone(store),
+            movers: Arc::clone(movers),
             behalf: store.actors.of(&record)?,
             record,
             bytes: bytes.get(),
@@ -371,6 +379,7 @@ impl Carrier {
             continues: true,
             transfer_max: None,
             duration_max: None,
+            help: self.help(destination.as_ref()),
             on_notice: Arc::new({
                 let (worst, to) = (Arc::clone(&worst), self.record.destination.clone());
                 move |notice| {
@@ -389,6 +398,12 @@ impl Carrier {
         let ending = copy::copy(vec![source], place, into, options, progress).await;
         let failed = locked(&worst).take();
         judge(ending, failed, &self.record)
+    }
+
+    /// Movers that may copy some of it.
+    fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
+        let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
+        Some(Arc::new(movers))
     }
 
     /// What is copied, and whether it goes into the destination by its own name.

@@ -345,16 +345,20 @@ pub(super) async fn check_free(
     }
 }
 
+/// The profile that opens where a request goes, where one was named.
+pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
+    match (&record.one_file, &record.stage_in) {
+        (Some(one), _) => one.profile.as_ref(),
+        (None, stage) => stage.as_ref().and_then(|stage| stage.profile.as_ref()),
+    }
+}
+
 /// Opens where a request goes.
 ///
 /// # Errors
 /// What opening it brings.
 pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
-    let profile = match (&record.one_file, &record.stage_in) {
-        (Some(one), _) => one.profile.as_ref(),
-        (None, stage) => stage.as_ref().and_then(|stage| stage.profile.as_ref()),
-    };
-    let opened = open_at(&record.destination, profile, behalf).await;
+    let opened = open_at(&record.destination, profile_there(record), behalf).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }
 

@@ -1,0 +1,146 @@
+//! Others who move some of a copy's bytes, where both ends are such that they can reach them.
+//!
+//! They are asked for whole files that are not tiny and for segments of large ones. What nobody does, or nobody could do, is done
+//! here; so whoever helps is never relied upon.
+
+use std::{ops::Range, sync::Arc};
+
+use posthaste_endpoint::{Boxed, Checksum, Counter, Entry, FileSpec, LentSegment, Result, Writer};
+
+use super::{
+    cargo::Cargo,
+    lane::{Shared, spec_of},
+    progress::Moving,
+    walk::Work,
+};
+
+/// Smaller files are copied here: handing one over takes as long as sending it.
+const WHOLE_BYTES_MIN: u64 = 1 << 20;
+
+/// Something that others may copy: a whole file, or a segment of one.
+#[derive(Debug, Clone)]
+pub struct Errand {
+    /// The file below its source.
+    pub from: Vec<u8>,
+    /// As it was when it was listed or opened.
+    pub entry: Entry,
+    /// The file below the destination.
+    pub to: Vec<u8>,
+    /// What is kept of it there.
+    pub spec: FileSpec,
+    /// The segment that is meant; the whole without.
+    pub segment: Option<LentSegment>,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Helped {
+    /// It is there, and has this checksum; of a segment, this is its receipt.
+    Done(Checksum, String),
+    /// Nobody is to do it.
+    Nobody,
+    /// Whoever has this number could not.
+    Failed(u64),
+}
+
+/// Whoever may do some of a copy.
+pub trait Help: Send + Sync {
+    /// Whether anybody is there to be asked.
+    fn is_there(&self) -> bool;
+
+    /// Has somebody do it; `moved` is told of bytes as they go.
+    fn carry<'a>(
+        &'a self,
+        errand: &'a Errand,
+        moved: &'a (dyn Fn(u64) + Send + Sync),
+    ) -> Boxed<'a, Helped>;
+
+    /// What whoever has this number could not do was done here.
+    fn could_be_done(&self, who: u64);
+}
+
+/// What others did of something, or that it is to be done here; then somebody may have failed to.
+pub(super) enum Left {
+    Done(Checksum),
+    Here(Option<u64>),
+}
+
+impl Left {
+    /// It was done here.
+    pub(super) fn was_done(&self, shared: &Shared) {
+        if let (Self::Here(Some(who)), Some(help)) = (self, &shared.options.help) {
+            help.could_be_done(*who);
+        }
+    }
+}
+
+/// Whether others may help now.
+pub(super) fn is_there(shared: &Shared) -> bool {
+    let help = shared.options.help.as_ref();
+    help.is_some_and(|help| help.is_there())
+}
+
+/// Lets others copy a whole file.
+pub(super) async fn whole(
+    shared: &Arc<Shared>,
+    work: &Work,
+    entry: &Entry,
+    moving: &Arc<Moving>,
+) -> Left {
+    if entry.size < WHOLE_BYTES_MIN {
+        return Left::Here(None);
+    }
+    let errand = Errand {
+        from: work.from.clone(),
+        entry: entry.clone(),
+        to: work.to.clone(),
+        spec: spec_of(work, entry),
+        segment: None,
+    };
+    match carry(shared, errand, moving, entry.size).await {
+        Helped::Done(sum, _) => Left::Done(sum),
+        Helped::Nobody => Left::Here(None),
+        Helped::Failed(who) => Left::Here(Some(who)),
+    }
+}
+
+/// Lets others write a segment beside `writer`, which takes it then.
+///
+/// # Errors
+/// That it can't be taken.
+pub(super) async fn segment(
+    (shared, moving): (&Arc<Shared>, &Arc<Moving>),
+    mut errand: Errand,
+    writer: &dyn Writer,
+    (index, range): (u64, Range<u64>),
+) -> Result<Left> {
+    let Some(token) = is_there(shared).then(|| writer.lend()).flatten() else {
+        return Ok(Left::Here(None));
+    };
+    let bytes = range.end - range.start;
+    errand.segment = Some(LentSegment {
+        token,
+        index,
+        range,
+    });
+    match carry(shared, errand, moving, bytes).await {
+        Helped::Done(sum, receipt) => {
+            writer.take(index, sum, &receipt)?;
+            Ok(Left::Done(sum))
+        }
+        Helped::Nobody => Ok(Left::Here(None)),
+        Helped::Failed(who) => Ok(Left::Here(Some(who))),
+    }
+}
+
+async fn carry(shared: &Arc<Shared>, errand: Errand, moving: &Arc<Moving>, bytes: u64) -> Helped {
+    let Some(help) = shared.options.help.as_ref().filter(|help| help.is_there()) else {
+        return Helped::Nobody;
+    };
+    shared.options.throttle.pass(bytes).await;
+    let cargo = Cargo::of(moving, bytes);
+    let moved = |bytes| cargo.left(bytes);
+    let helping = help.carry(&errand, &moved);
+    let arrived = |helped: &Helped| vec![matches!(helped, Helped::Done(..))];
+    cargo.carry(helping, arrived).await
+}
