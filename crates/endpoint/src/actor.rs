@@ -84,6 +84,22 @@ impl Account {
         })
     }
 
+    /// The same of this number. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::named`].
+    pub fn numbered(uid: u32) -> Result<Self> {
+        let entry = ask(Command::new("getent").args(["passwd", &uid.to_string()]))?;
+        let name = entry.as_deref().and_then(|entry| entry.split(':').next());
+        let account = name.map(Self::named).transpose()?;
+        // Two names of one number have not always the same groups.
+        account.filter(|account| account.uid == uid).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "act for", format!("the user {uid}"))
+                .cause("this machine knows no account of that number")
+                .hint("`getent passwd NUMBER` says whom it knows")
+        })
+    }
+
     /// What it is called.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -182,19 +198,32 @@ impl Accounts {
     /// # Errors
     /// As [`Account::named`].
     pub fn actor(&self, name: &str) -> Result<Actor> {
+        self.known_as(name, || Account::named(name))
+    }
+
+    /// The same of the account of this number. Blocks where the name service is asked.
+    ///
+    /// # Errors
+    /// As [`Account::numbered`].
+    pub fn numbered(&self, uid: u32) -> Result<Actor> {
+        // No name begins so.
+        self.known_as(&format!("#{uid}"), || Account::numbered(uid))
+    }
+
+    fn known_as(&self, key: &str, look_up: impl FnOnce() -> Result<Account>) -> Result<Actor> {
         let now = clock::now();
         let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((actor, at)) = locked().get(name)
+        if let Some((actor, at)) = locked().get(key)
             && now.duration_since(*at) < KNOWN_FOR
         {
             return Ok(actor.clone());
         }
-        let actor = Actor::account(Account::named(name)?);
+        let actor = Actor::account(look_up()?);
         let mut known = locked();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(name.to_owned(), (actor.clone(), now));
+        known.insert(key.to_owned(), (actor.clone(), now));
         Ok(actor)
     }
 }

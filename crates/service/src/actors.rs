@@ -78,6 +78,19 @@ impl Actors {
         Ok(Behalf::new(known.actor(name)?, name, &self.credentials))
     }
 
+    /// The same of what a job of this user asks for: nobody's in particular where all is done as the service's own user.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] for root; [`ErrorKind::NotFound`] where this machine knows no account of that number.
+    pub(crate) fn user(&self, uid: u32) -> Result<Behalf> {
+        let Some(known) = &self.known else {
+            return Ok(self.elsewhere(""));
+        };
+        let actor = known.numbered(uid)?;
+        let name = actor.name().unwrap_or_default().to_owned();
+        Ok(Behalf::new(actor, &name, &self.credentials))
+    }
+
     /// The same where no file of this machine is touched.
     pub(crate) fn elsewhere(&self, name: &str) -> Behalf {
         Behalf::new(Actor::oneself(), name, &self.credentials)

@@ -317,6 +317,11 @@ impl Behalf {
         }
     }
 
+    /// Whose requests are made; nobody's in particular where that is empty.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
+    }
+
     pub(crate) fn actor(&self) -> &Actor {
         &self.actor
     }
@@ -333,6 +338,14 @@ impl Behalf {
         let own = self.credentials.find(&self.owner, name)?;
         let known_as = format!("{}{OWN}{name}", self.owner);
         Ok(access.with_given(format!("{OWN}{name}"), known_as, own.profile.clone()))
+    }
+
+    /// Writes an address as [`Credentials::claim`] does.
+    ///
+    /// # Errors
+    /// As [`Credentials::claim`].
+    pub(crate) fn claim(&self, address: &mut String) -> Result<()> {
+        self.credentials.claim(&self.owner, address)
     }
 
     /// The credential of theirs that an address means, if it means one.
@@ -371,6 +384,11 @@ pub(crate) fn address_in(name: &str) -> String {
 /// Whether a location means a credential of whoever gave it.
 pub(crate) fn is_own(location: &Location) -> bool {
     own_name(location).is_some()
+}
+
+/// An address as somebody wrote it who did not say whose credential it means.
+pub(crate) fn unclaimed(address: &str) -> &str {
+    address.strip_prefix(OWN).unwrap_or(address)
 }
 
 /// An address that is the same for nobody else: one of somebody's own credential with its owner before it.

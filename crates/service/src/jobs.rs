@@ -80,10 +80,10 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
 /// # Errors
 /// Those of [`register`] that don't depend on its name.
 pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
-    owner::check_user(new.uid)?;
+    owner::check_user(&desk.centre, new.uid)?;
     let wanted = wanted("the job", &new.script)?;
     places::check_lent(desk, &wanted)?;
-    places::check(desk, &wanted)?;
+    places::check(desk, new.uid, &wanted)?;
     let known = desk
         .centre
         .store
@@ -110,11 +110,11 @@ pub(crate) fn register(
 ) -> Answer<api::Job> {
     let subject = || format!("{scheduler} job {job}");
     check_name(scheduler, job, new.held)?;
-    owner::check_user(new.uid)?;
+    owner::check_user(&desk.centre, new.uid)?;
     let wanted = wanted(&subject(), &new.script)?;
     places::check_lent(desk, &wanted)?;
     if new.held {
-        places::check(desk, &wanted)?;
+        places::check(desk, new.uid, &wanted)?;
     }
     let (known, first_round) = desk.centre.store.journal(|journal| {
         let known = journal.job(scheduler, job)?;

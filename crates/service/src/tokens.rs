@@ -25,6 +25,8 @@ const NAME_BYTES_MAX: usize = 64;
 pub(crate) const NAMES: &str = "up to 64 letters, digits, `-`, `_`, `.`, `@`";
 /// Directories and profiles that a token may name.
 const PLACES_MAX: usize = 64;
+/// How the submission ids of what jobs of batch systems and of FTS's clients ask for begin.
+const OF_JOBS: [&str; 2] = ["job-", "fts:"];
 /// Longest life of a token, in seconds: ten years.
 const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 
@@ -94,6 +96,17 @@ impl Caller {
         }
     }
 
+    /// A job of somebody's on a service that touches files with their rights: these say which files, and these profiles what else.
+    pub(crate) fn job_of(owner: &str, profiles: Vec<String>) -> Self {
+        Self {
+            scope: api::Scope::Submit,
+            owner: Some(owner.to_owned()),
+            below: vec![PathBuf::from("/")],
+            profiles,
+            ..Self::service()
+        }
+    }
+
     /// Who logged in.
     pub(crate) fn logged_in(login: Login) -> Self {
         Self {
@@ -154,6 +167,21 @@ impl Caller {
         }
         if self.project.is_some() {
             project.clone_from(&self.project);
+        }
+    }
+
+    /// Sees that it may call what it submits so: what jobs ask for has names of its own, under which it is asked for once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] for a name that is a job's.
+    pub(crate) fn names(&self, submission: Option<&String>) -> Result<()> {
+        let is_taken = |name: &&String| OF_JOBS.iter().any(|begins| name.starts_with(begins));
+        match submission.filter(is_taken) {
+            Some(name) if !self.operates() => Err(self
+                .denied("submit", format!("{name:.64}"))
+                .cause("submission ids that begin so are those of jobs")
+                .hint("take another one")),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -278,6 +306,17 @@ impl Tokens {
         let caller = given.get(&hash(shown))?;
         let is_good = caller.expires.is_none_or(|until| now < until);
         is_good.then(|| Arc::clone(caller))
+    }
+
+    /// The profiles that somebody may use with any of their tokens.
+    pub(crate) fn profiles_of(&self, owner: &str, now: Timestamp) -> Vec<String> {
+        let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
+        let theirs = given.values().filter(|caller| {
+            caller.owner.as_deref() == Some(owner)
+                && caller.scope.covers(api::Scope::Submit)
+                && caller.expires.is_none_or(|until| now < until)
+        });
+        theirs.flat_map(|caller| caller.profiles.clone()).collect()
     }
 
     /// One was made.
@@ -474,6 +513,12 @@ mod tests {
                 assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{bad}");
             }
             alice.reaches(Path::new("relative")).unwrap_err();
+            alice.names(Some(&"mine".to_owned())).unwrap();
+            for taken in ["job-slurm-7.0-in-1", "fts:7:1"] {
+                let taken = Some(taken.to_owned());
+                assert!(alice.names(taken.as_ref()).is_err());
+                assert!(Caller::service().names(taken.as_ref()).is_ok());
+            }
             alice.reads(root.to_str().unwrap(), None).unwrap();
             alice.reads("s3://bucket/key", Some("archive")).unwrap();
             alice.reads("archive:key", None).unwrap();

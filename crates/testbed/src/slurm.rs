@@ -141,11 +141,24 @@ impl Slurm {
     /// One of Slurm's commands as the user who submits jobs.
     #[must_use]
     pub fn as_user(&self, program: &str) -> Command {
+        self.as_other(SUBMITTER, program)
+    }
+
+    fn as_other(&self, user: &str, program: &str) -> Command {
         let mut command = self.command("setpriv");
         command
-            .args(["--reuid", SUBMITTER, "--regid", SUBMITTER, "--clear-groups"])
+            .args(["--reuid", user, "--regid", user, "--clear-groups"])
             .arg(program);
         command
+    }
+
+    /// Submits a job script as another user, by number; the job's number.
+    ///
+    /// # Errors
+    /// As [`Slurm::submit`].
+    pub fn submit_as(&self, user: u32, script: &Path) -> Result<u32> {
+        let sbatch = self.as_other(&user.to_string(), "sbatch");
+        submitted(sbatch, script, &[])
     }
 
     /// Submits a job script by its path, with its output dropped; the job's number.
@@ -161,17 +174,7 @@ impl Slurm {
     /// # Errors
     /// As [`Slurm::submit`].
     pub fn submit_with(&self, script: &Path, arguments: &[&str]) -> Result<u32> {
-        let answer = said(
-            self.sbatch()
-                .args(["--parsable", "--output=/dev/null"])
-                .args(arguments)
-                .current_dir(script.parent().context("a script without a folder")?)
-                .arg(script),
-        )?;
-        answer
-            .trim()
-            .parse()
-            .with_context(|| format!("read the job's number in {answer:?}"))
+        submitted(self.sbatch(), script, arguments)
     }
 
     /// The state of a job and why it waits, as `squeue` and `scontrol` name them: `("PENDING", "BurstBufferStageIn")`.
@@ -257,6 +260,20 @@ fn ends(process: &mut Child) -> Result<bool> {
         thread::sleep(LOOK_EVERY);
     }
     Ok(false)
+}
+
+fn submitted(mut sbatch: Command, script: &Path, arguments: &[&str]) -> Result<u32> {
+    let answer = said(
+        sbatch
+            .args(["--parsable", "--output=/dev/null"])
+            .args(arguments)
+            .current_dir(script.parent().context("a script without a folder")?)
+            .arg(script),
+    )?;
+    answer
+        .trim()
+        .parse()
+        .with_context(|| format!("read the job's number in {answer:?}"))
 }
 
 /// What a command prints.

@@ -34,20 +34,35 @@ impl Centre {
 
     /// With a Slurm that is made to work with the service in this way.
     pub fn start_with(rate: &str, install: impl FnOnce(&Slurm, &Service)) -> Self {
-        Self::start_all(rate, &[], install)
+        Self::start_all(rate, (Some(USER), &[]), install)
     }
 
     /// With a service that is started with more arguments.
     pub fn start_serving(rate: &str, more: &[&str]) -> Self {
-        Self::start_all(rate, more, |slurm, service| install(slurm, service, 600))
+        let usual = |slurm: &Slurm, service: &Service| install(slurm, service, 600);
+        Self::start_all(rate, (Some(USER), more), usual)
     }
 
-    fn start_all(rate: &str, more: &[&str], install: impl FnOnce(&Slurm, &Service)) -> Self {
+    /// With a service that root runs for everybody.
+    pub fn start_for_all(rate: &str) -> Self {
+        let usual = |slurm: &Slurm, service: &Service| install(slurm, service, 600);
+        Self::start_all(rate, (None, &["--as-owners"]), usual)
+    }
+
+    /// With a service of this user, or of root's.
+    fn start_all(
+        rate: &str,
+        (user, more): (Option<u32>, &[&str]),
+        install: impl FnOnce(&Slurm, &Service),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let scratch = folder.path().join("scratch");
         fs::create_dir(&scratch).unwrap();
-        chown(&scratch, Some(USER), Some(USER)).unwrap();
+        match user {
+            Some(user) => chown(&scratch, Some(user), Some(user)).unwrap(),
+            None => fs::set_permissions(&scratch, Permissions::from_mode(0o1777)).unwrap(),
+        }
         let (s3, ssh) = (S3Server::start().unwrap(), SshServer::start().unwrap());
         make_files(&s3.bucket_folder().join("run"), 12);
         make_files(&folder.path().join("far"), 2);
@@ -58,7 +73,10 @@ impl Centre {
         let conf = folder.path().join("slurm.conf");
         std::os::unix::fs::symlink(slurm.folder().join("slurm.conf"), conf).unwrap();
         let arguments = [&["--scratch", scratch.to_str().unwrap()], more].concat();
-        let service = Service::start_as(USER, folder.path(), &arguments);
+        let service = match user {
+            Some(user) => Service::start_as(user, folder.path(), &arguments),
+            None => Service::start_with(folder.path(), &arguments),
+        };
         let relays: Vec<Relay> = ["a", "b"]
             .map(|name| Relay::start(folder.path(), name, "1G", "500K"))
             .into();

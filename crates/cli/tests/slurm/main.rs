@@ -5,6 +5,7 @@ mod centre;
 mod faults;
 mod held;
 mod later;
+mod many;
 #[path = "../support/processes.rs"]
 mod processes;
 mod queue;

@@ -27,6 +27,7 @@ pub(crate) async fn submit(
     Query(how): Query<How>,
     Json(mut new): Json<api::NewStageIn>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
+    caller.names(new.submission_id.as_ref())?;
     caller.claim(&mut new.owner, &mut new.project);
     tokio::task::block_in_place(|| -> Answer<()> {
         caller.reaches(new.to.as_ref())?;

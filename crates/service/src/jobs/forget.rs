@@ -100,7 +100,7 @@ async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
         return Ok(());
     }
     for one in &read_again(record).stage_ins {
-        let Some(request) = stage_in::newest(centre, one)? else {
+        let Some(request) = stage_in::newest(centre, record, one)? else {
             continue;
         };
         let is_live = centre

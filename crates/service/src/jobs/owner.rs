@@ -1,5 +1,5 @@
-//! For whom the service moves data, and where: for the user as whom it runs, so that the operating system says what that
-//! user may do.
+//! For whom the service moves data, and where: for the user as whom it runs, or, as root, for each with their rights; so that the
+//! operating system says what that user may do.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use rustix::process::geteuid;
 
-use crate::http::Desk;
+use crate::{credentials::Behalf, driver::Centre, http::Desk, tokens::Caller};
 
 /// Files and directories that are looked at while somebody waits for the answer: half a minute of a busy parallel file system.
 pub(super) const LOOKED_AT_MAX: usize = 1_000_000;
@@ -26,11 +26,70 @@ pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     given.iter().map(root).collect()
 }
 
-/// Sees that the service may act for a user: what it did for another would be done with rights that are not theirs.
+/// On whose behalf the service does what jobs of a user ask.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for another than its own.
-pub(super) fn check_user(uid: u32) -> Result<()> {
+/// [`ErrorKind::PermissionDenied`] for root, where it acts for each, and [`ErrorKind::NotFound`] for who has no account.
+pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
+    let actors = &centre.store.actors;
+    match actors.are_owners() {
+        true => tokio::task::block_in_place(|| actors.user(uid)),
+        false => actors.user(uid),
+    }
+}
+
+/// Whose requests those of a user's jobs are, where they are somebody's.
+pub(super) fn of_requests(behalf: &Behalf) -> Option<String> {
+    let owner = behalf.owner();
+    (!owner.is_empty()).then(|| owner.to_owned())
+}
+
+/// Writes down which credential an address means, and sees that a user's job may read from there. Where the service acts for each
+/// user that is what that user's files, credentials and tokens are; elsewhere what its own user may.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] where it may not.
+pub(super) fn reads(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
+    opens(desk, behalf, address, Caller::reads)
+}
+
+/// The same of writing.
+///
+/// # Errors
+/// As [`reads`].
+pub(super) fn writes(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
+    opens(desk, behalf, address, Caller::writes)
+}
+
+fn opens(
+    desk: &Desk,
+    behalf: &Behalf,
+    address: &mut String,
+    check: fn(&Caller, &str, Option<&str>) -> Result<()>,
+) -> Result<()> {
+    behalf.claim(address)?;
+    if !desk.centre.store.actors.are_owners() {
+        return Ok(());
+    }
+    let owner = behalf.owner();
+    let profiles = desk.tokens.profiles_of(owner, desk.centre.clock.now());
+    let caller = Caller::job_of(owner, profiles);
+    behalf.run(|| check(&caller, address, None))
+}
+
+/// Sees that the service may act for a user: what it did for another would be done with rights that are not theirs, unless it takes
+/// on those of each.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] for another than its own; else as [`behalf`].
+pub(super) fn check_user(centre: &Centre, uid: u32) -> Result<()> {
+    if centre.store.actors.are_owners() {
+        return behalf(centre, uid).map(|_| ());
+    }
+    check_own(uid)
+}
+
+fn check_own(uid: u32) -> Result<()> {
     let own = geteuid().as_raw();
     if own == uid {
         return Ok(());
@@ -41,7 +100,9 @@ pub(super) fn check_user(uid: u32) -> Result<()> {
         format!("user {uid}"),
     )
     .cause(format!("the service runs as user {own}"))
-    .hint("a service moves data for jobs of its own user only"))
+    .hint(
+        "a service moves data for jobs of its own user only, unless root runs it with --as-owners",
+    ))
 }
 
 /// The path of a job's data without links in its directory, which must lie on scratch.
@@ -155,8 +216,8 @@ mod tests {
     #[test]
     fn a_service_acts_for_its_own_user_only() {
         let own = geteuid().as_raw();
-        assert!(check_user(own).is_ok());
-        let kind = check_user(own + 1).unwrap_err().kind();
+        assert!(check_own(own).is_ok());
+        let kind = check_own(own + 1).unwrap_err().kind();
         assert_eq!(kind, ErrorKind::PermissionDenied);
     }
 }

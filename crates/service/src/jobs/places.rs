@@ -17,18 +17,26 @@ use crate::{
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for a depot that is not in the
 /// books, [`ErrorKind::Invalid`] for what can't be read; each names the line.
-pub(super) fn check(desk: &Desk, wanted: &Wanted) -> Result<()> {
+pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
+    let behalf = owner::behalf(&desk.centre, uid)?;
+    let on_scratch = |path: &str| behalf.run(|| on_scratch(desk, path));
     for one in &wanted.stage_ins {
         at_line(one.line, check_source(&one.source))?;
-        at_line(one.line, on_scratch(desk, &one.destination))?;
+        at_line(
+            one.line,
+            owner::reads(desk, &behalf, &mut one.source.clone()),
+        )?;
+        at_line(one.line, on_scratch(&one.destination))?;
         at_line(one.line, in_the_books(desk, &one.via))?;
     }
     for one in &wanted.stage_outs {
-        at_line(one.line, on_scratch(desk, &one.source))?;
+        at_line(one.line, on_scratch(&one.source))?;
         at_line(one.line, in_the_books(desk, &one.via))?;
         at_line(one.line, in_the_books(desk, &one.pin))?;
         if is_address(&one.destination) {
-            at_line(one.line, check_address(&address_of(&one.destination)))?;
+            let mut to = address_of(&one.destination);
+            at_line(one.line, check_address(&to))?;
+            at_line(one.line, owner::writes(desk, &behalf, &mut to))?;
         }
     }
     Ok(())

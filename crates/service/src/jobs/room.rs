@@ -45,7 +45,7 @@ fn brought(desk: &Desk) -> Result<BTreeMap<String, u64>> {
     let mut brought = BTreeMap::new();
     for job in jobs {
         for one in &read_again(&job).stage_ins {
-            let Some(request) = stage_in::newest(&desk.centre, one)? else {
+            let Some(request) = stage_in::newest(&desk.centre, &job, one)? else {
                 continue;
             };
             if let (Some("arrived"), Some(Scan::Sealed { bytes, .. })) =

@@ -15,6 +15,7 @@ use posthaste_journal::{JobPhase, JobRecord, PhaseName, RequestRecord, Scan};
 
 use super::{deadline, is_bad, moved, owner, read_again, timing};
 use crate::{
+    credentials::unclaimed,
     driver::Centre,
     http::{Answer, Desk},
     inbound::{
@@ -50,11 +51,20 @@ pub(crate) fn is_of_job(request: &RequestRecord) -> bool {
     name.is_some_and(|name| name.starts_with(NAME_BEGINS))
 }
 
-/// The newest request that brings what a directive names, whoever asked for it.
+/// The newest request that brings what a directive of a job names, whoever asked for it; where files are those of each request's
+/// owner, only one of its user's, and none where nobody knows that user any more.
 ///
 /// # Errors
 /// The journal's.
-pub(super) fn newest(centre: &Centre, one: &StageIn) -> Result<Option<RequestRecord>> {
+pub(super) fn newest(
+    centre: &Centre,
+    record: &JobRecord,
+    one: &StageIn,
+) -> Result<Option<RequestRecord>> {
+    let Ok(behalf) = owner::behalf(centre, record.uid) else {
+        return Ok(None);
+    };
+    let owners_count = centre.store.actors.are_owners();
     let destination = owner::without_links(Path::new(&one.destination));
     let Some(destination) = destination.to_str() else {
         return Ok(None);
@@ -64,7 +74,9 @@ pub(super) fn newest(centre: &Centre, one: &StageIn) -> Result<Option<RequestRec
         .journal(|journal| journal.stage_ins_to(destination, LOOKED_THROUGH_MAX))?;
     let is_it = |request: &RequestRecord| {
         let wanted = request.stage_in.as_ref();
-        wanted.is_some_and(|wanted| wanted.sources == [one.source.as_str()])
+        let is_same = |source: &String| unclaimed(source) == unclaimed(&one.source);
+        wanted.is_some_and(|wanted| wanted.sources.len() == 1 && is_same(&wanted.sources[0]))
+            && (!owners_count || request.wishes.owner == behalf.owner())
     };
     Ok(found.into_iter().find(is_it))
 }
@@ -84,7 +96,7 @@ pub(super) fn known(
             || matches!(found.scan, Some(Scan::Failed { .. }));
         found.created >= record.created || !went_wrong
     };
-    Ok(newest(centre, one)?.filter(is_of_use))
+    Ok(newest(centre, record, one)?.filter(is_of_use))
 }
 
 /// Whether what arrived before the job was told of is no longer there.
@@ -138,13 +150,10 @@ pub(super) fn has_arrived(centre: &Centre, request: &RequestRecord) -> bool {
 }
 
 fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) -> Answer<()> {
-    let destination = owner::on_scratch(desk, Path::new(&one.destination))?;
+    let behalf = owner::behalf(&desk.centre, record.uid)?;
+    let destination = behalf.run(|| owner::on_scratch(desk, Path::new(&one.destination)))?;
     let mut source = one.source.clone();
-    desk.centre
-        .store
-        .actors
-        .credentials
-        .claim("", &mut source)?;
+    owner::reads(desk, &behalf, &mut source)?;
     make_way(desk, record, one)?;
     let now = desk.centre.clock.now();
     let just_in_time = timing::wanted_at(desk, record, one, now);
@@ -152,7 +161,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     let (request, fresh) = submit::accept(
         &desk.centre,
         &api::NewStageIn {
-            owner: None,
+            owner: owner::of_requests(&behalf),
             project: None,
             sources: vec![source],
             to: destination,
@@ -179,7 +188,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
 
 /// Removes what a purge left of what was brought before, where no other job may be reading it: it comes again, whole.
 fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
-    let Some(before) = newest(&desk.centre, one)? else {
+    let Some(before) = newest(&desk.centre, record, one)? else {
         return Ok(());
     };
     if !is_of_job(&before) || !has_arrived(&desk.centre, &before) {
@@ -235,7 +244,11 @@ fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     tokio::task::block_in_place(|| match landed::look(&centre.store, request)? {
         Landed::Whole => Ok(true),
         Landed::Partly | Landed::Changed | Landed::Gone => Ok(false),
-        Landed::Unknown => Ok(owner::bytes_below(Path::new(&request.destination))? == bytes.get()),
+        Landed::Unknown => {
+            let behalf = centre.store.actors.of(request)?;
+            let there = behalf.run(|| owner::bytes_below(Path::new(&request.destination)))?;
+            Ok(there == bytes.get())
+        }
     })
 }
 

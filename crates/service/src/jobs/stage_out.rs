@@ -24,6 +24,7 @@ use super::{
     read_again,
 };
 use crate::{
+    credentials::Behalf,
     http::{Answer, Desk, Refusal},
     outbound::submit::is_address,
     render, submit,
@@ -119,11 +120,12 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
     if lent.is_empty() {
         return Ok(lent);
     }
+    let behalf = owner::behalf(&desk.centre, record.uid)?;
     for (_, number) in due(record, wanted) {
         // The first is asked for last: others may be there without it.
         for place in 1..=MATCHES_MAX {
             if let Some(request) = asked(desk, record, (number, place))? {
-                lent.take(&request.via, request.code, size(&request)?);
+                lent.take(&request.via, request.code, size(&behalf, &request)?);
             }
         }
     }
@@ -131,12 +133,12 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
 }
 
 /// How much a request takes away, as far as can be told.
-fn size(request: &RequestRecord) -> Result<Bytes> {
+fn size(behalf: &Behalf, request: &RequestRecord) -> Result<Bytes> {
     match request.scan {
         Some(Scan::Sealed { bytes, .. }) => Ok(bytes),
         Some(Scan::Failed { .. }) | None => {
             let source = Path::new(OsStr::from_bytes(&request.source));
-            bytes_of(source, &request.only)
+            behalf.run(|| bytes_of(source, &request.only))
         }
     }
 }
@@ -160,7 +162,8 @@ fn ask_one(
     (at, lent): (Timestamp, &mut Lent),
     (one, number): (&StageOut, usize),
 ) -> Answer<()> {
-    let all = tokio::task::block_in_place(|| matches(&one.source))?;
+    let behalf = owner::behalf(&desk.centre, record.uid)?;
+    let all = tokio::task::block_in_place(|| behalf.run(|| matches(&one.source)))?;
     let mut refused = None;
     // The first comes last: while it is missing all are asked for again.
     for (before, leaving) in all.into_iter().enumerate().rev() {
@@ -174,7 +177,7 @@ fn ask_one(
             only: leaving.only,
             ..request(one)
         };
-        match ask_for(desk, one, lent, (leaving.source.as_path(), new)) {
+        match ask_for(desk, (one, &behalf), lent, (leaving.source.as_path(), new)) {
             Err(refusal) if refusal.may_pass() => return Err(refusal),
             Err(refusal) => {
                 refused.get_or_insert(refusal);
@@ -187,20 +190,21 @@ fn ask_one(
 
 fn ask_for(
     desk: &Desk,
-    one: &StageOut,
+    (one, behalf): (&StageOut, &Behalf),
     lent: &mut Lent,
     (source, new): (&Path, api::NewRequest),
 ) -> Answer<()> {
-    let source = owner::on_scratch(desk, source)?;
+    let source = behalf.run(|| owner::on_scratch(desk, source))?;
     let permit = desk.reserve_scan(&source)?;
     let goes_straight = goes_straight(desk, one);
     let (to, via, code) = if goes_straight {
-        let below = below_pattern(&one.source, Path::new(&source));
+        let below = behalf.run(|| Ok(below_pattern(&one.source, Path::new(&source))))?;
         let mut to = one.destination.clone() + &below;
-        desk.centre.store.actors.credentials.claim("", &mut to)?;
+        owner::writes(desk, behalf, &mut to)?;
         (vec![to], Vec::new(), String::new())
     } else {
-        let (via, code) = ways(desk, one, lent, &|| bytes_of(Path::new(&source), &new.only))?;
+        let size = || behalf.run(|| bytes_of(Path::new(&source), &new.only));
+        let (via, code) = ways(desk, one, lent, &size)?;
         (new.to, via, code.to_string())
     };
     let now = desk.centre.clock.now();
@@ -217,6 +221,10 @@ fn ask_for(
         via,
         code,
         purge_at: purge_at.map(render::moment),
+        wishes: api::Wishes {
+            owner: owner::of_requests(behalf),
+            ..new.wishes
+        },
         ..new
     };
     let (request, fresh) = submit::accept(&desk.centre, &new)?;
@@ -225,7 +233,7 @@ fn ask_for(
         permit.send(request.id);
     }
     if !lent.is_empty() && !goes_straight {
-        lent.take(&request.via, request.code, size(&request)?);
+        lent.take(&request.via, request.code, size(behalf, &request)?);
     }
     Ok(())
 }

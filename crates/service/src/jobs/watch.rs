@@ -110,7 +110,7 @@ fn missing(desk: &Desk) -> Result<Vec<Missing>> {
     let mut wanted: BTreeMap<RequestId, (RequestRecord, Vec<JobRecord>)> = BTreeMap::new();
     for job in all {
         for one in &read_again(&job).stage_ins {
-            if let Some(request) = stage_in::newest(centre, one)? {
+            if let Some(request) = stage_in::newest(centre, &job, one)? {
                 let entry = wanted.entry(request.id).or_insert((request, Vec::new()));
                 entry.1.push(job.clone());
             }
