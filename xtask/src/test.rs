@@ -163,6 +163,11 @@ fn tools() -> Vec<Found> {
                 .context("can't have Lua for Slurm's plug-in"),
         ),
         (
+            "systemd-analyze",
+            install::ensure_debian_program(install::SYSTEMD_ANALYZE)
+                .context("can't have systemd's checks of units"),
+        ),
+        (
             "proxychains4",
             install::ensure_debian_program(install::PROXYCHAINS)
                 .context("can't have proxychains for `posthaste through`"),

@@ -4,8 +4,9 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
+use posthaste_testbed::install;
 use processes::{Process, binary, failure, text};
 
 fn write(folder: &Path, content: &str) -> String {
@@ -104,4 +105,25 @@ fn the_units_of_systemd_start_what_there_is() {
             }
         }
     }
+}
+
+#[test]
+fn the_units_are_such_as_systemd_takes() {
+    let systemd_analyze = install::find_debian_program(install::SYSTEMD_ANALYZE).unwrap();
+    let units = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
+    let folder = tempfile::tempdir().unwrap();
+    let mut verifying = Command::new(systemd_analyze);
+    verifying.args(["verify", "--man=no"]);
+    for unit in fs::read_dir(units).unwrap() {
+        let unit = unit.unwrap();
+        // What is not installed here stands where the tests have it.
+        let text = fs::read_to_string(unit.path()).unwrap();
+        let text = text.replace("/usr/bin/posthaste", env!("CARGO_BIN_EXE_posthaste"));
+        let copy = folder.path().join(unit.file_name());
+        fs::write(&copy, text).unwrap();
+        verifying.arg(copy);
+    }
+    let verified = verifying.output().unwrap();
+    let said = text(&verified.stderr);
+    assert!(verified.status.success() && said.is_empty(), "{said}");
 }

@@ -103,6 +103,12 @@ pub const SLURM_NODE: DebianProgram = DebianProgram {
     package: "slurm-wlm",
 };
 
+/// Checks units of systemd.
+pub const SYSTEMD_ANALYZE: DebianProgram = DebianProgram {
+    name: "systemd-analyze",
+    package: "systemd",
+};
+
 /// Where installed programs go.
 #[must_use]
 pub fn tools_folder() -> PathBuf {

@@ -6,6 +6,7 @@ mod faults;
 mod held;
 mod later;
 mod many;
+mod movers;
 #[path = "../support/processes.rs"]
 mod processes;
 mod queue;
