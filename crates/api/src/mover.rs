@@ -324,6 +324,9 @@ pub struct CarryChore {
     /// The segment that is meant; the whole file, all or nothing, without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<ChoreSegment>,
+    /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// A segment of a file that the service began to write.

@@ -10,8 +10,9 @@ use posthaste_core::contract::{
     DepotTerms, Event, Fault, Happening, Input, Method, Reason, ReleasePolicy, RequestSpec, Wishes,
 };
 use posthaste_journal::{
-    ChunkRecord, CredentialRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord, Journal,
-    JournalError, MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn, Step, TokenRecord,
+    ChunkRecord, CredentialRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord,
+    Journal, JournalError, MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn,
+    Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 

@@ -38,6 +38,19 @@ pub(crate) fn of(chore: &api::Chore, mover: &str) -> Span {
             );
             (span, &chore.traceparent)
         }
+        api::Chore::Carry(chore) => {
+            let span = info_span!(
+                target: TARGET,
+                "mover copies piece",
+                mover,
+                request = chore.request,
+                bytes = chore.piece.to - chore.piece.from,
+                error = Empty,
+                otel.kind = "client",
+                otel.status_code = Empty,
+            );
+            (span, &chore.traceparent)
+        }
     };
     follow(&span, parent.as_deref());
     span

@@ -92,6 +92,7 @@ impl ByMover {
                 token: segment.token.clone(),
                 index: segment.index,
             }),
+            traceparent: posthaste_trace::traceparent(),
         }))
     }
 }
