@@ -68,12 +68,18 @@ impl Keys {
     /// Makes a new one, with which is sealed from now on; those that are there stay. It is durable when this returns.
     ///
     /// # Errors
-    /// The operating system's.
+    /// [`ErrorKind::Conflict`] where as many changes before did not come to their end; the operating system's.
     pub(super) fn renew(&mut self) -> Result<()> {
+        if self.keys.len() >= KEYS_MAX {
+            let shown = self.file.display().to_string();
+            return Err(Error::new(ErrorKind::Conflict, "add a key to", shown)
+                .cause("changes of it began and did not end, and each of its keys may be needed")
+                .hint("start the service again, and see what keeps them from ending"));
+        }
         let mut key = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut key).map_err(|_| no_noise())?;
         let mut keys = vec![key];
-        keys.extend(self.keys.iter().take(KEYS_MAX - 1));
+        keys.extend(&self.keys);
         self.write(keys)
     }
 
