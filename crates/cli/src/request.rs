@@ -1,5 +1,6 @@
 //! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: looks at requests and ends them.
 
+mod files;
 mod format;
 
 use std::process::ExitCode;
@@ -110,6 +111,9 @@ pub struct StatusArguments {
     /// least eight letters wide, {NAME:>8} with them at its right; \t and \n are what they are elsewhere
     #[arg(short = 'o', long, value_name = "FORMAT", conflicts_with = "json")]
     format: Option<format::Format>,
+    /// Show how far each of its files is; with --json a line each
+    #[arg(long, requires = "id", conflicts_with = "format")]
+    files: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -202,6 +206,9 @@ fn print_requests(requests: &[api::Request]) {
 pub async fn status(arguments: StatusArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let Some(id) = arguments.id {
+        if arguments.files {
+            return files::show(&service, &id, arguments.json).await;
+        }
         let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
         if let Some(format) = &arguments.format {
             output::line(&format.show(&request));

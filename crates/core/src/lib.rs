@@ -5,6 +5,7 @@
 //! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
 //! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
 //! `planning` asks for plans over time, `reserving` for rate on circuits, `spaces` for space on depots, `probing` for what nobody measured, `ways` chooses among several to one depot, `movers` gives work to processes that move data, `way_out` knows whether the centre's own line is full,
+//! `done` says how far a request is, byte by byte,
 //! `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
 //! number.
 #![no_std]
@@ -23,6 +24,7 @@ mod deliver;
 mod dispatch;
 mod distances;
 mod domains;
+mod done;
 mod forget;
 mod lighter;
 mod memory;

@@ -6,6 +6,7 @@ mod credentials;
 mod depots;
 mod directory;
 mod events;
+mod files;
 mod history;
 mod identity;
 mod jobs;
@@ -212,6 +213,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::explain,
         requests::story,
         requests::manifest,
+        files::show,
         requests::ticket,
         requests::delivered,
         reservations::list,
@@ -289,6 +291,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/requests/{id}/resume", post(pauses::resume))
         .route("/v1/requests/{id}/explain", get(requests::explain))
         .route("/v1/requests/{id}/story", get(requests::story))
+        .route("/v1/requests/{id}/files", get(files::show))
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))

@@ -313,11 +313,7 @@ impl Service {
         let mut running = JoinSet::new();
         let cut = decide(&mut running, driver);
         running.spawn(watch::watch_all(Arc::clone(&centre), watches));
-        running.spawn(meters::read_all(Arc::clone(&centre)));
-        running.spawn(history::keep_all(Arc::clone(&centre)));
-        running.spawn(Arc::clone(&centre.movers).look_after());
-        running.spawn(circuits::sweep_all(Arc::clone(&centre)));
-        running.spawn(Arc::clone(&desk.logins).keep_fresh());
+        look_after(&mut running, &desk);
         running.spawn(Arc::clone(&centre.listings).run(listed));
         running.spawn(crew.run(others));
         jobs::look_after_all(&mut running, &desk, forgotten);
@@ -362,6 +358,16 @@ impl Service {
             None => outcome,
         }
     }
+}
+
+/// Does what is to be done from time to time.
+fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
+    let centre = &desk.centre;
+    running.spawn(meters::read_all(Arc::clone(centre)));
+    running.spawn(history::keep_all(Arc::clone(centre)));
+    running.spawn(Arc::clone(&centre.movers).look_after());
+    running.spawn(circuits::sweep_all(Arc::clone(centre)));
+    running.spawn(Arc::clone(&desk.logins).keep_fresh());
 }
 
 /// Decides, until what this gives is dropped: on a thread of its own.

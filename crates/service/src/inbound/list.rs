@@ -11,7 +11,7 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct File {
         pub(crate) path: Vec<u8>,
-        pub(super) size: u64,
+        pub(crate) size: u64,
     }
 }
 
@@ -171,7 +171,7 @@ impl List {
     }
 
     /// Where each file begins in the byte stream of all.
-    pub(super) fn starts(&self) -> Vec<u64> {
+    pub(crate) fn starts(&self) -> Vec<u64> {
         let mut at = 0;
         let start = |file: &File| {
             let start = at;
