@@ -4,13 +4,15 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::{
     centre::{Centre, USER, contents, make_files},
-    processes::text,
+    processes::{PATIENCE, now, text},
 };
 
 /// Accounts that are on every machine, and their numbers.
@@ -151,13 +153,17 @@ fn nobody_s_job_reads_or_sends_off_what_another_alone_may_read_or_uses_what_was_
     );
     centre.wait_for(job, |state, _| state == "STAGE_OUT");
     centre.wait_for(job, |_, reason| reason.contains("burst_buffer/lua"));
-    let asked = requests_of(&centre, BOB);
     let private = scratch.join(format!("of-{name}"));
-    let asked = asked.iter();
-    let foreign: Vec<&Value> = asked
-        .filter(|one| one["source"].as_str() == private.to_str())
-        .collect();
-    assert_eq!(foreign.len(), 2, "{foreign:?}");
+    let start = now();
+    let foreign = loop {
+        let mut asked = requests_of(&centre, BOB);
+        asked.retain(|one| one["source"].as_str() == private.to_str());
+        if asked.len() == 2 && asked.iter().all(|one| one["state"] != "scanning") {
+            break asked;
+        }
+        assert!(start.elapsed() < PATIENCE, "{asked:?}");
+        sleep(Duration::from_millis(200));
+    };
     for one in foreign {
         let why = one["reason"].as_str().unwrap();
         assert!(
