@@ -26,8 +26,8 @@ const CLIENTS: usize = 16;
 /// Transfers that run while it is asked, over so many more depots, each of which takes little a second; files are small, so that what is on its
 /// way is little.
 const TRANSFERS: usize = 200;
-const BUSY_DEPOTS: usize = 10;
-const BUSY_REQUESTS: usize = 600;
+const BUSY_DEPOTS: usize = 40;
+const BUSY_REQUESTS: usize = 800;
 const BUSY_BYTES: usize = 128 << 10;
 /// Questions in each row.
 const QUESTIONS: usize = 5000;

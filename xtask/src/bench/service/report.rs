@@ -15,7 +15,7 @@ pub(super) fn write(rows: &[Row], requests: usize) -> String {
         "# The service\n\nWritten by `cargo xtask bench service`. The service as it ships, on loopback, with a relay beside it that takes \
          1 MiB a second. {CLIENTS} clients submit {requests} requests of one file of a MiB, each over a connection of its own, and ask again where the service \
          says that too many wait for their scan; all of \
-         them stay queued while {QUESTIONS} questions of each kind are asked by as many, and other transfers run to ten more relays. Then it is killed and started again. A job of FTS's \
+         them stay queued while {QUESTIONS} questions of each kind are asked by as many, and other transfers run to more relays, each of which takes little. Then it is killed and started again. A job of FTS's \
          interface has {BULK_FILES} files, a call of our own {LINES} lines, and waits while 10,000 wait for their scan; {NAMINGS} requests, one after the other, name {NAMES} files each. Memory is what the process grew by; the processor's time is that of the service, of one core, \
          over {} s. Clients, service, relay and database share the machine.\n\n{}\n\n| | {} | to reach |\n|---|{}---|\n",
         WINDOW.as_secs(),
