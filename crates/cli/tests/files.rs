@@ -11,6 +11,17 @@ use processes::{PATIENCE, Relay, Service, failure, now, text};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
+/// Where all goes.
+const TO: [&str; 8] = [
+    "--to",
+    "home",
+    "--via",
+    "ash",
+    "--code",
+    "1+0",
+    "--deadline",
+    "1h",
+];
 
 fn make_source(root: &Path) {
     fs::create_dir_all(root.join("sub")).unwrap();
@@ -46,18 +57,8 @@ fn each_file_is_as_far_as_its_chunks_are_safe() {
     let mut service = Service::start(folder.path());
     service.add(&relay);
     let run = source.to_str().unwrap();
-    let to = [
-        "--to",
-        "home",
-        "--via",
-        "ash",
-        "--code",
-        "1+0",
-        "--deadline",
-        "1h",
-    ];
     let offload = ["offload", run, "--bwlimit", "3M", "--json"];
-    let request = service.json(&[&offload[..], &to].concat());
+    let request = service.json(&[&offload[..], &TO].concat());
     let id = request["id"].as_str().unwrap();
 
     // On its way some of it is safe, and never more than the request says.
@@ -113,17 +114,7 @@ fn files_are_shown_to_who_may_have_them_and_where_they_are_known() {
     let service = Service::start(folder.path());
     service.add(&relay);
     let run = source.to_str().unwrap();
-    let to = [
-        "--to",
-        "home",
-        "--via",
-        "ash",
-        "--code",
-        "1+0",
-        "--deadline",
-        "1h",
-    ];
-    let owned = service.json(&[&["offload", run, "--json", "--owner", "ada"][..], &to].concat());
+    let owned = service.json(&[&["offload", run, "--json", "--owner", "ada"][..], &TO].concat());
     let id = owned["id"].as_str().unwrap();
     service.wait_until(id, |request| request["state"] == "safe");
     let token = |name: &str, scope: &str| {

@@ -240,7 +240,7 @@ impl Driver {
     }
 
     /// Runs until nothing can be sent here any more, on a thread of its own: all that the mind keeps is allocated by that one then, and not
-    /// spread over what every thread holds for itself, of which a hundred thousand requests would take twice as much memory.
+    /// spread over what every thread holds for itself, of which a hundred thousand requests would take half as much memory again.
     ///
     /// # Errors
     /// The journal's: without it nothing may be started, so the service ends.

@@ -85,7 +85,7 @@ fn taking() -> Vec<Line> {
 fn keeping() -> Vec<Line> {
     vec![
         line(
-            "transfers that run meanwhile",
+            "connections of transfers that run meanwhile",
             |row| row.transfers.to_string(),
             TRANSFERS.to_string(),
         ),
