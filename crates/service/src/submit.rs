@@ -61,11 +61,15 @@ pub(crate) fn keep(
     new: &api::NewRequest,
     record: RequestRecord,
 ) -> Result<(RequestRecord, bool)> {
+    let dataset = record.dataset.clone();
     match write_down(centre, record) {
         Ok(record) => Ok((record, true)),
-        // Somebody else may have submitted the same meanwhile.
+        // Somebody else may have submitted the same meanwhile; or it was written, and only the answer to that was lost.
         Err(error) => match known(centre, new)? {
-            Some(known) => Ok((known, false)),
+            Some(known) => {
+                let is_new = known.dataset == dataset;
+                Ok((known, is_new))
+            }
             None => Err(error),
         },
     }
