@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Problem;
+
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Directory {
@@ -17,6 +19,28 @@ pub struct Directory {
     /// Path and query that the next page has; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A line of all that lies below a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TreeLine {
+    /// Which directory it is about: its path below the one that was asked for, which has none itself.
+    pub path: String,
+    /// What lies in it, by their names. A directory of more than a thousand comes in several lines, which follow each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<DirectoryEntry>,
+    /// When it was known to be so, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+    /// Whether the service knew it already, and did not list it for this.
+    #[serde(default)]
+    pub cached: bool,
+    /// Why it could not be listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// It is the last line, about no directory: without one not all was told.
+    #[serde(default)]
+    pub end: bool,
 }
 
 /// What lies in a directory.

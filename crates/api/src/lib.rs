@@ -30,7 +30,7 @@ pub use change::Change;
 pub use credential::{Credential, NewCredential, Rekeyed};
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
-pub use directory::{Directory, DirectoryEntry};
+pub use directory::{Directory, DirectoryEntry, TreeLine};
 pub use file::{FilePage, FileProgress, FileState};
 pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};

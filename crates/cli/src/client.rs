@@ -222,12 +222,16 @@ impl ServiceClient {
         path: &str,
         again: &str,
     ) -> Result<T, Failure> {
+        parse(&read(self.send_patiently(path, again).await?).await?)
+    }
+
+    async fn send_patiently(&self, path: &str, again: &str) -> Result<Response<Incoming>, Failure> {
         let (mut path, mut tries) = (path, 1);
         loop {
             let response = self.send(Method::GET, path, None).await?;
             let is_busy = response.status() == StatusCode::SERVICE_UNAVAILABLE;
             if !is_busy || tries >= BUSY_TRIES {
-                return parse(&read(response).await?);
+                return Ok(response);
             }
             (path, tries) = (again, tries + 1);
             tokio::time::sleep(BUSY_PAUSE).await;
@@ -374,6 +378,15 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
             format!("can't read the service's answer: {cause} (is it another version?)"),
         )
     })
+}
+
+/// Why one thing of several was not done.
+pub fn problem(problem: api::Problem) -> Failure {
+    let exit = match problem.code.as_str() {
+        "busy" | "unreachable" | "timed-out" => Exit::Temporary,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, problem.message)
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {

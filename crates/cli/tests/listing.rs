@@ -112,6 +112,22 @@ impl World {
         self.page(&format!("{}&depth=0{more}", asking(address)))
     }
 
+    /// The lines about all below a directory.
+    fn tree(&self, address: &str, more: &str) -> Vec<Value> {
+        let path = format!("{}{more}", asking_tree(address));
+        let answer = ask(&self.service, "GET", &path, Some(&self.own()), "");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains("200 OK") && head.contains("ndjson"),
+            "{answer}"
+        );
+        let whole = dechunked(head, body);
+        whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.service.state.with_extension("log")).unwrap_or_default()
     }
@@ -156,6 +172,10 @@ fn dechunked(head: &str, body: &str) -> String {
 
 fn asking(address: &str) -> String {
     format!("/v1/listing?address={}", encode(address.as_bytes(), false))
+}
+
+fn asking_tree(address: &str) -> String {
+    asking(address).replace("listing?", "listing/tree?")
 }
 
 fn write(path: &Path, content: &str) {
@@ -474,6 +494,83 @@ fn nobody_is_told_what_their_credential_does_not_open() {
         !log.contains(S3Server::SECRET_KEY) && !log.contains("sig"),
         "{log}"
     );
+}
+
+#[test]
+fn a_tree_is_told_line_by_line_and_what_can_not_be_listed_in_it_too() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let tree = world.path("tree");
+    for number in 0..2500 {
+        write(&tree.join(format!("many/{number:04}")), "x");
+    }
+    write(&tree.join("deep/er/still/x"), "xy");
+    symlink("deep", tree.join("link")).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    fs::create_dir(tree.join(odd)).unwrap();
+    let local = world.at("tree");
+    for is_cached in [false, true] {
+        let mut told = world.tree(&local, "");
+        let last = told.pop().unwrap();
+        assert_eq!((&last["end"], &last["path"]), (&true.into(), &"".into()));
+        let problems = told.iter().filter(|line| line["problem"].is_object());
+        let problems: Vec<&Value> = problems.collect();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0]["path"], "caf\u{fffd}");
+        let why = problems[0]["problem"]["message"].as_str().unwrap();
+        assert!(why.contains("not UTF-8"), "{why}");
+        told.retain(|line| line["problem"].is_null());
+        let of = |path: &str| -> Vec<&Value> {
+            told.iter().filter(|line| line["path"] == path).collect()
+        };
+        assert_eq!(names(of("")[0]), ["caf\u{fffd}", "deep", "link", "many"]);
+        assert_eq!(of("")[0]["entries"][0]["name_encoded"], "caf%E9");
+        assert_eq!(of("")[0]["cached"], is_cached);
+        let many: Vec<&str> = of("many").into_iter().flat_map(names).collect();
+        assert_eq!(of("many").len(), 3, "a thousand in a line");
+        let whole: Vec<String> = (0..2500).map(|number| format!("{number:04}")).collect();
+        assert!(many == whole, "{} of 2500", many.len());
+        assert_eq!(names(of("deep/er/still")[0]), ["x"]);
+        assert_eq!(of("deep/er/still")[0]["entries"][0]["size"], 2);
+        assert_eq!(told.len(), 1 + 3 + 3, "links are not followed");
+    }
+    let output = world.ls(&["-R", &local]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(
+        said.lines().count() == 1 && said.contains("not UTF-8"),
+        "{said}"
+    );
+    assert_eq!(text(&output.stdout).lines().count(), 4 + 2500 + 2 + 1);
+}
+
+#[test]
+fn a_tree_is_listed_anew_where_that_is_asked_for_and_only_by_who_may() {
+    let world = World::new();
+    write(&world.path("tree/deep/er/x"), "x");
+    let local = world.at("tree");
+    assert_eq!(world.tree(&local, "").len(), 4);
+    // What changed is seen where all is listed anew, and only there.
+    write(&world.path("tree/deep/er/later"), "x");
+    let er = |more: &str| {
+        let told = world.tree(&local, more);
+        let er = told.into_iter().find(|line| line["path"] == "deep/er");
+        names(&er.unwrap()).len()
+    };
+    assert_eq!((er(""), er("&refresh=true"), er("")), (1, 2, 2));
+    let reader = world.token(
+        "reader",
+        &["--scope", "read", "--below", &world.at("tree/deep")],
+    );
+    for (address, token, status) in [
+        (local.clone(), &reader, 403),
+        (world.at("tree/nowhere"), &world.own(), 404),
+        (world.at("tree/deep/er/later"), &world.own(), 404),
+        ("relative".to_owned(), &world.own(), 422),
+    ] {
+        let (found, said) = world.get(&asking_tree(&address), token);
+        assert_eq!(found, status, "{said}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keeps what is derived from the books up to date: who comes first, who waits for what, and when
 //! time alone changes something.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{
@@ -20,7 +20,7 @@ impl Mind {
                 .get(&id)
                 .map(|request| self.entry_of(id, request))
                 .unwrap_or_default();
-            for &depot in &entry.wants {
+            for &depot in entry.wants.iter() {
                 self.depots.touch(depot);
             }
             let has_ended = self.index.moves(id) && entry.urgency.is_none();
@@ -95,7 +95,7 @@ impl Mind {
             uses: if request.is_kept() {
                 request.lanes.iter().map(|lane| lane.depot).collect()
             } else {
-                Box::default()
+                Arc::default()
             },
             kept_free: self.kept_free(id, request),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
@@ -105,7 +105,7 @@ impl Mind {
     }
 
     /// The same as far as its rate lets it send now; and else when it will.
-    fn wants_now(&self, request: &Request) -> (Box<[DepotId]>, Option<Timestamp>) {
+    fn wants_now(&self, request: &Request) -> (Arc<[DepotId]>, Option<Timestamp>) {
         let wants = self.wants(request);
         if request.uncommon.throttle.is_open(self.now) || wants.is_empty() {
             return (wants, None);
@@ -114,14 +114,14 @@ impl Mind {
             .uncommon
             .throttle
             .opens_at(self.now, request.spare(&self.settings));
-        (Box::default(), opens_at)
+        (Arc::default(), opens_at)
     }
 
     /// Depots the request could send something to now, if they had room.
-    fn wants(&self, request: &Request) -> Box<[DepotId]> {
+    fn wants(&self, request: &Request) -> Arc<[DepotId]> {
         // While the source is being removed it can't be counted on.
         if !request.is_under_way() || request.release == Release::Commanded {
-            return Box::default();
+            return Arc::default();
         }
         let lanes = request.wanted_lanes(&self.settings);
         let lanes = request.lanes.iter().enumerate().filter(|&(place, lane)| {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 43;
+const SNAPSHOT_VERSION: u32 = 44;
 
 record! {
     /// The decision maker of one centre.
@@ -147,7 +147,7 @@ impl Mind {
             return Err(malformed);
         }
         let mut mind = Self::from_bytes(rest)?;
-        mind.share_wishes();
+        mind.share_alike();
         let is_sound = mind.requests.values().all(|request| {
             request.lanes.len() <= Request::LANES_MAX
                 && (!request.is_kept() || request.replica.chunks() == request.spec.chunks())
@@ -164,8 +164,9 @@ impl Mind {
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
-    /// Keeps what requests one after the other wish alike once.
-    fn share_wishes(&mut self) {
+    /// Keeps once what requests one after the other have alike.
+    fn share_alike(&mut self) {
+        self.index.share();
         let mut last = None;
         for request in self.requests.values_mut() {
             request.wishes.share(&last);

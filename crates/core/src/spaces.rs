@@ -2,7 +2,7 @@
 //! so that nobody else who uses the depot takes it meanwhile. Until it is granted, and where it is refused, data goes as
 //! far as there is room.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 
@@ -205,9 +205,9 @@ impl Mind {
     }
 
     /// Space kept for a request on each of its depots.
-    pub(crate) fn kept_free(&self, id: RequestId, request: &Request) -> Box<[(DepotId, Bytes)]> {
+    pub(crate) fn kept_free(&self, id: RequestId, request: &Request) -> Arc<[(DepotId, Bytes)]> {
         if !request.is_under_way() || request.is_leftover {
-            return Box::default();
+            return Arc::default();
         }
         let all = (0..request.lanes.len()).map(|place| {
             let kept = self.kept_at(id, request, place);

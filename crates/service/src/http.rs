@@ -24,6 +24,7 @@ mod requests;
 mod reservations;
 mod stage_ins;
 mod tokens;
+mod tree;
 
 use std::sync::Arc;
 
@@ -175,6 +176,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::invite,
         depots::withdraw,
         directory::show,
+        tree::show,
         history::show,
         identity::show,
         identity::whoami,
@@ -272,29 +274,14 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/jobs/{scheduler}/{job}/look", post(jobs::look))
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/listing", get(directory::show))
+        .route("/v1/listing/tree", get(tree::show))
         .route("/v1/history", get(history::show))
         .route("/v1/metrics", get(metrics::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/queue", get(queue::show))
-        .route("/v1/requests", get(listing::list).post(requests::submit))
-        .route("/v1/requests/bulk", post(bulk::submit))
-        .route("/v1/requests/named", post(named::submit))
-        .route(
-            "/v1/requests/{id}",
-            get(requests::show)
-                .delete(requests::cancel)
-                .patch(requests::modify),
-        )
-        .route("/v1/requests/{id}/pause", post(pauses::pause))
-        .route("/v1/requests/{id}/resume", post(pauses::resume))
-        .route("/v1/requests/{id}/explain", get(requests::explain))
-        .route("/v1/requests/{id}/story", get(requests::story))
-        .route("/v1/requests/{id}/files", get(files::show))
-        .route("/v1/requests/{id}/manifest", get(requests::manifest))
-        .route("/v1/requests/{id}/ticket", post(requests::ticket))
-        .route("/v1/requests/{id}/delivered", post(requests::delivered))
+        .merge(request_routes())
         .route("/v1/reservations", get(reservations::list))
         .route("/v1/stage-ins", post(stage_ins::submit))
         .route("/v1/tokens", get(tokens::list).post(tokens::add))
@@ -319,6 +306,27 @@ pub(crate) fn router(desk: Desk) -> Router {
         .layer(middleware::map_response(explain_rejection))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(desk)
+}
+
+fn request_routes() -> Router<Desk> {
+    Router::new()
+        .route("/v1/requests", get(listing::list).post(requests::submit))
+        .route("/v1/requests/bulk", post(bulk::submit))
+        .route("/v1/requests/named", post(named::submit))
+        .route(
+            "/v1/requests/{id}",
+            get(requests::show)
+                .delete(requests::cancel)
+                .patch(requests::modify),
+        )
+        .route("/v1/requests/{id}/pause", post(pauses::pause))
+        .route("/v1/requests/{id}/resume", post(pauses::resume))
+        .route("/v1/requests/{id}/explain", get(requests::explain))
+        .route("/v1/requests/{id}/story", get(requests::story))
+        .route("/v1/requests/{id}/files", get(files::show))
+        .route("/v1/requests/{id}/manifest", get(requests::manifest))
+        .route("/v1/requests/{id}/ticket", post(requests::ticket))
+        .route("/v1/requests/{id}/delivered", post(requests::delivered))
 }
 
 fn credential_routes() -> Router<Desk> {

@@ -64,6 +64,8 @@ pub(crate) struct Ask {
     pub(crate) refresh: bool,
     /// Levels that are listed ahead.
     pub(crate) levels: u8,
+    /// What lies beside it is looked at even where it was known itself.
+    pub(crate) looks_beside: bool,
 }
 
 /// What is answered.
@@ -263,7 +265,9 @@ impl Listings {
             self.told.notify_one();
             return;
         }
-        let beside = place.parent().into_iter().flat_map(|(parent, name)| {
+        let looks_beside = asked.looks_beside || !answer.is_cached;
+        let parent = place.parent().filter(|_| looks_beside);
+        let beside = parent.into_iter().flat_map(|(parent, name)| {
             let known = cache.peek(&parent).map(|known| Arc::clone(&known.listed));
             let names = known.map(|listed| {
                 let behind = listed.directories(listed.after(name)).take(BESIDE);
@@ -273,14 +277,18 @@ impl Listings {
             names.into_iter().map(move |name| parent.child(&name))
         });
         let below = listed.directories(start).take(agenda.room(ask, 1));
+        let mut is_news = false;
         for wanted in below.map(|name| place.child(name)).chain(beside) {
             if !cache.is_there(&wanted, now) {
                 agenda.offer(ask, 1, wanted);
+                is_news = true;
             }
         }
         agenda.close(ask);
         drop(books);
-        self.told.notify_one();
+        if is_news {
+            self.told.notify_one();
+        }
     }
 
     /// Lists what is asked for, and ahead of that, until the service ends.

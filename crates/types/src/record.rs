@@ -5,7 +5,9 @@
 //! [`record!`](crate::record!) macro declares a type and its encoding together, so that the two
 //! can't drift apart.
 
-use alloc::{boxed::Box, collections::BTreeMap, collections::BTreeSet, string::String, vec::Vec};
+use alloc::{
+    boxed::Box, collections::BTreeMap, collections::BTreeSet, string::String, sync::Arc, vec::Vec,
+};
 use core::{fmt, time::Duration};
 
 /// A list or string longer than this is refused before memory is taken for it. 2^28 elements are
@@ -213,6 +215,17 @@ impl<T: Record> Record for Box<[T]> {
 
     fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
         Vec::read(input).map(Vec::into_boxed_slice)
+    }
+}
+
+impl<T: Record> Record for Arc<[T]> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Vec::read(input).map(Self::from)
     }
 }
 

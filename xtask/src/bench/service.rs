@@ -26,9 +26,9 @@ const CLIENTS: usize = 16;
 /// Transfers that run while it is asked, over so many more depots, each of which takes little a second; files are small, so that what is on its
 /// way is little.
 const TRANSFERS: usize = 200;
-const BUSY_DEPOTS: usize = 40;
-const BUSY_REQUESTS: usize = 800;
-const BUSY_BYTES: usize = 128 << 10;
+const BUSY_DEPOTS: usize = 220;
+const BUSY_REQUESTS: usize = 2200;
+const BUSY_BYTES: usize = 256 << 10;
 /// Questions in each row.
 const QUESTIONS: usize = 5000;
 /// Files of one job of FTS's interface, and such jobs.
@@ -132,10 +132,12 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
         asked.collect()
     };
     let one = |number: usize| format!("/v1/requests/r{}", 1 + number * 7919 % requests);
+    let mut transfers = subject.connections_to(&busy)?;
     let (status, _) = Load::new(subject).run(CLIENTS, ask(&one), 200)?;
+    transfers = transfers.min(subject.connections_to(&busy)?);
     let some = |_| "/v1/requests?limit=100&fields=id,state".to_owned();
     let (page, _) = Load::new(subject).run(CLIENTS, ask(&some), 200)?;
-    let transfers = subject.connections_to(&busy)?;
+    transfers = transfers.min(subject.connections_to(&busy)?);
     let queued_percent = subject.busy_percent(WINDOW)?;
     let watchers = Load::new(subject).watch(WATCHERS)?;
     let watched_percent = subject.busy_percent(WINDOW)?;

@@ -16,7 +16,7 @@ use super::{ServiceClient, accepted, parse, read};
 use crate::failure::{Exit, Failure};
 
 /// Longest line of an answer that is taken.
-const LINE_BYTES_MAX: usize = 1 << 20;
+const LINE_BYTES_MAX: usize = 4 << 20;
 
 impl ServiceClient {
     /// Sends lines, and takes the answer to each while they go.
@@ -29,10 +29,18 @@ impl ServiceClient {
         lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     ) -> Result<Lines, Failure> {
         Ok(Lines {
-            body: self.send_lines(path, lines).await?.into_body(),
-            came: BytesMut::new(),
+            lines: Came::of(self.send_lines(path, lines).await?),
             answered: 0,
         })
+    }
+
+    /// Asks for all below a directory, by the path `again` where the service says that it takes long.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn tree(&self, path: &str, again: &str) -> Result<TreeLines, Failure> {
+        let answer = self.send_patiently(path, again).await?;
+        Ok(TreeLines(Came::of(accepted(answer).await?)))
     }
 
     /// Sends lines, and takes one answer to all of them.
@@ -66,11 +74,47 @@ impl ServiceClient {
     }
 }
 
+/// Lines of an answer, as they come.
+#[derive(Debug)]
+struct Came {
+    body: Incoming,
+    came: BytesMut,
+}
+
+impl Came {
+    fn of(answer: Response<Incoming>) -> Self {
+        Self {
+            body: answer.into_body(),
+            came: BytesMut::new(),
+        }
+    }
+
+    /// The next line; none after the last. May be dropped and asked again.
+    ///
+    /// # Errors
+    /// Why the answer ended in the middle of a line.
+    async fn next(&mut self) -> Result<Option<BytesMut>, String> {
+        loop {
+            if let Some(end) = self.came.iter().position(|&byte| byte == b'\n') {
+                return Ok(Some(self.came.split_to(end + 1)));
+            }
+            match self.body.frame().await {
+                None if self.came.is_empty() => return Ok(None),
+                Some(Ok(frame)) if self.came.len() <= LINE_BYTES_MAX => {
+                    self.came
+                        .extend_from_slice(&frame.into_data().unwrap_or_default());
+                }
+                Some(Ok(_)) | None => return Err("it can't be read".into()),
+                Some(Err(cause)) => return Err(cause.to_string()),
+            }
+        }
+    }
+}
+
 /// Answers to lines, in their order.
 #[derive(Debug)]
 pub struct Lines {
-    body: Incoming,
-    came: BytesMut,
+    lines: Came,
     answered: u64,
 }
 
@@ -80,31 +124,45 @@ impl Lines {
     /// # Errors
     /// When the service stops in the middle.
     pub async fn next(&mut self) -> Result<Option<api::LineAnswer>, Failure> {
-        loop {
-            if let Some(end) = self.came.iter().position(|&byte| byte == b'\n') {
-                let answer: api::LineAnswer = parse(&self.came.split_to(end + 1))?;
-                self.answered = answer.line;
-                return Ok(Some(answer));
-            }
-            match self.body.frame().await {
-                None if self.came.is_empty() => return Ok(None),
-                Some(Ok(frame)) if self.came.len() <= LINE_BYTES_MAX => {
-                    self.came
-                        .extend_from_slice(&frame.into_data().unwrap_or_default());
-                }
-                Some(Ok(_)) | None => return Err(self.broken("it can't be read")),
-                Some(Err(cause)) => return Err(self.broken(&cause.to_string())),
-            }
-        }
+        let line = self.lines.next().await.map_err(|why| {
+            let answered = self.answered;
+            Failure::new(
+                Exit::Temporary,
+                format!(
+                    "the service's answer ended after that to line {answered}: {why} (send all of it again: what has a submission_id is taken once)"
+                ),
+            )
+        })?;
+        let answer: Option<api::LineAnswer> = line.map(|line| parse(&line)).transpose()?;
+        self.answered = answer.as_ref().map_or(self.answered, |answer| answer.line);
+        Ok(answer)
     }
+}
 
-    fn broken(&self, why: &str) -> Failure {
-        let answered = self.answered;
-        Failure::new(
-            Exit::Temporary,
-            format!(
-                "the service's answer ended after that to line {answered}: {why} (send all of it again: what has a submission_id is taken once)"
-            ),
-        )
+/// What lies below a directory, a line for each directory.
+#[derive(Debug)]
+pub struct TreeLines(Came);
+
+impl TreeLines {
+    /// The next line; none after the last.
+    ///
+    /// # Errors
+    /// When the service stops before all was told.
+    pub async fn next(&mut self) -> Result<Option<api::TreeLine>, Failure> {
+        let ended = |why: &str| {
+            Failure::new(
+                Exit::Temporary,
+                format!("the service's answer ended before all was told: {why} (list it again)"),
+            )
+        };
+        loop {
+            let line = self.0.next().await.map_err(|why| ended(&why))?;
+            let line = line.ok_or_else(|| ended("it stopped"))?;
+            if line.as_ref() == b"\n" {
+                continue;
+            }
+            let line: api::TreeLine = parse(&line)?;
+            return Ok((!line.end).then_some(line));
+        }
     }
 }

@@ -1,34 +1,20 @@
-//! Directories as a service lists them: pages, followed while they are printed.
+//! Directories as a service lists them, printed while they come.
 
-use std::{collections::VecDeque, ffi::OsStr, process::ExitCode};
+use std::{ffi::OsStr, process::ExitCode};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_api as api;
-use posthaste_endpoint::{Entry, FileTime, Kind, Location, encode, join};
+use posthaste_endpoint::{Entry, FileTime, Kind, Location, encode};
 use posthaste_engine::scan::Found;
 use tokio::sync::mpsc;
 
 use super::{Lines, PAGES_AHEAD, ShowArguments, printed};
 use crate::{
-    client::{ServiceArguments, ServiceClient},
+    client::{ServiceArguments, ServiceClient, problem},
     failure::{Exit, Failure, Outcome},
 };
 
 /// Entries of a page.
 const PAGE: usize = 10_000;
-/// Directories asked for at once: the service lists ahead what is asked for next.
-const AT_ONCE: usize = 8;
-
-/// The end of what asks for a directory to be listed anew.
-const REFRESH: &str = "&refresh=true";
-
-/// A directory that is to be shown.
-struct Waiting {
-    address: String,
-    /// As it is printed.
-    path: Vec<u8>,
-}
-
 /// Prints what the service says, and with `--recursive` everything below.
 pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines) -> Outcome {
     let service = ServiceClient::open(&ServiceArguments {
@@ -52,17 +38,23 @@ pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines
             }
         }
     });
-    let walk = Walk {
+    let listing = Listing {
         service,
         found: sender,
         profile: arguments.profile.as_deref(),
         refreshes: arguments.refresh,
-        is_recursive: arguments.recursive,
     };
-    let root = address_of(&arguments.address)?;
-    let (walked, printed) = tokio::join!(walk.run(root), printing);
+    let address = address_of(&arguments.address)?;
+    let listed = async move {
+        let listed = match arguments.recursive {
+            true => listing.tree(&address).await,
+            false => listing.directory(&address).await,
+        };
+        listed.map_err(no_directory)
+    };
+    let (listed, printed) = tokio::join!(listed, printing);
     printed?;
-    walked
+    listed
 }
 
 /// The address as the service is asked for it: paths of this machine are written whole.
@@ -88,46 +80,42 @@ fn address_of(address: &OsStr) -> Result<String, Failure> {
     })
 }
 
-struct Walk<'a> {
+struct Listing<'a> {
     service: ServiceClient,
     found: mpsc::Sender<Found>,
     profile: Option<&'a str>,
     refreshes: bool,
-    is_recursive: bool,
 }
 
-impl Walk<'_> {
-    /// Shows a directory and, where everything is wanted, what lies below it.
-    async fn run(self, root: String) -> Outcome {
-        let root = Waiting {
-            address: root,
-            path: Vec::new(),
-        };
-        let mut waiting = VecDeque::from(self.show(&root).await.map_err(no_directory)?);
-        let (mut failures, mut temporary) = (0_u64, 0_u64);
-        let mut showing = FuturesUnordered::new();
+impl Listing<'_> {
+    /// Shows a directory.
+    async fn directory(&self, address: &str) -> Outcome {
+        let mut again = format!("{}&limit={PAGE}", self.path("/v1/listing", address));
+        let mut path = format!("{again}{}", self.refresh());
         loop {
-            while showing.len() < AT_ONCE
-                && let Some(next) = waiting.pop_front()
-            {
-                let walk = &self;
-                showing.push(async move { walk.show(&next).await });
+            // Where it takes long it is listed anew from then on; asking for that again would have it listed again.
+            let page: api::Directory = self.service.get_patiently(&path, &again).await?;
+            let is_wanted = self.show(&[], page.entries).await;
+            match page.next.filter(|_| is_wanted) {
+                Some(next) => (path, again) = (next.clone(), next),
+                None => return Ok(ExitCode::SUCCESS),
             }
-            match showing.next().await {
-                None => break,
-                Some(Ok(below)) => {
-                    // What lies below the one that was shown comes first, as people read a tree; and fewer wait so.
-                    for next in below.into_iter().rev() {
-                        waiting.push_front(next);
-                    }
-                }
-                Some(Err(failure)) => {
-                    failures += 1;
-                    temporary += u64::from(failure.may_pass());
-                    eprintln!("posthaste: {failure}");
-                }
-            }
-            if self.found.is_closed() {
+        }
+    }
+
+    /// Shows a directory and what lies below it.
+    async fn tree(&self, address: &str) -> Outcome {
+        let again = self.path("/v1/listing/tree", address);
+        let path = format!("{again}{}", self.refresh());
+        let mut lines = self.service.tree(&path, &again).await?;
+        let (mut failures, mut temporary) = (0_u64, 0_u64);
+        while let Some(line) = lines.next().await? {
+            if let Some(why) = line.problem {
+                let failure = problem(why);
+                failures += 1;
+                temporary += u64::from(failure.may_pass());
+                eprintln!("posthaste: {failure}");
+            } else if !self.show(line.path.as_bytes(), line.entries).await {
                 break;
             }
         }
@@ -139,55 +127,27 @@ impl Walk<'_> {
         Ok(ExitCode::from(exit as u8))
     }
 
-    /// Shows one directory, and says what lies in it that is to be shown too.
-    async fn show(&self, directory: &Waiting) -> Result<Vec<Waiting>, Failure> {
-        let mut below = Vec::new();
-        let mut next = Some(self.first_page(&directory.address));
-        while let Some(path) = next {
-            // It is listed anew from then on; asking for that again would have it listed again.
-            let again = path.strip_suffix(REFRESH).unwrap_or(&path);
-            let page: api::Directory = self.service.get_patiently(&path, again).await?;
-            next = page.next;
-            let mut entries = Vec::with_capacity(page.entries.len());
-            for entry in page.entries {
-                if self.is_recursive && entry.kind == "directory" {
-                    below.extend(self.child(directory, &entry));
-                }
-                entries.push(entry_of(entry));
-            }
-            let found = Found {
-                directory: directory.path.clone(),
-                entries,
-            };
-            if self.found.send(found).await.is_err() {
-                return Ok(Vec::new());
-            }
-        }
-        Ok(below)
+    /// Shows entries of a directory; says whether somebody still looks.
+    async fn show(&self, directory: &[u8], entries: Vec<api::DirectoryEntry>) -> bool {
+        let found = Found {
+            directory: directory.to_vec(),
+            entries: entries.into_iter().map(entry_of).collect(),
+        };
+        self.found.send(found).await.is_ok()
     }
 
-    fn first_page(&self, address: &str) -> String {
+    /// What the service is asked for by this route about an address.
+    fn path(&self, route: &str, address: &str) -> String {
         let address = encode(address.as_bytes(), false);
         let profile = self.profile.map_or_else(String::new, |profile| {
             format!("&profile={}", encode(profile.as_bytes(), false))
         });
-        let refresh = if self.refreshes { REFRESH } else { "" };
-        format!("/v1/listing?address={address}{profile}&limit={PAGE}{refresh}")
+        format!("{route}?address={address}{profile}")
     }
 
-    /// A directory in another one; none, and a word about that, where the service can't be asked for it.
-    fn child(&self, parent: &Waiting, entry: &api::DirectoryEntry) -> Option<Waiting> {
-        if entry.name_encoded.is_some() {
-            let (name, above) = (&entry.name, &parent.address);
-            eprintln!(
-                "posthaste: can't list {name} in {above}: its name is not UTF-8 (list it without --service)"
-            );
-            return None;
-        }
-        Some(Waiting {
-            address: address_below(&parent.address, &entry.name),
-            path: join(&parent.path, entry.name.as_bytes()),
-        })
+    /// The end of what asks for it to be listed anew.
+    fn refresh(&self) -> &'static str {
+        if self.refreshes { "&refresh=true" } else { "" }
     }
 }
 
@@ -197,25 +157,6 @@ fn no_directory(failure: Failure) -> Failure {
         return Failure::new(Exit::DirectoryNotFound, failure.to_string());
     }
     failure
-}
-
-/// The address of what has this name in a directory.
-fn address_below(address: &str, name: &str) -> String {
-    let is_escaped = matches!(
-        Location::parse(OsStr::new(address)),
-        Ok(Location::Server(_))
-    );
-    let name = if is_escaped {
-        encode(name.as_bytes(), false)
-    } else {
-        name.to_owned()
-    };
-    let (path, query) = match address.split_once('?') {
-        Some((path, query)) if is_escaped => (path, format!("?{query}")),
-        _ => (address, String::new()),
-    };
-    let slash = if path.ends_with(['/', ':']) { "" } else { "/" };
-    format!("{path}{slash}{name}{query}")
 }
 
 fn entry_of(entry: api::DirectoryEntry) -> Entry {
@@ -275,21 +216,6 @@ fn decoded(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_go_on_as_their_scheme_writes_them() {
-        for (address, name, below) in [
-            ("s3://b", "run 7", "s3://b/run 7"),
-            ("archive:", "x", "archive:x"),
-            ("archive:a", "x", "archive:a/x"),
-            ("/", "tmp", "/tmp"),
-            ("sftp://h/~", "x?y", "sftp://h/~/x?y"),
-            ("https://h/a?sig=1", "x y", "https://h/a/x%20y?sig=1"),
-            ("webdav://h", "100%", "webdav://h/100%25"),
-        ] {
-            assert_eq!(address_below(address, name), below);
-        }
-    }
 
     #[test]
     fn entries_are_as_they_were() {

@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, DepotId, Timestamp, record};
 
+use super::Rare;
 use crate::contract::{Cause, Charge};
 
 /// Finishes that differ by less are the same to people: nothing is charged.
@@ -40,7 +41,7 @@ record! {
         finish: Option<Timestamp>,
         seen: Vec<Seen>,
         blame: Option<Blame>,
-        charges: Vec<Charge>,
+        charges: Rare<Vec<Charge>>,
     }
 }
 
@@ -53,6 +54,11 @@ impl Account {
             finish,
             ..Self::default()
         }
+    }
+
+    /// Takes no memory for charges while there are none.
+    pub(crate) fn settle(&mut self) {
+        self.charges.settle();
     }
 
     /// When it was to be safe, and the finish that was answered.

@@ -1,6 +1,7 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     vec::Vec,
 };
 use core::ops::Bound;
@@ -43,20 +44,29 @@ record! {
         /// When its deadline says something next.
         pub(crate) call: Option<Timestamp>,
         /// Depots that it could send something to now, if they have room.
-        pub(crate) wants: Box<[DepotId]>,
+        pub(crate) wants: Arc<[DepotId]>,
         /// It is wanted there by a moment, and not there yet nor late.
         pub(crate) is_due: bool,
         /// What there is to say of that changes with time.
         pub(crate) is_watched: bool,
         /// Depots it may use, as long as anybody cares what they hold of it.
-        pub(crate) uses: Box<[DepotId]>,
+        pub(crate) uses: Arc<[DepotId]>,
         /// Space kept for it.
-        pub(crate) kept_free: Box<[(DepotId, Bytes)]>,
+        pub(crate) kept_free: Arc<[(DepotId, Bytes)]>,
         /// A depot is being asked what it holds of it.
         pub(crate) is_asking: bool,
         /// Nothing about it can change any more.
         pub(crate) is_final: bool,
         pub(crate) rest: Rare<Rest>,
+    }
+}
+
+impl Entry {
+    /// Keeps lists of depots once that another request has too: most that come after each other have the same.
+    fn share(&mut self, other: &Self) {
+        share(&mut self.wants, &other.wants);
+        share(&mut self.uses, &other.uses);
+        share(&mut self.kept_free, &other.kept_free);
     }
 }
 
@@ -114,8 +124,25 @@ record! {
 }
 
 impl Index {
+    /// Keeps once what was read alike for many.
+    pub(crate) fn share(&mut self) {
+        let mut entries = self.entries.values_mut();
+        let mut last = entries.next();
+        for entry in entries {
+            last.into_iter().for_each(|last| entry.share(last));
+            last = Some(entry);
+        }
+    }
+
     /// Notes how a request stands now.
-    pub(crate) fn set(&mut self, id: RequestId, new: Entry) {
+    pub(crate) fn set(&mut self, id: RequestId, mut new: Entry) {
+        if let Some((_, before)) = self.entries.range(..id).next_back() {
+            new.share(before);
+        }
+        self.replace(id, new);
+    }
+
+    fn replace(&mut self, id: RequestId, new: Entry) {
         let old = self.entries.get_mut(&id);
         let old = old
             .map(|old| core::mem::take(&mut **old))
@@ -134,14 +161,14 @@ impl Index {
         }
         if (old.urgency, &old.wants) != (new.urgency, &new.wants) {
             if let Some(urgency) = old.urgency {
-                for depot in &old.wants {
+                for depot in old.wants.iter() {
                     self.wants
                         .get_mut(depot)
                         .map(|wants| wants.remove(&urgency));
                 }
             }
             if let Some(urgency) = new.urgency {
-                for &depot in &new.wants {
+                for &depot in new.wants.iter() {
                     self.wants.entry(depot).or_default().insert(urgency);
                 }
             }
@@ -168,10 +195,10 @@ impl Index {
                 .extend(new.rest.delivers_by.map(|by| (by, id)));
         }
         if old.uses != new.uses {
-            for depot in &old.uses {
+            for depot in old.uses.iter() {
                 self.users.get_mut(depot).map(|users| users.remove(&id));
             }
-            for &depot in &new.uses {
+            for &depot in new.uses.iter() {
                 self.users.entry(depot).or_default().insert(id);
             }
         }
@@ -354,6 +381,12 @@ impl Index {
     pub(crate) fn forgettable(&self, most: u32) -> Vec<RequestId> {
         let beyond = self.finals.len().saturating_sub(most as usize);
         self.finals.iter().take(beyond).copied().collect()
+    }
+}
+
+fn share<T: PartialEq>(mine: &mut Arc<[T]>, other: &Arc<[T]>) {
+    if mine == other {
+        *mine = Arc::clone(other);
     }
 }
 

@@ -1,4 +1,4 @@
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::ops::{Deref, DerefMut};
 use posthaste_types::{Malformed, Record};
 
@@ -6,6 +6,14 @@ use posthaste_types::{Malformed, Record};
 pub(crate) trait Blank: PartialEq + Clone + 'static {
     /// That.
     const BLANK: &'static Self;
+}
+
+impl<K: Ord + Clone + 'static, V: PartialEq + Clone + 'static> Blank for BTreeMap<K, V> {
+    const BLANK: &'static Self = &Self::new();
+}
+
+impl<T: PartialEq + Clone + 'static> Blank for Vec<T> {
+    const BLANK: &'static Self = &Self::new();
 }
 
 /// What few of many have: for the others it takes a word of memory. It is read and written as if it were there.

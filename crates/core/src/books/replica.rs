@@ -3,7 +3,7 @@ mod queue;
 mod sight;
 mod thin;
 
-use alloc::{vec, vec::Vec};
+use alloc::{boxed::Box, vec};
 use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex, record};
 
 use super::Bitmap;
@@ -22,7 +22,7 @@ record! {
         /// Whether what it holds counts now.
         is_live: bool,
         /// Empty until the first fragment.
-        held: Vec<u8>,
+        held: Box<[u8]>,
         stored: u32,
         stored_bytes: Bytes,
         /// Chunks that are not safe and have a fragment here: those can't get another one here.
@@ -41,7 +41,7 @@ record! {
         chunk_size: Bytes,
         last_chunk: Bytes,
         code: Code,
-        columns: Vec<Column>,
+        columns: Box<[Column]>,
         /// Chunks that are not safe and not being sent.
         todo: Bitmap,
         /// The same of chunks that lost a fragment with a depot: their turn comes last, since the depot
@@ -93,7 +93,7 @@ impl Replica {
         let column = |lane: usize| Column {
             is_destination: destinations >> lane & 1 == 1,
             is_live: true,
-            held: Vec::new(),
+            held: Box::default(),
             stored: 0,
             stored_bytes: Bytes::ZERO,
             held_unsafe: 0,
@@ -294,7 +294,7 @@ impl Replica {
             let old = if lost {
                 self.columns[lane].held.clone()
             } else {
-                Vec::new()
+                Box::default()
             };
             self.recount(lane, &old)
         } else {
@@ -307,7 +307,7 @@ impl Replica {
     pub(crate) fn replace(&mut self, lane: usize, held: &[(ChunkIndex, FragmentIndex)]) -> u32 {
         let column = &mut self.columns[lane];
         let old = core::mem::take(&mut column.held);
-        let old = if column.is_live { old } else { Vec::new() };
+        let old = if column.is_live { old } else { Box::default() };
         (column.stored, column.stored_bytes, column.is_live) = (0, Bytes::ZERO, true);
         for &(chunk, fragment) in held {
             if self.accepts(lane, chunk, fragment) && !self.put(lane, chunk, fragment) {
@@ -375,7 +375,7 @@ impl Replica {
         let is_redundant = self.is_redundant(lane, chunk);
         let column = &mut self.columns[lane];
         if column.held.is_empty() {
-            column.held = vec![NOTHING; self.chunks as usize];
+            column.held = vec![NOTHING; self.chunks as usize].into_boxed_slice();
         }
         let held = &mut column.held[chunk.get() as usize];
         let value = if fragment == FragmentIndex::WHOLE {
@@ -470,6 +470,7 @@ impl Column {
 mod tests {
     use super::*;
     use crate::contract::ReleasePolicy;
+    use alloc::vec::Vec;
     use posthaste_types::Timestamp;
     use proptest::prelude::*;
 

@@ -109,7 +109,7 @@ record! {
         /// What was begun for it costs, in millionths of a dollar, with keeping it.
         pub(crate) spent_micro_usd: u64,
         /// The depots in the user's order, then the destinations.
-        pub(crate) lanes: Vec<Lane>,
+        pub(crate) lanes: Box<[Lane]>,
         /// Lanes of destinations, as a mask.
         destinations: u64,
         /// The destination that plans count on: each chunk goes whole to one of them first.
@@ -117,9 +117,9 @@ record! {
         /// Fragments of a chunk that depots which fail together may hold.
         pub(crate) domain_max: u32,
         pub(crate) replica: Replica,
-        pub(crate) stripes: BTreeMap<ChunkIndex, Stripe>,
+        pub(crate) stripes: Rare<BTreeMap<ChunkIndex, Stripe>>,
         /// How much of each chunk is on its way; late copies outlive their stripe.
-        flying: BTreeMap<ChunkIndex, u32>,
+        flying: Rare<BTreeMap<ChunkIndex, u32>>,
         /// What may go on between depots; none where all are of one level.
         pub(crate) push: Option<Box<Push>>,
         /// What destinations may take from each other; none where there is one only.
@@ -178,8 +178,8 @@ impl Request {
             destinations,
             lead,
             domain_max: 1,
-            stripes: BTreeMap::new(),
-            flying: BTreeMap::new(),
+            stripes: Rare::default(),
+            flying: Rare::default(),
             push: None,
             delivery: None,
             mend: None,
@@ -413,7 +413,7 @@ impl Request {
 }
 
 /// A lane to each depot that may hold something, pinned ones first: none is left out for the number of others.
-fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Vec<Lane> {
+fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Box<[Lane]> {
     let mut lanes: Vec<Lane> = Vec::new();
     for &depot in pinned.iter().chain(&spec.via).chain(&spec.destinations) {
         if !wishes.forbidden.contains(&depot)
@@ -423,9 +423,7 @@ fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Vec<Lane
             lanes.push(Lane::new(depot, lanes.len()));
         }
     }
-    // They are large, and there will be no more.
-    lanes.shrink_to_fit();
-    lanes
+    lanes.into_boxed_slice()
 }
 
 /// Lanes of destinations, as a mask.
@@ -444,7 +442,7 @@ mod tests {
     #[test]
     fn a_request_that_waits_takes_little_memory() {
         let sizes = [size_of::<Request>(), size_of::<Lane>(), size_of::<Entry>()];
-        let most = [648, 64, 112];
+        let most = [584, 64, 112];
         assert!(
             sizes.iter().zip(most).all(|(size, most)| *size <= most),
             "{sizes:?}"

@@ -46,7 +46,7 @@ impl Placing<'_> {
             chunks: self.request.lanes.iter().map(|_| coded).collect(),
             others: coded * total,
         };
-        for (other, stripe) in &self.request.stripes {
+        for (other, stripe) in self.request.stripes.iter() {
             if *other == chunk || stripe.wanted == 0 {
                 continue;
             }

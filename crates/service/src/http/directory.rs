@@ -25,7 +25,7 @@ const PAGE_MAX: usize = 10_000;
 /// Entries of one page unless less or more is asked for.
 const PAGE: usize = 1_000;
 /// Longest address.
-const ADDRESS_BYTES_MAX: usize = 16 << 10;
+pub(super) const ADDRESS_BYTES_MAX: usize = 16 << 10;
 
 /// What is listed, and how.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -64,9 +64,11 @@ pub(crate) async fn show(
         after,
         refresh: what.refresh,
         levels: what.levels()?,
+        looks_beside: true,
     };
     let actors = &desk.centre.store.actors;
-    let place = tokio::task::block_in_place(|| find(actors, &caller, &mut what))?;
+    let profile = what.profile.as_deref();
+    let place = tokio::task::block_in_place(|| find(actors, &caller, &mut what.address, profile))?;
     let answer = desk.centre.listings.ask(&place, &ask).await?;
     let start = ask.after.map_or(0, |after| answer.listed.after(&after));
     let (page, has_more) = answer.listed.page(start, limit);
@@ -93,10 +95,15 @@ pub(crate) async fn show(
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] where it may not, and what makes no sense.
-fn find(actors: &Actors, caller: &Caller, what: &mut What) -> Result<Place> {
+pub(super) fn find(
+    actors: &Actors,
+    caller: &Caller,
+    address: &mut String,
+    profile: Option<&str>,
+) -> Result<Place> {
     let owner = caller.owner().unwrap_or_default();
-    actors.credentials.claim(owner, &mut what.address)?;
-    let (address, profile) = (&*what.address, what.profile.as_deref());
+    actors.credentials.claim(owner, address)?;
+    let address = &**address;
     let is_local = matches!(Location::parse(address.as_ref())?, Location::Local(_));
     let behalf = match is_local {
         true => actors.owner(owner)?,
@@ -193,7 +200,7 @@ fn value_of(query: &str, name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn entry(seen: &Seen<'_>) -> api::DirectoryEntry {
+pub(super) fn entry(seen: &Seen<'_>) -> api::DirectoryEntry {
     let name = String::from_utf8_lossy(seen.name).into_owned();
     let is_text = name.as_bytes() == seen.name;
     api::DirectoryEntry {

@@ -188,6 +188,13 @@ impl Listed {
         }
     }
 
+    /// The place and name of the first directory in it from this place on.
+    pub(crate) fn next_directory(&self, start: usize) -> Option<(usize, &[u8])> {
+        let rows = self.rows.get(start..self.directories_end)?;
+        let at = rows.iter().position(|row| row.kind == Kind::Directory)?;
+        Some((start + at, name_of(&self.names, rows.get(at)?)))
+    }
+
     /// The names of the directories in it from this place on.
     pub(crate) fn directories(&self, start: usize) -> impl Iterator<Item = &[u8]> {
         let rows = self.rows.get(start..self.directories_end);

@@ -92,5 +92,8 @@ impl Request {
     pub(crate) fn settle(&mut self) {
         self.uncommon.settle();
         self.due.settle();
+        self.stripes.settle();
+        self.flying.settle();
+        self.account.settle();
     }
 }
