@@ -7,14 +7,17 @@
 mod bulk;
 mod change;
 mod credential;
+mod dataset;
 mod delivery;
 mod depot;
 mod directory;
+mod endpoint;
 mod file;
 mod history;
 mod identity;
 mod job;
 mod mover;
+mod plan;
 mod queue;
 mod ranked;
 mod reservation;
@@ -28,9 +31,11 @@ use utoipa::ToSchema;
 pub use bulk::LineAnswer;
 pub use change::Change;
 pub use credential::{Credential, NewCredential, Rekeyed};
+pub use dataset::{Dataset, Holding};
 pub use delivery::{Delivery, Pause};
 pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInvite, OwnHours};
 pub use directory::{Directory, DirectoryEntry, TreeLine};
+pub use endpoint::{EndpointKind, Endpoints};
 pub use file::{FilePage, FileProgress, FileState};
 pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
@@ -40,6 +45,7 @@ pub use mover::{
     ChoreSegment, EndedWork, FetchChore, FetchPiece, FetchedBytes, JoinedMover, MOVER_PROTOCOL,
     Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
+pub use plan::{Turn, TurnShare};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;

@@ -60,7 +60,7 @@ pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;
 pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RankView, RequestState,
-    RequestView, ShareView,
+    RequestView, ShareView, TurnShare, TurnView,
 };
 pub use way::{WayReason, WayView};
 pub use wishes::{Priority, PriorityError, Repair, Survive, Wishes};

@@ -6,7 +6,10 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 use crate::{
     Mind,
     books::{Crossing, Depot, Request, Route},
-    contract::{Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally},
+    contract::{
+        Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally, TurnShare,
+        TurnView,
+    },
 };
 
 /// A month of storage, as stores bill it: 730 hours.
@@ -193,6 +196,38 @@ impl Mind {
         self.index.deliveries()
     }
 
+    /// The turns that requests take, `most` of them, the first first; behind that of one where it is named. None where
+    /// that one takes no turn.
+    #[must_use]
+    pub fn turns(&self, after: Option<RequestId>, most: usize) -> Option<Vec<TurnView>> {
+        let after = match after {
+            Some(id) => Some(self.index.urgency(id)?),
+            None => None,
+        };
+        let turns = self.index.after(after).filter_map(|urgency| {
+            let request = self.requests.get(&urgency.request)?;
+            let lanes = request.lanes.iter().enumerate();
+            let shares =
+                lanes.filter(|&(place, lane)| lane.is_active && request.is_on_route(place));
+            let shares = shares.map(|(place, lane)| TurnShare {
+                depot: lane.depot,
+                in_flight: lane.in_flight + lane.awaited,
+                quota: lane.quota.is_some().then(|| request.quota_bytes(place)),
+            });
+            Some(TurnView {
+                request: urgency.request,
+                is_leftover: urgency.is_leftover,
+                deadline: urgency.deadline,
+                finish: request.finish,
+                at_risk: request.at_risk,
+                is_paused: request.is_paused(),
+                bytes_left: left(request),
+                shares: shares.collect(),
+            })
+        });
+        Some(turns.take(most).collect())
+    }
+
     /// What each depot holds of the request, verified when last heard of, whether it is up or not:
     /// whoever pulls tries them. Costs a visit of every chunk.
     #[must_use]
@@ -261,10 +296,7 @@ impl Mind {
             .fold(0u64, |sum, (_, rate)| sum.saturating_add(rate))
             .max(1);
         let missing = if request.is_moving() {
-            match request.route {
-                Route::Direct => request.replica.unsafe_bytes(),
-                Route::Staged => request.replica.missing_bytes(),
-            }
+            left(request)
         } else {
             Bytes::ZERO
         };
@@ -302,5 +334,13 @@ impl Mind {
         let read = (u128::from(read) * u128::from(data)).div_ceil(u128::from(total));
         cost.read_micro_usd = u64::try_from(read).unwrap_or(u64::MAX);
         cost
+    }
+}
+
+/// What still has to be sent of a request, as its route has it.
+fn left(request: &Request) -> Bytes {
+    match request.route {
+        Route::Direct => request.replica.unsafe_bytes(),
+        Route::Staged => request.replica.missing_bytes(),
     }
 }

@@ -1,5 +1,7 @@
 //! What an endpoint can do, as data: callers branch on it and never on the protocol.
 
+pub mod rows;
+
 /// What an endpoint can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {

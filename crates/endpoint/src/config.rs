@@ -18,7 +18,7 @@ pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};
 pub use own::{is_secret, own_profile};
-pub use profiles::{Profile, Profiles, parse_profiles};
+pub use profiles::{Profile, Profiles, parse_profiles, profiles};
 pub(crate) use profiles::{Secret, TlsChoice, no_profile, profile};
 
 /// Longest configuration file read, in bytes: people write them by hand.

@@ -6,7 +6,7 @@ mod access;
 mod actor;
 pub mod azure;
 mod built_in;
-mod capabilities;
+pub mod capabilities;
 mod checksum;
 mod clock;
 mod config;
@@ -47,7 +47,7 @@ pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
-pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles};
+pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles, profiles};
 pub use endpoint::{
     Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, LentSegment, Listing,
     Parcel, Reader, Whole, Writer, base_name, join,

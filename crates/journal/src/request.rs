@@ -386,6 +386,18 @@ impl Journal {
         )
     }
 
+    /// The request that a dataset belongs to; none where there is none.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn request_of_dataset(&self, dataset: &str) -> Result<Option<RequestRecord>, JournalError> {
+        let found = self.select_requests(
+            "SELECT * FROM request WHERE dataset = ?1",
+            &params![dataset],
+        )?;
+        Ok(found.into_iter().next())
+    }
+
     /// The newest stage-ins to a path, `most` of them, the newest first.
     ///
     /// # Errors

@@ -3,8 +3,10 @@
 mod access;
 mod bulk;
 mod credentials;
+mod datasets;
 mod depots;
 mod directory;
+mod endpoints;
 mod events;
 mod files;
 mod history;
@@ -18,6 +20,7 @@ mod named;
 mod observed;
 mod paths;
 mod pauses;
+mod plan;
 mod queue;
 mod refusals;
 mod requests;
@@ -168,6 +171,8 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         credentials::remove,
         credentials::check,
         credentials::rekey,
+        datasets::list,
+        datasets::show,
         depots::list,
         depots::add,
         depots::remove,
@@ -177,6 +182,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         depots::withdraw,
         directory::show,
         tree::show,
+        endpoints::show,
         history::show,
         identity::show,
         identity::whoami,
@@ -202,6 +208,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         paths::list,
         paths::probe,
         paths::ranking,
+        plan::show,
         queue::show,
         listing::list,
         requests::submit,
@@ -275,6 +282,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/scratch", get(jobs::scratch))
         .route("/v1/listing", get(directory::show))
         .route("/v1/listing/tree", get(tree::show))
+        .route("/v1/endpoints", get(endpoints::show))
         .route("/v1/history", get(history::show))
         .route("/v1/metrics", get(metrics::show))
         .route("/v1/paths", get(paths::list))
@@ -310,6 +318,9 @@ pub(crate) fn router(desk: Desk) -> Router {
 
 fn request_routes() -> Router<Desk> {
     Router::new()
+        .route("/v1/datasets", get(datasets::list))
+        .route("/v1/datasets/{id}", get(datasets::show))
+        .route("/v1/plan", get(plan::show))
         .route("/v1/requests", get(listing::list).post(requests::submit))
         .route("/v1/requests/bulk", post(bulk::submit))
         .route("/v1/requests/named", post(named::submit))

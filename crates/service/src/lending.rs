@@ -265,8 +265,7 @@ impl Sources {
             Some(request) => store.request(request)?,
             None => {
                 let name = dataset.to_string();
-                let all = store.journal(|journal| journal.requests())?;
-                let found = all.into_iter().find(|record| record.dataset == name);
+                let found = store.journal(|journal| journal.request_of_dataset(&name))?;
                 let found = found.ok_or_else(|| {
                     Error::new(ErrorKind::NotFound, "find", format!("dataset {name}"))
                 })?;

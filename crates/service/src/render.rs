@@ -44,7 +44,7 @@ pub(crate) fn parse_moment(field: &'static str, text: &str) -> Result<Timestamp>
     ))
 }
 
-fn seconds(micros: i64) -> f64 {
+pub(crate) fn seconds(micros: i64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
         reason = "shown to people, to the millisecond"
@@ -210,10 +210,6 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let offers = offers(&decisions);
     let view = mind.request(record.id);
     let (bytes, files, error) = scanned(record);
-    let state_of = |depot: DepotId| {
-        let view = mind.depot(depot);
-        view.map_or(DepotState::Unknown, |view| view.state)
-    };
     let view = view.as_ref();
     let deadline = view.map_or(record.deadline, |view| view.spec.deadline);
     let purge_at = view.map_or(record.purge_at, |view| view.purge_at);
@@ -259,7 +255,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         shares: view.map_or_else(Vec::new, |view| {
             view.shares
                 .iter()
-                .map(|of| share(centre, of, state_of(of.depot)))
+                .map(|of| share(centre, of, depot_state(mind, of.depot)))
                 .collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
@@ -267,6 +263,12 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
+}
+
+/// The name of the state that a depot is in.
+pub(crate) fn depot_state(mind: &Mind, depot: DepotId) -> &'static str {
+    let view = mind.depot(depot);
+    view.map_or(DepotState::Unknown, |view| view.state).name()
 }
 
 /// The name of the state that a request is in.
@@ -277,7 +279,7 @@ pub(crate) fn state<'a>(mind: &Mind, record: &'a RequestRecord) -> &'a str {
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.
-fn chunks_safe(view: &RequestView) -> u32 {
+pub(crate) fn chunks_safe(view: &RequestView) -> u32 {
     if view.state == RequestState::Delivered {
         view.spec.chunks()
     } else {
@@ -295,7 +297,7 @@ fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
     ) || matches!(stage_in, Some(ArrivalState::Refused | ArrivalState::Failed))
 }
 
-fn finish(finish: Forecast) -> api::Finish {
+pub(crate) fn finish(finish: Forecast) -> api::Finish {
     api::Finish {
         p10: moment(finish.p10),
         p50: moment(finish.p50),
@@ -479,10 +481,10 @@ fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
     Some(seconds(deadline.slack_micros(finish)))
 }
 
-fn share(centre: &Centre, share: &ShareView, state: DepotState) -> api::Share {
+fn share(centre: &Centre, share: &ShareView, state: &str) -> api::Share {
     api::Share {
         depot: centre.depots.name(share.depot),
-        state: state.name().to_owned(),
+        state: state.to_owned(),
         active: share.active,
         stored: share.stored,
         stored_bytes: share.stored_bytes.get(),

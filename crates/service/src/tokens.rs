@@ -193,6 +193,11 @@ impl Caller {
         self.stands_for(&record.wishes.owner, || format!("request {}", record.id))
     }
 
+    /// The profiles of the service's user that it may name; an operator may name any.
+    pub(crate) fn profiles(&self) -> &[String] {
+        &self.profiles
+    }
+
     /// Sees that it may change what is this owner's, nobody's in particular where that is empty.
     ///
     /// # Errors

@@ -42,6 +42,38 @@ impl RequestState {
     }
 }
 
+/// A request as the plan in force has it: whose turn is when, and what goes where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnView {
+    /// The request.
+    pub request: RequestId,
+    /// It gets what others leave, since it can't be on time.
+    pub is_leftover: bool,
+    /// By what its turn goes: when all of it must be safe, or there.
+    pub deadline: Timestamp,
+    /// When it is forecast to be safe; none while no path is up.
+    pub finish: Option<Forecast>,
+    /// Whether its deadline is in danger.
+    pub at_risk: bool,
+    /// Somebody lets it wait.
+    pub is_paused: bool,
+    /// Bytes that still have to be sent: coded, where it goes over depots.
+    pub bytes_left: Bytes,
+    /// Whatever is fed now.
+    pub shares: Vec<TurnShare>,
+}
+
+/// What goes to one depot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnShare {
+    /// The depot.
+    pub depot: DepotId,
+    /// Fragments on their way.
+    pub in_flight: u32,
+    /// What a plan over time still gives it; none where it may have what it gets.
+    pub quota: Option<Bytes>,
+}
+
 record! {
     /// A moment in the future, as quantiles: p90 means nine in ten are earlier.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -218,12 +218,19 @@ fn invalid(cause: String) -> Error {
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] when others may read the file; [`ErrorKind::Invalid`].
 pub(crate) fn profile(file: Option<&Path>, name: &str) -> Result<Option<Profile>> {
+    Ok(profiles(file)?.by_name.remove(name))
+}
+
+/// The profiles of `file`, or of `~/.config/posthaste/profiles.toml`; none where there is no file.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] when others may read the file; [`ErrorKind::Invalid`].
+pub fn profiles(file: Option<&Path>) -> Result<Profiles> {
     let usual = || Some(folder("XDG_CONFIG_HOME", ".config")?.join("posthaste/profiles.toml"));
-    let mut profiles = match file.map(Path::to_owned).or_else(usual) {
-        Some(path) => load_from(&path)?,
-        None => Profiles::default(),
-    };
-    Ok(profiles.by_name.remove(name))
+    match file.map(Path::to_owned).or_else(usual) {
+        Some(path) => load_from(&path),
+        None => Ok(Profiles::default()),
+    }
 }
 
 fn load_from(path: &Path) -> Result<Profiles> {

@@ -11,6 +11,7 @@ use posthaste_api as api;
 use posthaste_core::Mind;
 use posthaste_endpoint::{Error, ErrorKind, Result, encode};
 use posthaste_journal::RequestRecord;
+use posthaste_types::RequestId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{
@@ -26,7 +27,7 @@ use crate::render;
 
 /// Requests of one page, at most and unless less is asked for.
 const PAGE_MAX: usize = 10_000;
-/// Requests read from the journal at once, where not all that are read are shown.
+/// Requests read from the journal at once.
 const BATCH: u32 = 1_000;
 
 /// Stands for every state that something still comes of.
@@ -132,7 +133,7 @@ pub(crate) async fn list(
 ) -> Answer<(HeaderMap, Json<Vec<Value>>)> {
     let (states, fields) = (which.states()?, which.fields()?);
     let limit = which.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
-    let mut before = which.before.as_deref().map(parse_id).transpose()?;
+    let before = which.before.as_deref().map(parse_id).transpose()?;
     let is_wanted = |mind: &Mind, record: &RequestRecord| {
         let is_there = |to: &String| record.destinations().any(|name| name == to.as_str());
         which.to.as_ref().is_none_or(is_there)
@@ -141,37 +142,44 @@ pub(crate) async fn list(
                 states.contains(&state) || (states.contains(&OPEN) && is_open(mind, record, state))
             })
     };
-    let mut shown = Vec::new();
-    while shown.len() < limit {
-        let left = u32::try_from(limit - shown.len()).unwrap_or(BATCH);
-        let chooses = which.to.is_some() || states.is_some();
-        let batch = if chooses { BATCH } else { left.min(BATCH) };
-        let read = || {
-            let store = &desk.centre.store;
-            store.journal(|journal| journal.requests_before(before, batch))
-        };
-        let records = tokio::task::block_in_place(read)?;
-        let Some(last) = records.last() else {
-            break;
-        };
-        before = Some(last.id);
-        let mut wanted = records
-            .iter()
-            .filter(|record| is_wanted(&desk.centre.mind(), record));
-        let left = limit - shown.len();
-        shown.extend(
-            wanted
-                .by_ref()
-                .take(left)
-                .map(|record| show_record(&desk, record)),
-        );
-    }
+    let shown = pick_before(&desk, before, limit, |record| {
+        let is_wanted = is_wanted(&desk.centre.mind(), record);
+        is_wanted.then(|| show_record(&desk, record))
+    })?;
     let mut headers = HeaderMap::new();
     if let Some(last) = shown.last().filter(|_| shown.len() == limit) {
         headers.extend(next_page(&which, limit, last).map(|link| (header::LINK, link)));
     }
     let shown = shown.iter().map(|request| pick(request, fields.as_ref()));
     Ok((headers, Json(shown.collect::<Result<_>>()?)))
+}
+
+/// What is made of requests before one, newest first, until there are so many of which anything is made.
+///
+/// # Errors
+/// The journal's.
+pub(super) fn pick_before<T>(
+    desk: &Desk,
+    mut before: Option<RequestId>,
+    most: usize,
+    make: impl Fn(&RequestRecord) -> Option<T>,
+) -> Result<Vec<T>> {
+    let (mut made, mut chooses) = (Vec::new(), false);
+    while made.len() < most {
+        let lacking = u32::try_from(most - made.len()).unwrap_or(BATCH);
+        let batch = if chooses { BATCH } else { lacking.min(BATCH) };
+        let store = &desk.centre.store;
+        let read = || store.journal(|journal| journal.requests_before(before, batch));
+        let records = tokio::task::block_in_place(read)?;
+        let Some(last) = records.last() else {
+            break;
+        };
+        before = Some(last.id);
+        let wanted = records.iter().filter_map(&make);
+        made.extend(wanted.take(most - made.len()));
+        chooses = true;
+    }
+    Ok(made)
 }
 
 /// Whether something still comes of the request by itself.
