@@ -54,7 +54,7 @@ function slurm_bb_job_process(...)
     return answer(hook("job_process", ...))
 end
 
--- The hook prints `NAME TOTAL GRANULARITY` for each pool.
+-- The hook prints `NAME COUNT GRANULARITY` for each pool: so many pieces of so many bytes.
 function slurm_bb_pools()
     local good, said = hook("pools")
     if not good then

@@ -8,14 +8,19 @@ use super::{
 
 const VERBS: [&str; 3] = ["stage_in", "stage_out", "depot"];
 
-/// `stage_in`, `stage_out` or `depot`, and what belongs to it.
+/// What Slurm reads itself, of whichever lines: room in a pool of its burst buffer.
+const ROOM: [&str; 2] = ["pool=", "capacity="];
+
+/// `stage_in`, `stage_out` or `depot`, and what belongs to it; or room, which is Slurm's.
 pub(super) fn read(line: usize, text: &str) -> Result<Said, Complaint> {
-    let words = words::split(line, text)?;
+    let all = words::split(line, text)?;
+    let words = without(&all, &ROOM);
     match words.split_first() {
         Some((verb, rest)) if verb == "stage_in" => stage_in(line, rest),
         Some((verb, rest)) if verb == "stage_out" => stage_out(line, rest),
         Some((verb, rest)) if verb == "depot" => depot(line, rest),
         Some((verb, _)) => Err(Complaint::unknown(line, verb, "directive", &VERBS)),
+        None if !all.is_empty() => Ok(Said::Nothing),
         None => Err(Complaint::new(line, "it says nothing").meant(VERBS.join(", "))),
     }
 }
@@ -23,21 +28,20 @@ pub(super) fn read(line: usize, text: &str) -> Result<Said, Complaint> {
 /// The same of a line whose mark is Slurm's or DataWarp's: what does not stage anything is theirs, and so are the keys for
 /// pools and kinds of files.
 pub(super) fn read_alias(line: usize, text: &str) -> Result<Said, Complaint> {
-    let is_theirs = |word: &String| {
-        let keys = ["pool=", "capacity=", "type=file", "type=directory"];
-        keys.iter().any(|key| word.starts_with(key))
-    };
     let all = words::split(line, text)?;
-    let words: Vec<String> = all
-        .iter()
-        .filter(|word| !is_theirs(word))
-        .cloned()
-        .collect();
+    let words = without(&without(&all, &ROOM), &["type=file", "type=directory"]);
     match words.split_first() {
         Some((verb, rest)) if verb == "stage_in" => stage_in(line, rest),
         Some((verb, rest)) if verb == "stage_out" => stage_out(line, rest),
         Some(_) | None => Ok(Said::Nothing),
     }
+}
+
+/// The words that begin with none of these.
+fn without(words: &[String], beginnings: &[&str]) -> Vec<String> {
+    let is_theirs = |word: &&String| beginnings.iter().any(|begin| word.starts_with(begin));
+    let ours = words.iter().filter(|word| !is_theirs(word));
+    ours.cloned().collect()
 }
 
 /// The words after the verb: each key at most once.

@@ -72,6 +72,17 @@ fn lines_of_slurm_and_datawarp_mean_the_same() {
     assert!(complaint("#DW stage_in type=list source=/a destination=/b").contains("`type`"));
 }
 
+#[test]
+fn room_in_a_pool_is_for_slurm_to_read() {
+    let wanted = read(
+        "#POSTHASTE pool=scratch capacity=2TiB\n\
+         #POSTHASTE stage_in source=/a destination=/b pool=scratch capacity=10GB\n",
+    )
+    .unwrap();
+    assert_eq!((wanted.stage_ins.len(), wanted.stage_outs.len()), (1, 0));
+    assert!(complaint("#POSTHASTE capacty=2TiB").contains("capacty"));
+}
+
 /// Word for word: Figure 4 of Timely Offloading and Figure 4 of CATCH.
 #[test]
 fn the_forms_of_the_papers_are_read_as_they_print_them() {

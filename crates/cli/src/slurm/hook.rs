@@ -27,7 +27,7 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The controller waits meanwhile.
 const POOLS_TIMEOUT: Duration = Duration::from_secs(3);
-/// Slurm counts the pool in these: 1 MiB.
+/// Slurm counts the pool in pieces of this: 1 MiB.
 const GRANULARITY: u64 = 1 << 20;
 /// Jobs that are shown where none is named, the newest: the controller has a few seconds for all.
 const SHOWN_MAX: usize = 1000;
@@ -240,8 +240,9 @@ async fn pools(service: &ServiceClient) -> Outcome {
     })??;
     let usable = rooms.iter().map(|room| room.usable_bytes).max();
     if let Some(usable) = usable {
-        let whole = usable / GRANULARITY * GRANULARITY;
-        output::line(&format!("{POOL} {whole} {GRANULARITY}"));
+        // Slurm multiplies both.
+        let count = usable / GRANULARITY;
+        output::line(&format!("{POOL} {count} {GRANULARITY}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -114,7 +114,7 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output();
     let output: Output = output.map_err(|cause| format!("can't run {program}: {cause}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', "; ");
+    let text = |bytes: &[u8]| last_lines(&String::from_utf8_lossy(bytes));
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -122,6 +122,13 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     let said = [text(&output.stderr), text(&output.stdout)];
     let said = said.into_iter().find(|said| !said.is_empty());
     Err(format!("{program}: {}", said.unwrap_or_default()))
+}
+
+/// The last lines of a text, as one: where a name can't be resolved Slurm tells of ten attempts before it says so.
+fn last_lines(text: &str) -> String {
+    const MOST: usize = 3;
+    let lines: Vec<&str> = text.trim().lines().collect();
+    lines[lines.len().saturating_sub(MOST)..].join("; ")
 }
 
 /// What a line `Include FILE` names.
@@ -161,6 +168,13 @@ pub fn mode_of(path: &Path) -> std::io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_lines_the_last_are_told() {
+        assert_eq!(last_lines("a\nb\n"), "a; b");
+        assert_eq!(last_lines("1\n2\n3\n4\n5"), "3; 4; 5");
+        assert_eq!(last_lines(""), "");
+    }
 
     #[test]
     fn a_configuration_is_read_with_what_it_includes() {

@@ -90,6 +90,7 @@ fn what_install_sets_up_works_and_the_doctor_names_what_is_broken() {
     assert_eq!(contents(&scratch.join("used")), wanted);
     asked_by_comment(&centre);
     asked_in_other_words(&centre);
+    waits_for_room_that_is_not_there(&centre);
     is_well(&centre);
     breaks(&centre);
 
@@ -123,6 +124,26 @@ fn asked_in_other_words(centre: &Centre) {
             .starts_with("2099-12-31"),
         "{leaving}"
     );
+}
+
+/// The pool is as large as what is free on scratch, and who wants more of it waits.
+fn waits_for_room_that_is_not_there(centre: &Centre) {
+    let free = rustix::fs::statvfs(centre.scratch()).unwrap();
+    let free_mib = (free.f_bavail * free.f_frsize) >> 20;
+    let asking = |capacity: &str| {
+        let text = format!("#!/bin/sh\n#POSTHASTE pool=scratch capacity={capacity}\ntrue\n");
+        let script = centre.script("room.sh", &text);
+        centre.slurm.submit(&script)
+    };
+    let little = asking("1MiB").unwrap();
+    centre.wait_for(little, |state, _| state == "COMPLETED");
+    let much = asking(&format!("{}MiB", 4 * free_mib)).unwrap();
+    centre.wait_for(much, |state, reason| {
+        assert_eq!(state, "PENDING", "{reason}");
+        reason == "BurstBufferResources"
+    });
+    let much = much.to_string();
+    centre.slurm.ask("scancel", &[&much]).unwrap();
 }
 
 /// A comment does what lines of the script do.
