@@ -260,7 +260,7 @@ fn what_a_start_looks_at_is_found_among_all() {
 }
 
 #[test]
-fn the_newest_stage_ins_to_a_path_are_found() {
+fn requests_are_found_by_their_path_page_and_dataset() {
     everywhere(|place| {
         let mut journal = place.open();
         let mut insert = |name: &str, to: &str, is_stage_in: bool| {
@@ -287,6 +287,9 @@ fn the_newest_stage_ins_to_a_path_are_found() {
         assert_eq!(page(None, 3), [4, 3, 2]);
         assert_eq!(page(Some(RequestId::new(2)), 3), [1]);
         assert_eq!(page(Some(first), 3), [0; 0]);
+        let of = |dataset| journal.request_of_dataset(dataset).unwrap();
+        assert_eq!(of("second").map(|one| one.id), Some(second));
+        assert_eq!(of("nowhere"), None);
     });
 }
 
