@@ -15,6 +15,7 @@ mod config;
 mod copy;
 mod credential;
 mod database;
+mod datasets;
 mod demo;
 mod depot;
 mod endpoints;
@@ -115,6 +116,7 @@ enum Command {
     CheckConfig(check_config::CheckConfigArguments),
     PurgeReport(purge_report::ReportArguments),
     List(request::ListArguments),
+    Datasets(datasets::DatasetsArguments),
     Status(request::StatusArguments),
     Watch(watch::WatchArguments),
     Explain(request::ExplainArguments),
@@ -225,6 +227,7 @@ fn execute(command: Command) -> Outcome {
         Command::Check(arguments) => wait_for(check::run(arguments)),
         Command::CheckConfig(arguments) => check_config::run(&arguments, &Cli::command()),
         Command::PurgeReport(arguments) => purge_report::run(&arguments),
+        Command::Datasets(arguments) => wait_for(datasets::run(arguments)),
         Command::List(arguments) => wait_for(request::list(arguments)),
         Command::Status(arguments) => wait_for(request::status(arguments)),
         Command::Watch(arguments) => wait_for(watch::run(arguments)),

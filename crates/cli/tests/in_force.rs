@@ -145,6 +145,11 @@ fn datasets_say_who_holds_them() {
             .all(|held| name_of(held) == late)
     );
 
+    let printed = service.run(&["datasets", &soon]);
+    let printed = text(&printed.stdout);
+    assert!(printed.contains("ash 3.0 MiB, birch 3.0 MiB"), "{printed}");
+    assert_eq!(service.json(&["datasets", id, "--json"]), dataset);
+
     // What depots forget, or nobody knows, is none.
     service.run(&["cancel", &soon]);
     service.wait_until(&soon, |request| request["state"] == "cancelled");

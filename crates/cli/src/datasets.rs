@@ -1,0 +1,110 @@
+//! `posthaste datasets`: what depots hold, and who.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use posthaste_api as api;
+use posthaste_endpoint::encode;
+use posthaste_types::Bytes;
+
+use crate::{
+    client::{ServiceArguments, ServiceClient},
+    failure::{Failure, Outcome},
+    output,
+};
+
+/// Datasets that are asked for at once.
+const PAGE: usize = 1_000;
+
+/// Shows what depots hold: each dataset, and how much of it is where
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste datasets                 all that depots hold something of, the newest first
+  posthaste datasets r7              that of one request
+  posthaste datasets --json | jq -r 'select(.holders | any(.state == \"down\")).request'
+
+SAFE counts chunks that survive the loss of as many depots as the code has parity; a depot with ! is not up.")]
+pub struct DatasetsArguments {
+    /// A request, like r7, or a dataset by the name that depots know it by [default: all of them]
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// Show so many, the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: usize,
+    /// Print JSON, a line each
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn run(arguments: DatasetsArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    let datasets = match &arguments.id {
+        Some(id) => vec![one(&service, id).await?],
+        None => newest(&service, arguments.limit).await?,
+    };
+    if arguments.json {
+        datasets.iter().for_each(output::json);
+    } else {
+        output::table(&table(&datasets));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn one(service: &ServiceClient, id: &str) -> Result<api::Dataset, Failure> {
+    let number = id.strip_prefix('r').map(str::parse::<u64>);
+    let dataset = match number {
+        Some(Ok(_)) => {
+            let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
+            request.dataset
+        }
+        Some(Err(_)) | None => encode(id.as_bytes(), false),
+    };
+    service.get(&format!("/v1/datasets/{dataset}")).await
+}
+
+async fn newest(service: &ServiceClient, most: usize) -> Result<Vec<api::Dataset>, Failure> {
+    let mut all: Vec<api::Dataset> = Vec::new();
+    while all.len() < most {
+        let limit = PAGE.min(most - all.len());
+        let before = all.last().map(|last| format!("&before={}", last.request));
+        let before = before.unwrap_or_default();
+        let page: Vec<api::Dataset> = service
+            .get(&format!("/v1/datasets?limit={limit}{before}"))
+            .await?;
+        let is_last = page.len() != limit;
+        all.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+fn table(datasets: &[api::Dataset]) -> Vec<Vec<String>> {
+    let heading = ["REQUEST", "STATE", "BYTES", "CODE", "SAFE", "HELD BY"];
+    let rows = datasets.iter().map(|dataset| {
+        let holders = dataset.holders.iter().map(|holder| {
+            let mark = if holder.state == "up" { "" } else { "!" };
+            format!("{}{mark} {}", holder.depot, Bytes::new(holder.bytes))
+        });
+        vec![
+            dataset.request.clone(),
+            dataset.state.clone(),
+            Bytes::new(dataset.bytes).to_string(),
+            dataset.code.clone(),
+            format!("{} of {}", dataset.chunks_safe, dataset.chunks),
+            holders.collect::<Vec<_>>().join(", "),
+        ]
+    });
+    [heading.map(str::to_owned).to_vec()]
+        .into_iter()
+        .chain(rows)
+        .collect()
+}
