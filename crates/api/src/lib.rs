@@ -23,6 +23,7 @@ mod ranked;
 mod reservation;
 mod stage_in;
 mod token;
+mod transfer;
 mod wishes;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -51,6 +52,7 @@ pub use ranked::Ranked;
 pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use token::{MadeToken, NewToken, Scope, Token};
+pub use transfer::{Transfer, TransferState};
 pub use wishes::Wishes;
 
 /// The path from the centre or a depot to a depot, as it is forecast now.

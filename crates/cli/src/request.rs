@@ -2,6 +2,7 @@
 
 mod files;
 mod format;
+mod transfers;
 
 use std::process::ExitCode;
 
@@ -110,10 +111,14 @@ pub struct StatusArguments {
     /// submitted, deadline, eta, eta_p90, slack, bytes, size, files, chunks, chunks_safe, percent, code, dataset or reason; {NAME:<8} is at
     /// least eight letters wide, {NAME:>8} with them at its right; \t and \n are what they are elsewhere
     #[arg(short = 'o', long, value_name = "FORMAT", conflicts_with = "json")]
-    format: Option<format::Format>,
+    format: Option<String>,
     /// Show how far each of its files is; with --json a line each
     #[arg(long, requires = "id", conflicts_with = "format")]
     files: bool,
+    /// Show each way its data goes: how far that is, how fast, and when it will be through; {NAME} of a format is then kind, from, to,
+    /// state, reason, done, left, percent, in_flight, rate, eta or eta_p90
+    #[arg(long, requires = "id", conflicts_with = "files")]
+    transfers: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -205,12 +210,16 @@ fn print_requests(requests: &[api::Request]) {
 /// The service's refusal, or that it can't be reached.
 pub async fn status(arguments: StatusArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
+    if let (Some(id), true) = (&arguments.id, arguments.transfers) {
+        return transfers::show(&service, id, arguments.format.as_deref(), arguments.json).await;
+    }
+    let format = arguments.format.as_deref().map(format::read).transpose()?;
     if let Some(id) = arguments.id {
         if arguments.files {
             return files::show(&service, &id, arguments.json).await;
         }
         let request: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
-        if let Some(format) = &arguments.format {
+        if let Some(format) = &format {
             output::line(&format.show(&request));
         } else if arguments.json {
             output::json(&request);
@@ -222,7 +231,7 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(format) = &arguments.format {
+    if let Some(format) = &format {
         print_as(format, &service.requests("&state=open", usize::MAX).await?);
         return Ok(ExitCode::SUCCESS);
     }

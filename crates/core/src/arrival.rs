@@ -13,6 +13,8 @@ mod outward;
 mod review;
 mod views;
 
+pub(crate) use outlook::Coming;
+
 use alloc::{collections::BTreeMap, string::String};
 use posthaste_types::{RequestId, SourceId, Timestamp};
 

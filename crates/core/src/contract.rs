@@ -23,6 +23,7 @@ mod space;
 mod tale;
 mod tally;
 mod terms;
+mod transfer;
 mod view;
 mod way;
 mod wishes;
@@ -58,6 +59,7 @@ pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
 pub use tally::Tally;
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;
+pub use transfer::{Standstill, TransferEnd, TransferKind, TransferState, TransferView};
 pub use view::{
     Cost, DepotState, DepotView, Forecast, Knowledge, PathView, RankView, RequestState,
     RequestView, ShareView, TurnShare, TurnView,

@@ -9,6 +9,8 @@ mod outlook;
 mod promise;
 mod space;
 
+pub(crate) use outlook::Awaited;
+
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};

@@ -43,6 +43,7 @@ mod review;
 mod settings;
 mod spaces;
 pub mod story;
+mod transfers;
 mod tuning;
 mod views;
 mod way_out;

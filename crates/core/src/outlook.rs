@@ -4,12 +4,12 @@
 //! share of what the more urgent ones left: early, for its forecast, and late, for what it was
 //! promised. What is left at the end is what a newcomer finds.
 
+mod ahead;
 mod belief;
 mod keep;
 mod raise;
 
-pub(crate) use belief::Belief;
-pub(crate) use {keep::give_back, raise::Raise};
+pub(crate) use {ahead::Ahead, belief::Belief, keep::give_back, raise::Raise};
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;

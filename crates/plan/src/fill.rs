@@ -1,5 +1,6 @@
 //! Data as a fluid: what one request puts where and when, given what the ones before it left.
 
+mod ends;
 mod pinned;
 
 use alloc::{vec, vec::Vec};

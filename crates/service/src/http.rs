@@ -27,6 +27,7 @@ mod requests;
 mod reservations;
 mod stage_ins;
 mod tokens;
+mod transfers;
 mod tree;
 
 use std::sync::Arc;
@@ -223,6 +224,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         requests::story,
         requests::manifest,
         files::show,
+        transfers::show,
         requests::ticket,
         requests::delivered,
         reservations::list,
@@ -335,6 +337,7 @@ fn request_routes() -> Router<Desk> {
         .route("/v1/requests/{id}/explain", get(requests::explain))
         .route("/v1/requests/{id}/story", get(requests::story))
         .route("/v1/requests/{id}/files", get(files::show))
+        .route("/v1/requests/{id}/transfers", get(transfers::show))
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))

@@ -3,6 +3,7 @@
 mod pause;
 mod reservation;
 mod stage_in;
+mod transfer;
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use posthaste_journal::{EventRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, DepotId, Timestamp};
 
 use crate::{depots::Depot, driver::Centre};
-pub(crate) use reservation::reservation;
+pub(crate) use {reservation::reservation, transfer::transfer};
 
 /// RFC 3339 in UTC, to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {

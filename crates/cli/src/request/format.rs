@@ -1,11 +1,22 @@
-//! What is shown of a request where somebody wrote down how: `{id:<8} {state} {eta}`.
+//! What is shown of a request, or another thing, where somebody wrote down how: `{id:<8} {state} {eta}`.
+
+use std::marker::PhantomData;
 
 use posthaste_api as api;
 use posthaste_types::Bytes;
 
-use crate::moment;
+use crate::{failure::Failure, moment};
 
-/// What can be shown, in the order of `--help`.
+/// What can be shown as somebody wrote down.
+pub trait Fields {
+    /// What there is to show, in the order of `--help`.
+    const NAMES: &'static [&'static str];
+
+    /// What one of those is; none where that is not known.
+    fn value(&self, name: &str) -> Option<String>;
+}
+
+/// What can be shown of a request.
 const NAMES: [&str; 22] = [
     "id",
     "state",
@@ -31,9 +42,18 @@ const NAMES: [&str; 22] = [
     "reason",
 ];
 
-/// How a request is shown.
+/// How a request, or another thing, is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Format(Vec<Piece>);
+pub struct Format<T = api::Request>(Vec<Piece>, PhantomData<fn(&T)>);
+
+/// Reads what `--format` says, where it depends on other options of what that is about.
+///
+/// # Errors
+/// What is wrong with it, as a mistake of whoever wrote it.
+pub fn read<T: Fields>(text: &str) -> Result<Format<T>, Failure> {
+    text.parse()
+        .map_err(|error| Failure::usage(format!("can't read --format '{text}': {error}")))
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -50,7 +70,7 @@ enum Piece {
 /// Widest a field may be made.
 const WIDTH_MAX: usize = 1000;
 
-impl std::str::FromStr for Format {
+impl<T: Fields> std::str::FromStr for Format<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -77,22 +97,22 @@ impl std::str::FromStr for Format {
                         return Err("a `{` that opens nothing is written `{{`".to_owned());
                     }
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                    pieces.push(field(&inside)?);
+                    pieces.push(field(&inside, T::NAMES)?);
                 }
                 '}' => return Err("a `}` that closes nothing is written `}}`".to_owned()),
                 letter => plain.push(letter),
             }
         }
         pieces.push(Piece::Text(plain));
-        Ok(Self(pieces))
+        Ok(Self(pieces, PhantomData))
     }
 }
 
-fn field(inside: &str) -> Result<Piece, String> {
+fn field(inside: &str, names: &[&'static str]) -> Result<Piece, String> {
     let (name, form) = inside.split_once(':').unwrap_or((inside, ""));
-    let known = NAMES.iter().find(|known| **known == name);
+    let known = names.iter().find(|known| **known == name);
     let name = known.ok_or_else(|| {
-        let known = NAMES.join(", ");
+        let known = names.join(", ");
         format!("nothing is called `{name}`; there are {known}")
     })?;
     let digits = form.trim_start_matches(['<', '>']);
@@ -111,17 +131,17 @@ fn field(inside: &str) -> Result<Piece, String> {
     })
 }
 
-impl Format {
-    /// A request as it is to be shown. What is not known is a dash.
-    pub fn show(&self, request: &api::Request) -> String {
-        let shown = self.0.iter().map(|piece| match piece {
+impl<T: Fields> Format<T> {
+    /// A thing as it is to be shown. What is not known is a dash.
+    pub fn show(&self, shown: &T) -> String {
+        let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Field {
                 name,
                 is_right,
                 width,
             } => {
-                let value = value(request, name).unwrap_or_else(|| "-".to_owned());
+                let value = shown.value(name).unwrap_or_else(|| "-".to_owned());
                 // A line stays one.
                 let value = value.replace(char::is_control, "\u{fffd}");
                 match is_right {
@@ -130,7 +150,15 @@ impl Format {
                 }
             }
         });
-        shown.collect()
+        pieces.collect()
+    }
+}
+
+impl Fields for api::Request {
+    const NAMES: &'static [&'static str] = &NAMES;
+
+    fn value(&self, name: &str) -> Option<String> {
+        value(self, name)
     }
 }
 
@@ -175,7 +203,7 @@ fn value(request: &api::Request, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Format, String> {
+    fn read(text: &str) -> Result<super::Format, String> {
         text.parse()
     }
 

@@ -5,6 +5,10 @@
 //! latest start. Forward: in the same order each takes what is there as early as it may, at p10, p50 and
 //! p90 of the rates; what that comes to is the forecast. `docs/algorithms/just-in-time-arrival.md`.
 
+mod ahead;
+
+pub(crate) use ahead::Coming;
+
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{cmp::Reverse, time::Duration};
 use posthaste_plan::{Curve, Lane, Load, Outcome, Supplies, Supply};
@@ -124,7 +128,7 @@ impl Inbound {
     fn fill(
         &mut self,
         arrival: &Arrival,
-        fill: impl Fn(&Supplies, Share, &Load) -> Outcome,
+        mut fill: impl FnMut(&Supplies, Share, &Load) -> Outcome,
     ) -> Vec<Edge> {
         let mut order = self.shares(arrival);
         order.sort_by_key(|(share, load)| {

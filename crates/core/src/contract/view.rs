@@ -97,6 +97,17 @@ impl Forecast {
             p90: moment,
         }
     }
+
+    /// One of quantiles that were found each for itself, p10 first: none is before the one in front of it. None unless
+    /// all are in sight.
+    pub(crate) fn ordered(quantiles: [Option<Timestamp>; 3]) -> Option<Self> {
+        let [Some(p10), Some(p50), Some(p90)] = quantiles else {
+            return None;
+        };
+        let p50 = p50.max(p10);
+        let p90 = p90.max(p50);
+        Some(Self { p10, p50, p90 })
+    }
 }
 
 record! {

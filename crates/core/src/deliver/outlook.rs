@@ -3,6 +3,10 @@
 //! Requests are looked at in the order in which destinations take from others what they lack. Each destination
 //! serves one after another; what it gets from the centre itself comes as the outlook of safety says.
 
+mod ahead;
+
+pub(crate) use ahead::Awaited;
+
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::Curve;
@@ -103,14 +107,8 @@ impl Mind {
         };
         let promised_by = request.promised_by();
         let due = &mut request.due;
-        due.finish = fast
-            .zip(middle)
-            .zip(slow.ok())
-            .map(|((fast, middle), slow)| Forecast {
-                p10: fast.finish,
-                p50: middle.finish.max(fast.finish),
-                p90: slow.finish.max(middle.finish),
-            });
+        let ends = [fast, middle, slow.ok()];
+        due.finish = Forecast::ordered(ends.map(|end| Some(end?.finish)));
         match slow {
             Ok(slow) => {
                 (due.last, due.hindrance) = (Some(slow.last), slow.hindrance);

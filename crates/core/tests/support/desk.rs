@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_plan::horizon::{Problem, greedy};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 const MEBI: u64 = 1 << 20;
@@ -25,6 +25,8 @@ pub struct Desk {
     pub asked: Vec<(u64, Problem)>,
     pub said: Vec<(Option<RequestId>, Happening, Reason)>,
     pub sent: Vec<(RequestId, DepotId)>,
+    /// Which pieces those are.
+    pub pieces: Vec<(ChunkIndex, FragmentIndex)>,
 }
 
 impl Desk {
@@ -36,6 +38,7 @@ impl Desk {
             asked: Vec::new(),
             said: Vec::new(),
             sent: Vec::new(),
+            pieces: Vec::new(),
         };
         for number in 1..=DEPOTS {
             let (depot, capacity) = (DepotId::new(number), Bytes::mebi(100_000));
@@ -98,7 +101,16 @@ impl Desk {
                 Command::Solve {
                     number, problem, ..
                 } => self.asked.push((number, problem)),
-                Command::Send { request, depot, .. } => self.sent.push((request, depot)),
+                Command::Send {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    ..
+                } => {
+                    self.sent.push((request, depot));
+                    self.pieces.push((chunk, fragment));
+                }
                 _ => {}
             }
         }

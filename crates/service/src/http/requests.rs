@@ -32,7 +32,7 @@ pub(super) fn parse_id(id: &str) -> Answer<RequestId> {
     })?)
 }
 
-fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
+pub(super) fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
     let id = parse_id(id)?;
     Ok(desk.centre.store.request(id).map_err(|error| {
         if error.kind() == ErrorKind::NotFound {

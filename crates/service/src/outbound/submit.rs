@@ -364,14 +364,16 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
 
 /// The name of the path that it takes.
 fn way(record: &RequestRecord) -> String {
+    let (from, to) = ends(record);
+    format!("{} to {to}", from.as_deref().unwrap_or("here"))
+}
+
+/// The names of the ends of that: none where it begins here.
+pub(crate) fn ends(record: &RequestRecord) -> (Option<String>, String) {
     let source = String::from_utf8_lossy(&record.source);
-    let way = |address: &str| apart(&record.wishes.owner, &way_of(address));
-    let from = if is_far(&source) {
-        way(&source)
-    } else {
-        "here".to_owned()
-    };
-    format!("{from} to {}", way(&record.destination))
+    let end = |address: &str| apart(&record.wishes.owner, &way_of(address));
+    let from = is_far(&source).then(|| end(&source));
+    (from, end(&record.destination))
 }
 
 /// Hands a request whose source is listed to the mind.

@@ -1,0 +1,75 @@
+//! What is left of one stage-in at each of its sources, for whoever looks at its transfers.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use posthaste_types::{Bytes, RequestId, SourceId, Timestamp};
+
+use super::{Inbound, Quantile, Share, forecast, starts_at};
+use crate::{Mind, books::Arrival, contract::Forecast};
+
+/// Stage-ins that are looked at before one, at most: some milliseconds.
+const LOOKS_MAX: usize = 128;
+
+/// What comes from one source yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Coming {
+    /// Chunks that come here, as likely as not.
+    pub(crate) bytes: Bytes,
+    /// When the last of them is here.
+    pub(crate) finish: Option<Forecast>,
+}
+
+/// What each source gives, and when the last of that is here.
+type Given = BTreeMap<SourceId, (Bytes, Option<Timestamp>)>;
+
+impl Inbound {
+    /// Lets one stage-in take its share, and tells what of it comes from each source.
+    fn give(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Given {
+        let sources: Vec<SourceId> = self.places.keys().copied().collect();
+        let mut given = Given::new();
+        self.fill(arrival, |supplies, share, load| {
+            let outcome = supplies.early(load, from(share));
+            for (supply, bytes, end) in load.ends(&outcome) {
+                let Some(source) = sources.get(supply) else {
+                    continue;
+                };
+                let sum = given.entry(*source).or_default();
+                *sum = (sum.0 + bytes, sum.1.max(end));
+            }
+            outcome
+        });
+        given
+    }
+}
+
+impl Mind {
+    /// What is left of a stage-in at each of its sources, after the more urgent ones: the same look as that at all stage-ins, up to
+    /// this one. None where it is over, or too many are more urgent for a quick look.
+    pub(crate) fn coming(&self, id: RequestId) -> Option<BTreeMap<SourceId, Coming>> {
+        let now = self.now;
+        let order = self.arrivals.in_turn();
+        let before = order.iter().position(|other| *other == id);
+        let before = before.filter(|before| *before < LOOKS_MAX)?;
+        let arrival = self.arrivals.requests.get(&id)?;
+        let given = [Quantile::P90, Quantile::P50, Quantile::P10].map(|quantile| {
+            let mut inbound = self.inbound(quantile);
+            let others = order[..before].iter();
+            let others = others.filter_map(|other| self.arrivals.requests.get(other));
+            for other in others.filter(|other| !other.is_paused() && !other.is_whole()) {
+                inbound.early(other, |share| starts_at(other, share, now));
+            }
+            inbound.give(arrival, |share| starts_at(arrival, share, now))
+        });
+        let of = |(source, (bytes, _)): (&SourceId, &(Bytes, Option<Timestamp>))| {
+            let ends = [0, 1, 2].map(|at: usize| given[at].get(source)?.1);
+            let coming = Coming {
+                bytes: *bytes,
+                finish: Forecast::ordered(ends).and_then(|finish| {
+                    let quantiles = [finish.p10, finish.p50, finish.p90];
+                    forecast(arrival, now, quantiles.map(Some))
+                }),
+            };
+            (*source, coming)
+        };
+        Some(given[1].iter().map(of).collect())
+    }
+}

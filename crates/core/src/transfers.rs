@@ -1,0 +1,219 @@
+//! Which ways data of a request goes, how far each is, and when it will be through.
+
+mod inbound;
+
+use alloc::vec::Vec;
+use posthaste_types::{Bytes, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::{Depot, Request},
+    contract::{
+        Forecast, RequestState, Standstill, TransferEnd, TransferKind, TransferState, TransferView,
+    },
+    deliver::Awaited,
+    outlook::Ahead,
+};
+
+impl Mind {
+    /// Each way that data of a request goes, or went: of a stage-out one to each depot and destination, of a stage-in one from each
+    /// source; none of one that came to nothing. None when it is not known. Looks at the requests that are more urgent, some
+    /// hundreds at most.
+    #[must_use]
+    pub fn transfers(&self, id: RequestId) -> Option<Vec<TransferView>> {
+        if let Some(request) = self.requests.get(&id) {
+            return Some(self.outbound_transfers(id, request));
+        }
+        let arrival = self.arrivals.requests.get(&id)?;
+        Some(self.inbound_transfers(id, arrival))
+    }
+
+    fn outbound_transfers(&self, id: RequestId, request: &Request) -> Vec<TransferView> {
+        match request.state {
+            RequestState::Refused | RequestState::Cancelled | RequestState::Failed => {
+                return Vec::new();
+            }
+            RequestState::Moving
+            | RequestState::Safe
+            | RequestState::Released
+            | RequestState::Delivered => {}
+        }
+        let is_moving = request.is_moving();
+        let ahead = is_moving.then(|| self.ahead(id)).flatten();
+        let depots = request
+            .depot_lanes()
+            .filter_map(|lane| self.to_depot(id, request, lane, ahead.as_deref()));
+        let awaited = match request.state {
+            RequestState::Delivered => Vec::new(),
+            RequestState::Moving
+            | RequestState::Safe
+            | RequestState::Released
+            | RequestState::Refused
+            | RequestState::Cancelled
+            | RequestState::Failed => self.awaited(id, request),
+        };
+        let destinations = request
+            .destinations()
+            .map(|lane| self.to_destination(id, request, lane, &awaited));
+        depots.chain(destinations).collect()
+    }
+
+    /// What goes to a depot; none where nothing does.
+    fn to_depot(
+        &self,
+        id: RequestId,
+        request: &Request,
+        place: usize,
+        ahead: Option<&[Ahead]>,
+    ) -> Option<TransferView> {
+        let lane = &request.lanes[place];
+        let piece = request.piece(place);
+        let (fragments, done) = request.replica.stored(place);
+        let (pushed, givers) = self.pushed(id, lane.depot);
+        let in_flight = lane.in_flight + lane.awaited + pushed;
+        let on_way = piece.times(in_flight.into());
+        let room = request.share_of_domain(place, request.replica.room(place));
+        let found = ahead.map(|ahead| ahead.iter().find(|ahead| ahead.depot == lane.depot));
+        let is_fed = lane.is_active && request.is_on_route(place) && request.is_moving();
+        let (left, finish) = match found {
+            // It can't go anywhere as things stand.
+            Some(_) if is_fed && request.finish.is_none() => (room.max(on_way), None),
+            Some(Some(found)) => (found.bytes.max(on_way), found.finish),
+            Some(None) => (on_way, None),
+            // As the last look at everything placed it.
+            None if request.is_moving() => {
+                let pieces = u64::from(lane.kept) + u64::from(in_flight);
+                (piece.times(pieces), request.finish)
+            }
+            None => (on_way, None),
+        };
+        if fragments == 0 && left == Bytes::ZERO && !is_fed {
+            return None;
+        }
+        let from = match givers {
+            Some(givers) if lane.in_flight == 0 => givers,
+            _ => TransferEnd::Centre,
+        };
+        Some(TransferView {
+            kind: TransferKind::Depot,
+            from,
+            to: self.end_at(lane.depot),
+            source: None,
+            done,
+            left,
+            in_flight,
+            finish: finish.filter(|_| left > Bytes::ZERO),
+            state: self.state_at_depot(request, lane.depot, piece, left, in_flight),
+        })
+    }
+
+    fn state_at_depot(
+        &self,
+        request: &Request,
+        depot: DepotId,
+        piece: Bytes,
+        left: Bytes,
+        in_flight: u32,
+    ) -> TransferState {
+        let depot = self.depots.get(&depot);
+        let why = match (request.pause(), depot) {
+            _ if in_flight > 0 => return TransferState::Running,
+            _ if left == Bytes::ZERO => return TransferState::Done,
+            (Some(pause), _) => Standstill::Paused {
+                by: pause.by.clone(),
+            },
+            (None, None) => Standstill::Away,
+            (None, Some(depot)) if !depot.is_up() => Standstill::Away,
+            (None, Some(depot)) if !depot.is_within_hours(self.now) => Standstill::Hours,
+            (None, Some(depot)) if depot.space() < piece => Standstill::Full,
+            (None, Some(_)) => {
+                let why = (!request.is_due).then_some(Standstill::Others);
+                return TransferState::Waiting { why };
+            }
+        };
+        TransferState::Parked { why }
+    }
+
+    /// What goes to a destination, from wherever.
+    fn to_destination(
+        &self,
+        id: RequestId,
+        request: &Request,
+        place: usize,
+        awaited: &[Awaited],
+    ) -> TransferView {
+        let lane = &request.lanes[place];
+        // What lies where is not in the books any more once it is delivered.
+        let done = match request.state == RequestState::Delivered {
+            true => request.spec.bytes,
+            false => request.replica.stored(place).1,
+        };
+        let left = request.spec.bytes - done;
+        let (pushed, givers) = self.pushed(id, lane.depot);
+        let in_flight = lane.in_flight + pushed;
+        let awaited = awaited.iter().find(|awaited| awaited.lane == place);
+        let finish: Option<Forecast> = awaited.and_then(|awaited| awaited.finish);
+        let is_fed = lane.in_flight > 0 || awaited.is_some_and(|awaited| awaited.is_fed);
+        let state = match (request.pause(), awaited) {
+            _ if left == Bytes::ZERO => TransferState::Done,
+            _ if in_flight > 0 => TransferState::Running,
+            (Some(pause), _) => TransferState::Parked {
+                why: Standstill::Paused {
+                    by: pause.by.clone(),
+                },
+            },
+            (None, Some(awaited)) => {
+                let why = Standstill::Delivery {
+                    hindrance: awaited.hindrance,
+                };
+                match finish {
+                    Some(_) => TransferState::Waiting { why: Some(why) },
+                    None if self.depots.get(&lane.depot).is_some_and(Depot::is_up) => {
+                        TransferState::Waiting { why: Some(why) }
+                    }
+                    None => TransferState::Parked { why },
+                }
+            }
+            (None, None) => TransferState::Waiting { why: None },
+        };
+        TransferView {
+            kind: TransferKind::Destination,
+            from: match givers {
+                Some(givers) if !is_fed => givers,
+                None if !is_fed => TransferEnd::Depots,
+                _ => TransferEnd::Centre,
+            },
+            to: self.end_at(lane.depot),
+            source: None,
+            done,
+            left,
+            in_flight,
+            finish: finish.filter(|_| left > Bytes::ZERO),
+            state,
+        }
+    }
+
+    /// How many pieces of a request other depots send to one, and who does; none where nobody does.
+    fn pushed(&self, id: RequestId, to: DepotId) -> (u32, Option<TransferEnd>) {
+        let (mut pieces, mut giver, mut are_several) = (0u32, None, false);
+        for (_, flight) in self.pushes.to(to, Some(id)) {
+            pieces = pieces.saturating_add(1);
+            for from in flight.givers {
+                are_several |= giver.is_some_and(|giver| giver != from);
+                giver = Some(from);
+            }
+        }
+        let end = giver.map(|giver| match are_several {
+            true => TransferEnd::Depots,
+            false => self.end_at(giver),
+        });
+        (pieces, end)
+    }
+
+    fn end_at(&self, depot: DepotId) -> TransferEnd {
+        TransferEnd::Depot {
+            depot,
+            name: self.name_of(depot),
+        }
+    }
+}

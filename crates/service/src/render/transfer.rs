@@ -1,0 +1,59 @@
+use posthaste_api as api;
+use posthaste_core::contract::{TransferEnd, TransferKind, TransferState, TransferView};
+use posthaste_journal::RequestRecord;
+use posthaste_types::ByteRate;
+
+use super::finish;
+use crate::{driver::Centre, outbound};
+
+/// A way of a request. One to an address has the names of its ends from the request.
+pub(crate) fn transfer(
+    centre: &Centre,
+    record: &RequestRecord,
+    view: &TransferView,
+) -> api::Transfer {
+    let (from, to) = match view.kind {
+        TransferKind::Address => outbound::submit::ends(record),
+        TransferKind::Depot
+        | TransferKind::Destination
+        | TransferKind::Source
+        | TransferKind::Prestage
+        | TransferKind::Near => (Some(view.from.to_string()), view.to.to_string()),
+    };
+    api::Transfer {
+        kind: view.kind.name().to_owned(),
+        from: from.unwrap_or_else(|| TransferEnd::Centre.to_string()),
+        to,
+        done_bytes: view.done.get(),
+        left_bytes: view.left.get(),
+        in_flight: view.in_flight,
+        rate_bytes_per_s: rate(centre, view).map(ByteRate::get),
+        finish: view.finish.map(finish),
+        state: match view.state {
+            TransferState::Waiting { .. } => api::TransferState::Waiting,
+            TransferState::Running => api::TransferState::Running,
+            TransferState::Parked { .. } => api::TransferState::Parked,
+            TransferState::Done => api::TransferState::Done,
+        },
+        reason: view.state.why().map(ToString::to_string),
+    }
+}
+
+/// What its way carried lately; none where nothing of it comes through here.
+fn rate(centre: &Centre, view: &TransferView) -> Option<ByteRate> {
+    if let Some(source) = view.source {
+        return Some(centre.flows.of(source).latest());
+    }
+    let is_sent_here = view.from == TransferEnd::Centre || view.kind == TransferKind::Prestage;
+    match &view.to {
+        TransferEnd::Depot { depot, .. } if is_sent_here => {
+            let depot = centre.depots.get(*depot)?;
+            Some(depot.meter.latest(crate::monotonic()))
+        }
+        TransferEnd::Depot { .. }
+        | TransferEnd::Centre
+        | TransferEnd::Source { .. }
+        | TransferEnd::Depots
+        | TransferEnd::Sources => None,
+    }
+}
