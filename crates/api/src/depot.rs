@@ -174,6 +174,9 @@ pub struct Depot {
     pub capacity_bytes: u64,
     /// Space left for new fragments.
     pub free_bytes: u64,
+    /// Measured rate of what is sent there over the last seconds.
+    #[serde(default)]
+    pub rate_bytes_per_s: u64,
     /// Forecast rate: nine in ten are higher.
     pub rate_p10_bytes_per_s: u64,
     /// Forecast rate: as likely higher as lower.

@@ -17,6 +17,7 @@ mod history;
 mod identity;
 mod job;
 mod mover;
+mod overview;
 mod plan;
 mod queue;
 mod ranked;
@@ -46,6 +47,7 @@ pub use mover::{
     ChoreSegment, EndedWork, FetchChore, FetchPiece, FetchedBytes, JoinedMover, MOVER_PROTOCOL,
     Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
+pub use overview::Overview;
 pub use plan::{Turn, TurnShare};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

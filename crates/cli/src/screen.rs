@@ -77,7 +77,7 @@ impl Screen {
         }
         for line in frame {
             text.push_str("\r\x1b[2K");
-            self.write_line(line, &mut text);
+            write_styled(line, self.width, self.colors, &mut text);
             text.push('\n');
         }
         text.push_str("\x1b[0J");
@@ -85,25 +85,35 @@ impl Screen {
         // A terminal that went away is no reason to stop the work.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
+}
 
-    fn write_line(&self, line: &Line, text: &mut String) {
-        let mut room = self.width;
-        for (piece, style) in &line.0 {
-            let fitting: String = piece.chars().take(room).collect();
-            room -= fitting.chars().count();
-            let code = match style {
-                Style::Plain => "0",
-                Style::Bold => "1",
-                Style::Dim => "2",
-                Style::Good => "32",
-                Style::Warning => "33",
-                Style::Bad => "31",
-            };
-            if self.colors && *style != Style::Plain {
-                text.push_str(&format!("\x1b[{code}m{fitting}\x1b[0m"));
-            } else {
-                text.push_str(&fitting);
-            }
+/// Writes as much of a line as fits. What would move the cursor does not.
+pub fn write_styled(line: &Line, columns: usize, colors: bool, text: &mut String) {
+    let mut room = columns;
+    for (piece, style) in &line.0 {
+        let fitting = piece.chars().take(room);
+        let fitting: String = fitting
+            .map(|letter| {
+                if letter.is_control() {
+                    '\u{fffd}'
+                } else {
+                    letter
+                }
+            })
+            .collect();
+        room -= fitting.chars().count();
+        let code = match style {
+            Style::Plain => "0",
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Warning => "33",
+            Style::Bad => "31",
+        };
+        if colors && *style != Style::Plain {
+            text.push_str(&format!("\x1b[{code}m{fitting}\x1b[0m"));
+        } else {
+            text.push_str(&fitting);
         }
     }
 }

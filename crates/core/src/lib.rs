@@ -34,6 +34,7 @@ pub mod movers;
 mod on;
 mod outlook;
 mod planning;
+mod pressing;
 mod probing;
 mod purse;
 mod push;

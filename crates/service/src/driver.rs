@@ -4,6 +4,8 @@
 //! journals the step, and only then starts what was commanded. So whatever was started is in the
 //! journal, and `kill -9` at any moment leaves a step done or not begun.
 
+mod glance;
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use posthaste_core::{
@@ -35,6 +37,7 @@ use crate::{
     store::{Remains, Store},
     traced::Traced,
 };
+use glance::Glances;
 
 /// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
 pub(crate) const INPUTS_MAX: usize = 4096;
@@ -83,6 +86,8 @@ pub(crate) struct Centre {
     pub(crate) history: History,
     /// The traces that requests belong to.
     pub(crate) traced: Arc<Traced>,
+    /// How all requests stood when somebody last watched them.
+    pub(crate) glances: Glances,
     /// Who else moves data.
     pub(crate) movers: Arc<Movers>,
     /// Directories that were listed for somebody.
@@ -136,6 +141,7 @@ impl Centre {
             audit: Current::new(options.audit.as_deref().map(Audit::open).transpose()?),
             history: History::new(clock.now()),
             traced: Arc::default(),
+            glances: Glances::default(),
             lending: OnceLock::new(),
             outgoing: Arc::new(Outgoing::new(listings)),
             listings: Arc::clone(listings),

@@ -18,6 +18,7 @@ mod metrics;
 mod movers;
 mod named;
 mod observed;
+mod overview;
 mod paths;
 mod pauses;
 mod plan;
@@ -206,6 +207,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         movers::files,
         movers::drain,
         movers::undrain,
+        overview::show,
         paths::list,
         paths::probe,
         paths::ranking,
@@ -287,6 +289,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/endpoints", get(endpoints::show))
         .route("/v1/history", get(history::show))
         .route("/v1/metrics", get(metrics::show))
+        .route("/v1/overview", get(overview::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
         .route("/v1/paths/{to}/probe", post(paths::probe))

@@ -70,6 +70,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
             .to_owned(),
         capacity_bytes: depot.record.capacity.get(),
         free_bytes: view.as_ref().map_or(0, |view| view.free.get()),
+        rate_bytes_per_s: depot.meter.latest(crate::monotonic()).get(),
         rate_p10_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p10.get()),
         rate_p50_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p50.get()),
         rate_p90_bytes_per_s: view.as_ref().map_or(0, |view| view.rate_p90.get()),

@@ -30,6 +30,9 @@ const PAGE_MAX: usize = 10_000;
 /// Requests read from the journal at once.
 const BATCH: u32 = 1_000;
 
+/// Requests of a list by slack, at most: each is looked up by itself.
+const PRESSING_MAX: usize = 1_000;
+
 /// Stands for every state that something still comes of.
 const OPEN: &str = "open";
 /// States of requests, of stage-outs and of stage-ins.
@@ -54,6 +57,9 @@ const STATES: [&str; 12] = [
 pub(crate) struct Which {
     /// Only requests in these states, with commas between; `open` stands for all that something still comes of.
     state: Option<String>,
+    /// In which order: `slack` lists those under way, the one with the least slack first, as of a second ago or more; 1,000 at most,
+    /// and no other page. The newest first where nothing is said.
+    sort: Option<String>,
     /// Only those to this name.
     to: Option<String>,
     /// Only those that were submitted before this one, like `r7`: the last one of the page before.
@@ -112,6 +118,29 @@ impl Which {
     }
 }
 
+impl Which {
+    /// Whether those under way are wanted by their slack.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an order that there is not, or what goes with no such list.
+    fn is_by_slack(&self) -> Result<bool> {
+        let wrong = |cause: &str| {
+            let cause = cause.to_owned();
+            Error::new(ErrorKind::Invalid, "list", "requests").cause(cause)
+        };
+        match self.sort.as_deref() {
+            None => Ok(false),
+            Some("slack") if self.before.is_none() && self.to.is_none() => Ok(true),
+            Some("slack") => Err(
+                wrong("a list by slack begins with the least, and names no `to`")
+                    .hint("leave out before= and to=; state= and limit= choose"),
+            ),
+            Some(_) => Err(wrong("they are sorted by `slack`, or the newest first")
+                .hint("write sort=slack, or leave it out")),
+        }
+    }
+}
+
 /// A request with these properties alone; with all where none are named.
 fn pick(request: &api::Request, fields: Option<&BTreeSet<&str>>) -> Result<Value> {
     let shown = serde_json::to_value(request);
@@ -132,15 +161,18 @@ pub(crate) async fn list(
     Query(which): Query<Which>,
 ) -> Answer<(HeaderMap, Json<Vec<Value>>)> {
     let (states, fields) = (which.states()?, which.fields()?);
+    if which.is_by_slack()? {
+        let wanted = |mind: &Mind, record: &RequestRecord| is_in(mind, record, states.as_deref());
+        let limit = which.limit.unwrap_or(PRESSING_MAX).min(PRESSING_MAX);
+        let shown = tokio::task::block_in_place(|| pressing(&desk, limit, wanted))?;
+        let shown = shown.iter().map(|request| pick(request, fields.as_ref()));
+        return Ok((HeaderMap::new(), Json(shown.collect::<Result<_>>()?)));
+    }
     let limit = which.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
     let before = which.before.as_deref().map(parse_id).transpose()?;
     let is_wanted = |mind: &Mind, record: &RequestRecord| {
         let is_there = |to: &String| record.destinations().any(|name| name == to.as_str());
-        which.to.as_ref().is_none_or(is_there)
-            && states.as_ref().is_none_or(|states| {
-                let state = render::state(mind, record);
-                states.contains(&state) || (states.contains(&OPEN) && is_open(mind, record, state))
-            })
+        which.to.as_ref().is_none_or(is_there) && is_in(mind, record, states.as_deref())
     };
     let shown = pick_before(&desk, before, limit, |record| {
         let is_wanted = is_wanted(&desk.centre.mind(), record);
@@ -182,6 +214,39 @@ pub(super) fn pick_before<T>(
     Ok(made)
 }
 
+/// Whether a request is in one of these states, where any are named.
+fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
+    states.is_none_or(|states| {
+        let state = render::state(mind, record);
+        states.contains(&state) || (states.contains(&OPEN) && is_open(mind, record, state))
+    })
+}
+
+/// Those under way, the one with the least slack first, as a glance found them. Blocking.
+fn pressing(
+    desk: &Desk,
+    limit: usize,
+    is_wanted: impl Fn(&Mind, &RequestRecord) -> bool,
+) -> Result<Vec<api::Request>> {
+    let centre = &desk.centre;
+    let glance = centre.glances.take(centre);
+    let mut shown = Vec::new();
+    for &id in glance.pressing.iter().take(PRESSING_MAX) {
+        if shown.len() == limit {
+            break;
+        }
+        let record = match centre.store.request(id) {
+            Ok(record) => record,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if is_wanted(&centre.mind(), &record) {
+            shown.push(show_record(desk, &record));
+        }
+    }
+    Ok(shown)
+}
+
 /// Whether something still comes of the request by itself.
 fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
     match state {
@@ -220,6 +285,7 @@ mod tests {
     fn which(state: Option<&str>, to: Option<&str>) -> Which {
         Which {
             state: state.map(str::to_owned),
+            sort: None,
             to: to.map(str::to_owned),
             before: None,
             limit: None,
@@ -239,6 +305,24 @@ mod tests {
             let refused = which(wrong);
             let refused = refused.fields().map(|_| ()).unwrap_err().to_string();
             assert!(refused.contains("a request has no"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_list_by_slack_has_one_page() {
+        let by = |sort: &str, before: Option<&str>, to: Option<&str>| Which {
+            sort: Some(sort.to_owned()),
+            before: before.map(str::to_owned),
+            ..which(None, to)
+        };
+        assert!(!which(None, Some("home")).is_by_slack().unwrap());
+        assert!(by("slack", None, None).is_by_slack().unwrap());
+        for wrong in [
+            by("age", None, None),
+            by("slack", Some("r7"), None),
+            by("slack", None, Some("home")),
+        ] {
+            assert!(wrong.is_by_slack().is_err());
         }
     }
 

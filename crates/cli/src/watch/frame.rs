@@ -1,0 +1,319 @@
+//! How a request is drawn.
+
+use posthaste_api as api;
+use posthaste_types::{ByteRate, Bytes};
+
+use crate::{
+    moment,
+    screen::{Line, Style},
+};
+
+/// Events a frame shows.
+pub const EVENTS_SHOWN: usize = 8;
+/// Cells of the progress bar.
+const BAR_CELLS: usize = 40;
+
+/// Draws a request.
+pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
+    let mut lines = vec![
+        Line::new(format!("{}  ", request.id), Style::Bold)
+            .and(
+                format!("{} → {}  ", request.source.escape_debug(), request.to),
+                Style::Plain,
+            )
+            .and(request.state.clone(), state_style(request)),
+        deadline_line(request),
+        progress_line(request),
+    ];
+    lines.extend(request.paused.as_ref().map(pause_line));
+    lines.extend(delivery_line(request));
+    lines.extend(request.reservations.iter().map(reservation_line));
+    if let Some(reason) = &request.reason {
+        lines.push(Line::new(reason.clone(), Style::Bad));
+    }
+    if !request.shares.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::new(
+            format!(
+                "{:<12} {:<8} {:>6} {:>12} {:>10} {:>14}",
+                "DEPOT", "STATE", "SHARE", "STORED", "IN FLIGHT", "RATE"
+            ),
+            Style::Dim,
+        ));
+        let total: u64 = request.shares.iter().map(|share| share.stored_bytes).sum();
+        lines.extend(request.shares.iter().map(|share| share_line(share, total)));
+    }
+    lines.extend(stage_in_lines(request));
+    if !events.is_empty() {
+        lines.push(Line::default());
+        lines.extend(events.iter().map(event_line));
+    }
+    lines
+}
+
+/// Who lets it wait; what is said of its finish is as if it went on now.
+fn pause_line(pause: &api::Pause) -> Line {
+    let since = moment::time_of_day(&pause.since);
+    let said = format!(
+        "paused by {} since {since}; if it went on now, as above",
+        pause.by
+    );
+    Line::new(said, Style::Warning)
+}
+
+fn state_style(request: &api::Request) -> Style {
+    match request.state.as_str() {
+        "safe" | "released" | "delivered" | "arrived" => Style::Good,
+        "refused" | "failed" | "cancelled" => Style::Bad,
+        _ => Style::Bold,
+    }
+}
+
+fn deadline_line(request: &api::Request) -> Line {
+    let left = moment::seconds_until(&request.deadline).unwrap_or(0.0);
+    let line = Line::new(
+        format!(
+            "deadline {} (in {})  ",
+            moment::time_of_day(&request.deadline),
+            moment::show_seconds(left)
+        ),
+        Style::Plain,
+    );
+    let (word, style) = match (request.missed, request.at_risk) {
+        (true, _) => ("late", Style::Bad),
+        (false, true) => ("at risk", Style::Warning),
+        (false, false) => ("on time", Style::Good),
+    };
+    let line = match (&request.finish, request.safe_after_s) {
+        (_, Some(after)) => line.and(
+            format!(
+                "{} after {}  ",
+                end_of(request),
+                moment::show_seconds(after)
+            ),
+            Style::Good,
+        ),
+        (Some(finish), None) => line.and(
+            format!("p90 finish {}  ", moment::time_of_day(&finish.p90)),
+            Style::Plain,
+        ),
+        (None, None) => line,
+    };
+    match request.slack_s {
+        Some(slack) => line
+            .and(format!("slack {}  ", moment::show_seconds(slack)), style)
+            .and(word, style),
+        None => line,
+    }
+}
+
+/// When all of it is to be at its destinations, and how that stands; none where nobody said when.
+fn delivery_line(request: &api::Request) -> Option<Line> {
+    let delivery = request.delivery.as_ref()?;
+    let by = delivery.deliver_by.as_deref()?;
+    let left = moment::seconds_until(by).unwrap_or(0.0);
+    let (at, left) = (moment::time_of_day(by), moment::show_seconds(left));
+    let line = Line::new(format!("deliver by {at} (in {left})  "), Style::Plain);
+    let line = match (&delivery.delivered, &delivery.finish) {
+        (Some(at), _) => line.and(
+            format!("delivered {}  ", moment::time_of_day(at)),
+            Style::Good,
+        ),
+        (None, Some(finish)) => line.and(
+            format!("p90 delivered {}  ", moment::time_of_day(&finish.p90)),
+            Style::Plain,
+        ),
+        (None, None) => line,
+    };
+    let (word, style) = match (delivery.missed, delivery.at_risk, &delivery.delivered) {
+        (true, ..) => ("late", Style::Bad),
+        (false, true, _) => ("at risk", Style::Warning),
+        (false, false, Some(_)) => ("in time", Style::Good),
+        (false, false, None) => ("on time", Style::Good),
+    };
+    let slack = delivery
+        .slack_s
+        .map(|slack| format!("slack {}  ", moment::show_seconds(slack)));
+    Some(line.and(slack.unwrap_or_default(), style).and(word, style))
+}
+
+/// What is reserved for it.
+fn reservation_line(held: &api::Reservation) -> Line {
+    let (from, until) = (
+        moment::time_of_day(&held.from),
+        moment::time_of_day(&held.until),
+    );
+    let rate = ByteRate::new(held.rate_bytes_per_s);
+    let style = match held.state.as_str() {
+        "up" => Style::Good,
+        "down" => Style::Bad,
+        _ => Style::Plain,
+    };
+    let line = Line::new(
+        format!(
+            "reserved {rate} on {} from {from} until {until}  ",
+            held.circuit
+        ),
+        Style::Plain,
+    );
+    let line = match held.cost_usd > 0.0 {
+        true => line.and(format!("{:.2} $  ", held.cost_usd), Style::Plain),
+        false => line,
+    };
+    line.and(held.state.clone(), style)
+}
+
+fn progress_line(request: &api::Request) -> Line {
+    let chunks = u64::from(request.chunks);
+    let safe = u64::from(request.chunks_safe);
+    let per_cent = (safe * 100)
+        .checked_div(chunks)
+        .unwrap_or(if safe == chunks { 100 } else { 0 });
+    let cells = usize::try_from(per_cent).unwrap_or(0) * BAR_CELLS / 100;
+    Line::new("█".repeat(cells), Style::Good)
+        .and("░".repeat(BAR_CELLS - cells), Style::Dim)
+        .and(
+            format!(
+                "  {per_cent} % {}  {safe} of {chunks} chunks  {} in {} files{}",
+                end_of(request),
+                Bytes::new(request.bytes),
+                request.files,
+                match request.stage_in {
+                    Some(_) => String::new(),
+                    None => format!("  code {}", request.code),
+                }
+            ),
+            Style::Plain,
+        )
+}
+
+/// What it is to be by its deadline.
+fn end_of(request: &api::Request) -> &'static str {
+    match &request.stage_in {
+        Some(stage_in) if stage_in.goes_out => "there",
+        Some(_) => "here",
+        None => "safe",
+    }
+}
+
+/// The sources of a stage-in, and when it begins.
+fn stage_in_lines(request: &api::Request) -> Vec<Line> {
+    let Some(stage_in) = &request.stage_in else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    if let (Some(begin_by), true) = (&stage_in.begin_by, stage_in.begun.is_none()) {
+        let at = moment::time_of_day(begin_by);
+        lines.push(Line::new(format!("begins by {at}"), Style::Plain));
+    }
+    if stage_in.sources.is_empty() {
+        return lines;
+    }
+    lines.push(Line::default());
+    lines.push(Line::new(
+        format!(
+            "{:<32} {:<8} {:>8} {:>12} {:>10} {:>14}",
+            if stage_in.goes_out { "PATH" } else { "SOURCE" },
+            "STATE",
+            "CHUNKS",
+            "BYTES",
+            "IN FLIGHT",
+            "RATE"
+        ),
+        Style::Dim,
+    ));
+    lines.extend(stage_in.sources.iter().map(|source| {
+        let style = match source.state.as_str() {
+            "up" => Style::Good,
+            "down" | "gone" => Style::Bad,
+            _ => Style::Warning,
+        };
+        Line::new(format!("{:<32} ", source.name), Style::Plain)
+            .and(format!("{:<8} ", source.state), style)
+            .and(
+                format!(
+                    "{:>8} {:>12} {:>10} {:>14}",
+                    source.chunks,
+                    Bytes::new(source.bytes).to_string(),
+                    source.in_flight,
+                    ByteRate::new(source.rate_bytes_per_s).to_string()
+                ),
+                Style::Plain,
+            )
+    }));
+    let waiting = stage_in.sources.iter();
+    let waiting = waiting.filter(|source| source.near && source.holds_bytes > 0);
+    lines.extend(waiting.map(|source| {
+        let (bytes, name) = (Bytes::new(source.holds_bytes), &source.name);
+        Line::new(
+            format!("{bytes} wait at {name} until it is welcome"),
+            Style::Plain,
+        )
+    }));
+    lines
+}
+
+fn share_line(share: &api::Share, total: u64) -> Line {
+    let per_cent = (share.stored_bytes * 100).checked_div(total).unwrap_or(0);
+    let (state, style) = match (share.state.as_str(), share.active) {
+        ("up", true) => ("fed", Style::Good),
+        ("up", false) => ("spare", Style::Dim),
+        ("down", _) => ("down", Style::Bad),
+        _ => ("unknown", Style::Warning),
+    };
+    Line::new(format!("{:<12} ", share.depot), Style::Plain)
+        .and(format!("{state:<8} "), style)
+        .and(
+            format!(
+                "{per_cent:>4} % {:>12} {:>10} {:>14}",
+                Bytes::new(share.stored_bytes).to_string(),
+                share.in_flight,
+                ByteRate::new(share.rate_bytes_per_s).to_string()
+            ),
+            Style::Plain,
+        )
+}
+
+pub fn event_line(event: &api::Event) -> Line {
+    let style = match event.name.as_str() {
+        "admitted" | "safe" | "released" | "delivered" | "arrived" | "on-time" | "depot-up"
+        | "source-back" => Style::Good,
+        "at-risk" | "repairing" | "forecast-moved" | "unsafe" => Style::Warning,
+        "refused" | "missed" | "depot-down" | "source-left" | "failed" | "release-failed" => {
+            Style::Bad
+        }
+        _ => Style::Bold,
+    };
+    let depot = event
+        .depot
+        .as_ref()
+        .map_or_else(String::new, |depot| format!(" {depot}"));
+    Line::new(format!("{}  ", moment::time_of_day(&event.at)), Style::Dim)
+        .and(format!("{}{depot}  ", event.text), style)
+        .and(event.reason.clone(), Style::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::tests::request;
+
+    #[test]
+    fn the_frame_says_state_progress_and_slack() {
+        let text: String = frame(&request("moving", false), &[])
+            .iter()
+            .flat_map(|line| &line.0)
+            .map(|(text, _)| text.as_str())
+            .collect();
+        for said in [
+            "r1",
+            "/scratch/run → home",
+            "moving",
+            "25 % safe",
+            "slack 12.5 s",
+            "on time",
+        ] {
+            assert!(text.contains(said), "{said} is missing in {text}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The whole service: looked at every few seconds, and its events as they happen.
+
+use std::{collections::VecDeque, process::ExitCode, time::Duration};
+
+use posthaste_api as api;
+use serde::Deserialize;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use super::{board, ended, terminal::Terminal};
+use crate::{
+    client::{Events, ServiceClient},
+    failure::{Failure, Outcome},
+    moment, output,
+    shutdown::Shutdown,
+};
+
+/// How often the service is asked how all requests stand.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Depots, paths and movers change less: they are asked for once in so many looks.
+const LOOKS_PER_ROUND: u32 = 3;
+/// How often keys are read and what changed is drawn.
+const FRAME_EVERY: Duration = Duration::from_millis(100);
+/// Requests of one look at most: more fit in no window.
+const REQUESTS_MAX: usize = 200;
+/// Events that are kept for the window.
+const EVENTS_MAX: usize = 200;
+/// Events that wait to be drawn; more wait at the service.
+const WAITING_MAX: usize = 256;
+/// Before the events are asked for again, when the service went away.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// What is asked of each request.
+const FIELDS: &str =
+    "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,stage_in";
+
+/// A request as the window shows it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Row {
+    pub id: String,
+    pub source: String,
+    pub to: String,
+    pub state: String,
+    pub at_risk: bool,
+    pub missed: bool,
+    pub slack_s: Option<f64>,
+    pub finish: Option<api::Finish>,
+    pub bytes: u64,
+    pub chunks: u32,
+    pub chunks_safe: u32,
+    #[serde(default)]
+    pub stage_in: Option<api::StageIn>,
+}
+
+/// What is known of the service.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    pub overview: api::Overview,
+    pub requests: Vec<Row>,
+    pub depots: Vec<api::Depot>,
+    pub paths: Vec<api::Path>,
+    pub movers: Vec<api::Mover>,
+    /// The newest last.
+    pub events: VecDeque<api::Event>,
+    /// Why the last look failed, where it did.
+    pub trouble: Option<String>,
+}
+
+/// Shows the service until somebody ends that.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached at first; where standard output is no terminal, also that the service ended.
+pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
+    let overview: api::Overview = service.get("/v1/overview").await?;
+    let newest = overview.newest_event;
+    if json {
+        let mut events = service.events(None, newest).await?;
+        while let Some(event) = events.next().await {
+            output::json(&event);
+        }
+        return Err(ended());
+    }
+    let events = service.events(None, newest).await?;
+    // Before the window is taken: whoever ends this gets it back.
+    let shutdown = Shutdown::watch(false)?;
+    match Terminal::take() {
+        Some(terminal) => live(service, (terminal, shutdown), overview, events).await,
+        None => tokio::select! {
+            () = shutdown.told() => Ok(ExitCode::SUCCESS),
+            printed = print(&overview, events) => printed,
+        },
+    }
+}
+
+/// A line for each event.
+async fn print(overview: &api::Overview, mut events: Events) -> Outcome {
+    output::line(&board::summary(overview));
+    while let Some(event) = events.next().await {
+        let request = event.request.as_deref().unwrap_or("-");
+        let depot = event.depot.as_deref().map(|depot| format!(" {depot}"));
+        output::line(&format!(
+            "{} {request}{} {}: {}",
+            moment::time_of_day(&event.at),
+            depot.unwrap_or_default(),
+            event.text,
+            event.reason
+        ));
+    }
+    Err(ended())
+}
+
+/// What comes while the window is shown.
+enum News {
+    Event(Box<api::Event>),
+    Look(Box<Result<Look, Failure>>),
+}
+
+/// What one look found; depots and the like only once in a while.
+struct Look {
+    overview: api::Overview,
+    requests: Vec<Row>,
+    rest: Option<(Vec<api::Depot>, Vec<api::Path>, Vec<api::Mover>)>,
+}
+
+async fn live(
+    service: &ServiceClient,
+    (terminal, shutdown): (Terminal, Shutdown),
+    overview: api::Overview,
+    events: Events,
+) -> Outcome {
+    let (news, mut heard) = mpsc::channel(WAITING_MAX);
+    let mut running = JoinSet::new();
+    running.spawn(follow(
+        service.clone(),
+        events,
+        overview.newest_event,
+        news.clone(),
+    ));
+    running.spawn(look_on(service.clone(), news));
+    let mut seen = Seen {
+        overview,
+        ..Seen::default()
+    };
+    let mut told = std::pin::pin!(shutdown.told());
+    let mut frames = frames();
+    let (mut shown, mut is_new) = ((0, 0), true);
+    loop {
+        tokio::select! {
+            () = &mut told => break,
+            news = heard.recv() => {
+                let Some(news) = news else { break };
+                take(&mut seen, news);
+                is_new = true;
+            }
+            _ = frames.tick() => {
+                if terminal.is_quit() {
+                    break;
+                }
+                let size = terminal.size();
+                if is_new || size != shown {
+                    terminal.draw(&board::frame(&seen, size));
+                    (shown, is_new) = (size, false);
+                }
+            }
+        }
+    }
+    drop(terminal);
+    running.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn frames() -> Interval {
+    let mut frames = interval(FRAME_EVERY);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    frames
+}
+
+fn take(seen: &mut Seen, news: News) {
+    match news {
+        News::Event(event) => {
+            seen.events.push_back(*event);
+            if seen.events.len() > EVENTS_MAX {
+                seen.events.pop_front();
+            }
+        }
+        News::Look(look) => match *look {
+            Ok(look) => {
+                (seen.overview, seen.requests) = (look.overview, look.requests);
+                if let Some(rest) = look.rest {
+                    (seen.depots, seen.paths, seen.movers) = rest;
+                }
+                seen.trouble = None;
+            }
+            Err(failure) => seen.trouble = Some(failure.to_string()),
+        },
+    }
+}
+
+/// Tells events as they happen, from where the last one was when the service went away and came back.
+async fn follow(
+    service: ServiceClient,
+    mut events: Events,
+    mut newest: u64,
+    news: mpsc::Sender<News>,
+) {
+    loop {
+        while let Some(event) = events.next().await {
+            newest = event.seq;
+            if news.send(News::Event(Box::new(event))).await.is_err() {
+                return;
+            }
+        }
+        events = loop {
+            tokio::time::sleep(AGAIN_AFTER).await;
+            if let Ok(events) = service.events(None, newest).await {
+                break events;
+            }
+        };
+    }
+}
+
+/// Looks at everything again and again.
+async fn look_on(service: ServiceClient, news: mpsc::Sender<News>) {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut number = 0u32;
+    loop {
+        looks.tick().await;
+        let look = look(&service, number.is_multiple_of(LOOKS_PER_ROUND)).await;
+        if look.is_ok() {
+            number = number.wrapping_add(1);
+        }
+        if news.send(News::Look(Box::new(look))).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn look(service: &ServiceClient, is_round: bool) -> Result<Look, Failure> {
+    let list = format!("/v1/requests?sort=slack&limit={REQUESTS_MAX}&fields={FIELDS}");
+    Ok(Look {
+        requests: service.get(&list).await?,
+        rest: match is_round {
+            true => Some((
+                service.get("/v1/depots").await?,
+                service.get("/v1/paths").await?,
+                service.get("/v1/movers").await?,
+            )),
+            false => None,
+        },
+        overview: service.get("/v1/overview").await?,
+    })
+}
