@@ -1,19 +1,21 @@
 //! What the commands that run for long say meanwhile: lines on standard error, as text or as JSON.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 use clap::{Args, ValueEnum};
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
+    subscriber::Interest,
 };
 use tracing_subscriber::{
-    Layer,
+    Layer, Registry,
     filter::{Targets, filter_fn},
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
-    layer::SubscriberExt,
+    layer::{Context, Filter, SubscriberExt},
     registry::LookupSpan,
+    reload,
 };
 
 use posthaste_trace::TARGET;
@@ -63,6 +65,9 @@ pub struct LogArguments {
     log_level: Levels,
 }
 
+/// What is said, for as long as the process runs: there is one place where lines go.
+static HEARD: OnceLock<reload::Handle<Heard, Registry>> = OnceLock::new();
+
 /// The least level that is said, by module.
 #[derive(Debug, Clone)]
 struct Levels(Targets);
@@ -89,8 +94,7 @@ impl LogArguments {
     /// # Errors
     /// When it was called before.
     pub fn begin(&self, traces: Option<&Traces>) -> Result<(), Failure> {
-        let levels = self.log_level.0.clone();
-        let said = filter_fn(move |metadata| is_said(metadata, &levels));
+        let (said, heard) = reload::Layer::new(Heard(self.log_level.0.clone()));
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .log_internal_errors(false);
@@ -114,7 +118,51 @@ impl LogArguments {
         });
         let all = all.with(spans);
         let begun = tracing::subscriber::set_global_default(all);
-        begun.map_err(|cause| anyhow::Error::from(cause).into())
+        begun.map_err(anyhow::Error::from)?;
+        // Nobody else came that far.
+        let _ = HEARD.set(heard);
+        Ok(())
+    }
+
+    /// Has said what these say, from now on; how it is written stays.
+    pub fn go_by(&self) {
+        if let Some(heard) = HEARD.get() {
+            // It is gone only where nothing is said any more.
+            let _ = heard.reload(Heard(self.log_level.0.clone()));
+        }
+    }
+
+    /// What is said, in words that are the same where that is.
+    pub fn level(&self) -> String {
+        self.log_level.0.to_string()
+    }
+
+    /// How lines are written, in a word.
+    pub fn format(&self) -> String {
+        format!("{:?}", self.log_format).to_lowercase()
+    }
+}
+
+/// Whether a module's lines of this level are said now.
+pub fn says(module: &str, level: Level) -> bool {
+    let now = HEARD.get();
+    let says = now.map(|heard| heard.with_current(|heard| heard.0.would_enable(module, &level)));
+    says.and_then(Result::ok).unwrap_or(true)
+}
+
+/// What is said, of all that could be.
+struct Heard(Targets);
+
+impl<S> Filter<S> for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
+        is_said(metadata, &self.0)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match is_said(metadata, &self.0) {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser};
 use posthaste_endpoint::gateway::Gateways;
 use posthaste_service::{
-    Encode, LendingOptions, Options, Reloaded, Reloader, Scheduler, Service, Site,
+    Encode, LendingOptions, Logs, Options, Reloaded, Reloader, Scheduler, Service, Site,
 };
 use posthaste_types::{ByteRate, Bytes};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     Cli, Command, config, database,
     failure::{Failure, Outcome},
-    logs::LogArguments,
+    logs::{self, LogArguments},
     output, settings,
     shutdown::Shutdown,
     traces::TraceArguments,
@@ -152,7 +152,18 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let reloader = service.reloader();
     let reloading = async {
         while hangup.recv().await.is_some() {
-            tracing::info!("{}", reload(&reloader).await);
+            let (said, others) = reload(&reloader).await;
+            // It is said where either of what was said and what is from now on lets it be.
+            let is_heard = logs::says(module_path!(), tracing::Level::INFO);
+            if is_heard {
+                tracing::info!("{said}");
+            }
+            if let Some(others) = others {
+                others.go_by();
+            }
+            if !is_heard {
+                tracing::info!("{said}");
+            }
         }
         std::future::pending().await
     };
@@ -204,6 +215,11 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
         },
         queue: arguments.queue,
         just_in_time: arguments.just_in_time,
+        logs: Logs {
+            level: arguments.logs.level(),
+            format: arguments.logs.format(),
+            traces: arguments.traces.url().map(str::to_owned),
+        },
         site: match &arguments.config {
             Some(file) => settings::site(file)?,
             None => Site::default(),
@@ -211,8 +227,9 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     })
 }
 
-/// Reads all settings again, and has the service go by them; a line that says what became of it.
-async fn reload(reloader: &Reloader) -> String {
+/// Reads all settings again, and has the service go by them: a line that says what became of it, and what is to be said from
+/// now on where that changed.
+async fn reload(reloader: &Reloader) -> (String, Option<LogArguments>) {
     let read = settings::expanded(Cli::command, config::typed()).and_then(|words| {
         // It was understood at the start: what is wrong now is in the file.
         let parsed = Cli::try_parse_from(words).map_err(|error| {
@@ -223,18 +240,22 @@ async fn reload(reloader: &Reloader) -> String {
         let Command::Serve(arguments) = parsed.command else {
             return Err(Failure::usage("they are those of another command"));
         };
-        options(arguments)
+        let logs = arguments.logs.clone();
+        Ok((options(arguments)?, logs))
     });
     let reloaded = match read {
-        Ok(options) => reloader.reload(options).await.map_err(Failure::from),
+        Ok((options, logs)) => {
+            let reloaded = reloader.reload(options).await.map_err(Failure::from);
+            reloaded.map(|reloaded| (reloaded, logs))
+        }
         Err(failure) => Err(failure),
     };
     match reloaded {
         Err(failure) => {
             let why = failure.to_string().replace('\n', "; ");
-            format!("the settings stay as they are: {why}")
+            (format!("the settings stay as they are: {why}"), None)
         }
-        Ok(Reloaded { changed, restart }) => {
+        Ok((Reloaded { changed, restart }, logs)) => {
             let mut said = "read the settings again".to_owned();
             for (what, keys) in [("changed", &changed), ("a restart is needed for", &restart)] {
                 if !keys.is_empty() {
@@ -244,7 +265,8 @@ async fn reload(reloader: &Reloader) -> String {
             if changed.is_empty() && restart.is_empty() {
                 said.push_str("; nothing is new");
             }
-            said
+            let is_other = changed.contains(&"log_level");
+            (said, is_other.then_some(logs))
         }
     }
 }

@@ -66,12 +66,17 @@ pub struct Traces {
 }
 
 impl TraceArguments {
+    /// The address of the collector, where there is one.
+    pub fn url(&self) -> Option<&str> {
+        self.traces.as_deref().filter(|url| !url.is_empty())
+    }
+
     /// Begins to send what is recorded from now on, as `service`, where somebody asked for that.
     ///
     /// # Errors
     /// For an address that is none, or has a password in it.
     pub fn begin(&self, service: &'static str) -> Result<Option<Traces>, Failure> {
-        let Some(url) = self.traces.as_deref().filter(|url| !url.is_empty()) else {
+        let Some(url) = self.url() else {
             return Ok(None);
         };
         let address = address(url)?;

@@ -128,6 +128,28 @@ fn alarms_and_other_settings_change_while_a_service_runs() {
 }
 
 #[test]
+fn what_is_said_changes_while_a_service_runs() {
+    let scene = Scene::new();
+    let calls = || scene.log().matches("method=").count();
+    let ask = || assert!(scene.service.run(&["whoami"]).status.success());
+    ask();
+    assert_eq!(calls(), 0, "{}", scene.log());
+    scene.reload("log_level = \"debug\"\n", "changed log_level");
+    ask();
+    assert!(calls() > 0, "{}", scene.log());
+    let more = "log_level = \"debug\"\nlog_format = \"json\"\ntraces = \"http://127.0.0.1:9\"\n";
+    scene.reload(more, "again; a restart is needed for log_format, traces");
+    // The line that says so is the last for a while, and the one that says that others follow is the first.
+    scene.reload("log_level = \"error\"\n", "changed log_level");
+    let before = scene.log();
+    ask();
+    assert_eq!(scene.log(), before);
+    scene.reload("", "changed log_level");
+    ask();
+    assert_eq!(scene.log().lines().count(), before.lines().count() + 1);
+}
+
+#[test]
 fn a_setting_that_is_wrong_changes_nothing() {
     let scene = Scene::new();
     let audit = format!("audit = {:?}\n", scene.path("audit"));

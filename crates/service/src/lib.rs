@@ -35,6 +35,7 @@ mod meters;
 mod movers;
 mod oidc;
 mod opened;
+mod options;
 mod outbound;
 mod ports;
 mod probe;
@@ -63,12 +64,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_circuit::Circuit;
 use posthaste_core::contract::Input;
-use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways};
-use posthaste_journal::{DatabaseUrl, Scan};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::Scan;
 use posthaste_relay::Outlet;
-use posthaste_types::{ByteRate, Bytes};
+use posthaste_types::ByteRate;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot},
@@ -82,6 +82,7 @@ pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
 pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
 pub use oidc::{Connector, Discovery, Issuer, Oidc, connector, token_ends};
+pub use options::{Logs, Options};
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;
 pub use quotas::Quota;
@@ -94,51 +95,6 @@ pub use store::journal_error;
 const WATCHES_MAX: usize = 64;
 /// How long answers on their way may take once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
-
-/// How to run the service.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The file in which it is noted who asked for a change, and what was decided and removed.
-    pub audit: Option<PathBuf>,
-    /// Where it keeps its journal, token and secrets.
-    pub state: PathBuf,
-    /// The database where the journal is instead; several services may wait for their turn to lead there.
-    pub database: Option<DatabaseUrl>,
-    /// Where its API listens; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// Where FTS's interface listens too, beside its place below the API's; nowhere else without.
-    pub fts_listen: Option<SocketAddr>,
-    /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
-    pub behind_tls: bool,
-    /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
-    pub lending: Option<LendingOptions>,
-    /// Bytes of directory listings that are kept in memory.
-    pub listing_cache: Bytes,
-    /// Where chunks are coded.
-    pub encode: Encode,
-    /// What the way out carries, all depots together; none where nobody knows.
-    pub way_out: Option<ByteRate>,
-    /// The gateways that some depots are reached through.
-    pub gateways: Gateways,
-    /// The ways on which rate can be reserved.
-    pub circuits: Vec<Circuit>,
-    /// The directories below which jobs may have data moved.
-    pub scratch: Vec<PathBuf>,
-    /// The rules of the site's purge, which bind what jobs leave; none without.
-    pub purge_policy: Option<PathBuf>,
-    /// The file with the key of credentials that users give; `credentials.key` in the state directory without.
-    pub credentials_key: Option<PathBuf>,
-    /// Touch files with the rights of the owner of each request, which only root can.
-    pub as_owners: bool,
-    /// Who is told what happens.
-    pub alarms: Vec<Alarm>,
-    /// Whose queue is looked at; nobody's without.
-    pub queue: Option<Scheduler>,
-    /// Whether what jobs of that queue read comes just before they start, rather than at once.
-    pub just_in_time: bool,
-    /// What the file of settings says beside options.
-    pub site: Site,
-}
 
 /// A service that listens, but does nothing yet.
 pub struct Service {

@@ -123,6 +123,7 @@ impl Reloader {
             purge_policy,
             alarms,
             just_in_time,
+            logs,
             site,
             // They stay what they were at the start.
             as_owners: _,
@@ -145,19 +146,22 @@ impl Reloader {
         now.purge_policy = purge_policy;
         now.alarms = alarms;
         now.just_in_time = just_in_time;
+        // The rest of that needs a restart still.
+        now.logs.level = logs.level;
         now.site = site;
         Ok(reloaded)
     }
 }
 
 /// Keys that can change while a service runs, with whether they do.
-fn changing(now: &Options, new: &Options) -> [Pair<'static>; 10] {
+fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
     [
         ("alarms", now.alarms != new.alarms),
         ("audit", now.audit != new.audit),
         ("encode", now.encode != new.encode),
         ("just_in_time", now.just_in_time != new.just_in_time),
         ("listing_cache", now.listing_cache != new.listing_cache),
+        ("log_level", now.logs.level != new.logs.level),
         ("purge_policy", now.purge_policy != new.purge_policy),
         ("scratch", now.scratch != new.scratch),
         ("way_out", now.way_out != new.way_out),
@@ -167,7 +171,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 10] {
 }
 
 /// Keys that can't.
-fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 13] {
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 15] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());
     let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
@@ -187,11 +191,13 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 13] {
         ("fts_listen", now.fts_listen != new.fts_listen),
         ("gateways", now.gateways != new.gateways),
         ("listen", now.listen != new.listen),
+        ("log_format", now.logs.format != new.logs.format),
         ("queue", now.queue != new.queue),
         ("source_listen", is_lending[0] != is_lending[1]),
         ("source_rate", is_other(|now, new| now.rate != new.rate)),
         ("source_url", is_other(|now, new| now.url != new.url)),
         ("state", now.state != new.state),
+        ("traces", now.logs.traces != new.logs.traces),
     ]
 }
 
@@ -232,6 +238,7 @@ pub(crate) mod tests {
             alarms: Vec::new(),
             queue: None,
             just_in_time: false,
+            logs: crate::Logs::default(),
             site: crate::Site::default(),
         }
     }
