@@ -8,7 +8,7 @@ mod processes;
 
 use std::{fs, net::SocketAddr, path::Path, thread, time::Duration};
 
-use posthaste_testbed::{Collector, free_port};
+use posthaste_testbed::{Collector, S3Server, free_port};
 use processes::{PATIENCE, Process, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::{Value, json};
 
@@ -75,7 +75,10 @@ fn wait_for(collector: &Collector, what: &str, wanted: impl Fn(&[Span]) -> bool)
         if wanted(&spans) {
             return spans;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: {spans:#?}");
+        assert!(
+            start.elapsed() < Duration::from_secs(90),
+            "{what}: {spans:#?}"
+        );
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -84,20 +87,19 @@ fn traced(url: &str) -> [&str; 2] {
     ["--traces", url]
 }
 
-/// Submits a dataset of so many megabytes in the caller's trace; its id.
+/// Submits a dataset in the caller's trace; its id.
 fn submitted(service: &Service, source: &Path, via: &[&str]) -> String {
-    let token = fs::read_to_string(service.state.join("token")).unwrap();
     let body = json!({
         "source": source, "to": ["home"], "via": via, "code": "1+0", "deadline": "2100-01-01T00:00:00Z",
     });
+    post(service, "/v1/requests", &body)
+}
+
+/// Asks for something in the caller's trace; the request's id.
+fn post(service: &Service, path: &str, body: &Value) -> String {
+    let token = fs::read_to_string(service.state.join("token")).unwrap();
     let bearer = format!("{}\r\ntraceparent: 00-{TRACE}-{CALLER}-01", token.trim());
-    let answer = ask::ask(
-        service,
-        "POST",
-        "/v1/requests",
-        Some(&bearer),
-        &body.to_string(),
-    );
+    let answer = ask::ask(service, "POST", path, Some(&bearer), &body.to_string());
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let request: Value = serde_json::from_str(body).unwrap();
@@ -172,6 +174,145 @@ fn one_trace_goes_through_service_mover_and_relay() {
         let secret = fs::read_to_string(secret).unwrap();
         assert!(!shown.contains(secret.trim()));
     }
+}
+
+/// A span of the service's in the caller's trace, below a call, and the call of a relay that is below it; where the relay calls
+/// another one for that, that call too.
+fn chain<'a>(spans: &'a [Span], name: &str) -> Option<(&'a Span, &'a Span, Option<&'a Span>)> {
+    let ours = spans.iter().filter(|span| span.trace == TRACE);
+    let mut named = ours
+        .clone()
+        .filter(|span| span.by == "posthaste-service" && span.name == name && !span.failed);
+    named.find_map(|span| {
+        spans
+            .iter()
+            .find(|call| call.id == span.parent && call.name.starts_with("POST /v1/"))?;
+        let below = |id: &str| {
+            let id = id.to_owned();
+            ours.clone()
+                .find(move |span| span.by == "posthaste-relay" && span.parent == id)
+        };
+        let call = below(&span.id)?;
+        Some((span, call, below(&call.id)))
+    })
+}
+
+#[test]
+fn what_relays_do_among_each_other_belongs_to_the_trace() {
+    let collector = Collector::start().unwrap();
+    let url = collector.url();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let start = |name: &str| Relay::start_with(folder, name, "1G", "50M", &traced(&url));
+    let mut relays = ["near", "far", "d1", "d2", "d3", "home"].map(start);
+    let service = Service::start_with(folder, &traced(&url));
+    for relay in &relays {
+        let level = if relay.name == "far" { "2" } else { "1" };
+        service.lend(relay, &["--level", level]);
+    }
+    let scratch = folder.join("run");
+    make_tree(&scratch, 6, 1);
+    let offload = |to: &str, via: &[&str], code: &str| {
+        json!({
+            "source": scratch, "to": [to], "via": via, "code": code, "deadline": "2100-01-01T00:00:00Z",
+        })
+    };
+    post(
+        &service,
+        "/v1/requests",
+        &offload("elsewhere", &["near", "far"], "1+0"),
+    );
+    // Its destination is away until all of it is safe.
+    relays[5].kill();
+    service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
+    let via = ["d1", "d2", "d3"];
+    let id = post(&service, "/v1/requests", &offload("home", &via, "2+1"));
+    service.wait_until(&id, |request| request["state"] == "safe");
+    relays[5].restart();
+
+    let spans = wait_for(&collector, "pushes and gathers", |spans| {
+        let onward = |name: &str| chain(spans, name).is_some_and(|chain| chain.2.is_some());
+        onward("push fragment") && onward("gather chunk")
+    });
+    let (push, call, onward) = chain(&spans, "push fragment").unwrap();
+    assert_eq!(call.attributes["relay"], push.attributes["from"]);
+    let onward = onward.unwrap();
+    assert_eq!(onward.attributes["relay"], push.attributes["depot"]);
+    assert_eq!(onward.name, "relay PUT");
+    let (gather, call, onward) = chain(&spans, "gather chunk").unwrap();
+    assert_eq!(gather.attributes["depot"], "home");
+    assert_eq!(call.attributes["relay"], "home");
+    assert_eq!(onward.unwrap().name, "relay GET");
+}
+
+/// A moment from now, RFC 3339.
+fn soon(seconds: u32) -> String {
+    let mut date = std::process::Command::new("date");
+    date.args(["-u", "-d", &format!("+{seconds} seconds")]);
+    let said = date.arg("+%Y-%m-%dT%H:%M:%SZ").output().unwrap();
+    text(&said.stdout).trim().to_owned()
+}
+
+#[test]
+fn what_waits_near_and_what_goes_to_an_address_belong_to_the_trace() {
+    let collector = Collector::start().unwrap();
+    let url = collector.url();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let s3 = S3Server::start().unwrap();
+    let make = |root: &Path, files: u8| {
+        fs::create_dir_all(root).unwrap();
+        for number in 0..files {
+            fs::write(root.join(format!("file {number}")), vec![number; 1 << 20]).unwrap();
+        }
+    };
+    make(&s3.bucket_folder().join("run"), 32);
+    let profiles = folder.join("config/posthaste/profiles.toml");
+    fs::create_dir_all(profiles.parent().unwrap()).unwrap();
+    let profile = format!(
+        "[archive]\nurl = \"s3://{}\"\nendpoint = \"{}\"\naccess_key_id = \"{}\"\nsecret_access_key = \"{}\"\nrate_max = \"2M\"\n",
+        S3Server::BUCKET,
+        s3.endpoint(),
+        S3Server::ACCESS_KEY,
+        S3Server::SECRET_KEY,
+    );
+    fs::write(&profiles, profile).unwrap();
+    let private = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    fs::set_permissions(&profiles, private).unwrap();
+    let relay = Relay::start_with(folder, "cache", "200MiB", "500M", &traced(&url));
+    let service = Service::start_with(folder, &traced(&url));
+    service.add(&relay);
+    let body = json!({
+        "sources": ["archive:run"], "to": folder.join("in"), "via": ["cache"], "not_before": soon(35), "deadline": soon(40),
+    });
+    post(&service, "/v1/stage-ins", &body);
+    let results = folder.join("results");
+    make(&results, 2);
+    let body = json!({
+        "source": results, "to": ["archive:out"], "deadline": "2100-01-01T00:00:00Z",
+    });
+    let id = post(&service, "/v1/requests", &body);
+
+    let spans = wait_for(&collector, "prestages and copies", |spans| {
+        let is_copy = |span: &Span| span.name == "copy to address" && !span.failed;
+        chain(spans, "prestage chunk").is_some() && spans.iter().any(is_copy)
+    });
+    let (prestage, call, _) = chain(&spans, "prestage chunk").unwrap();
+    assert_eq!(prestage.attributes["depot"], "cache");
+    assert_eq!(
+        (&*call.name, &call.attributes["relay"]),
+        ("relay PUT", &json!("cache"))
+    );
+    let copy = spans
+        .iter()
+        .find(|span| span.name == "copy to address" && !span.failed);
+    let copy = copy.unwrap();
+    assert_eq!(copy.attributes["request"], json!(id));
+    assert_eq!(copy.attributes["to"], "archive:out");
+    let call = spans.iter().find(|span| span.id == copy.parent).unwrap();
+    assert_eq!((&*call.name, &*call.parent), ("POST /v1/requests", CALLER));
+    let shown = fs::read_to_string(collector.file()).unwrap();
+    assert!(!shown.contains(S3Server::SECRET_KEY));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use posthaste_endpoint::{
 };
 use serde::Serialize;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 use crate::{request::Body, store::Refusal};
 
@@ -72,6 +73,8 @@ pub(crate) type UnderWay<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// An answer that begins at once and is white space until it is known how it ended.
 pub(crate) fn answer_in_time<T: Serialize + 'static>(under_way: UnderWay<T>) -> Response<Body> {
+    // What is asked of others meanwhile belongs to the call, which is answered by then.
+    let under_way: UnderWay<T> = Box::pin(under_way.in_current_span());
     let pieces = stream::unfold(Some(under_way), |under_way| async move {
         let mut under_way = under_way?;
         let piece = tokio::select! {

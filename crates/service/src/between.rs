@@ -14,6 +14,7 @@ use posthaste_endpoint::relay::{
 use posthaste_journal::Scan;
 use posthaste_types::{Bytes, DepotId, FragmentIndex, encrypted_sizes};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::{
     depots::{Depot, Depots, Manner, fault_of_forward, fault_of_kind},
@@ -104,8 +105,12 @@ impl Hands {
             Arc::clone(&self.store),
             self.inputs.clone(),
         );
+        let span = self.traced.of_push(from, leg, &depots);
         let handle = self.running.spawn(async move {
-            let ended = forward_fragment(&store, &depots, from, leg).await;
+            let sending = forward_fragment(&store, &depots, from, leg);
+            let ended = sending.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &ended);
+            drop(span);
             let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
         });
         self.keep_send(leg, handle);
@@ -119,12 +124,18 @@ impl Hands {
             self.inputs.clone(),
         );
         let lead = self.leads.of(Leg { depot: from, ..leg });
+        let span = self.traced.of_push(from, leg, &depots);
         let handle = self.running.spawn(async move {
-            let ended = match lead {
-                Some(lead) => follow_fragment(&store, &depots, from, leg, lead).await,
-                // What it was to follow has ended already.
-                None => forward_fragment(&store, &depots, from, leg).await,
+            let sending = async {
+                match lead {
+                    Some(lead) => follow_fragment(&store, &depots, from, leg, lead).await,
+                    // What it was to follow has ended already.
+                    None => forward_fragment(&store, &depots, from, leg).await,
+                }
             };
+            let ended = sending.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &ended);
+            drop(span);
             let _ = inputs.send(Arrival::bare(leg.ended(ended))).await;
         });
         self.keep_send(leg, handle);
@@ -137,6 +148,7 @@ impl Hands {
             Arc::clone(&self.store),
             self.inputs.clone(),
         );
+        let span = self.traced.of_gather(leg, &depots);
         let handle = self.running.spawn(async move {
             let Leg {
                 request,
@@ -144,7 +156,10 @@ impl Hands {
                 chunk,
                 ..
             } = leg;
-            let (givers, ended) = gather_chunk(&store, &depots, &from, leg).await;
+            let gathering = gather_chunk(&store, &depots, &from, leg);
+            let (givers, ended) = gathering.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &ended);
+            drop(span);
             if !givers.is_empty() {
                 let told = Input::GatherTold {
                     request,

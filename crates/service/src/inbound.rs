@@ -170,14 +170,21 @@ impl Inbound {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
         let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
         let memory = Arc::clone(&self.memory);
+        let what = (request, source, chunk);
+        let span = self.traced.of_prestage(what, depots.name(depot));
         let handle = running.spawn(async move {
-            let ended = match stage.await {
-                Ok(stage) => {
-                    let _taken = near::reserve(&memory, &stage, chunk).await;
-                    near::prestage(&stage, source, &flow, chunk, depots.get(depot)).await
+            let prestaging = async {
+                match stage.await {
+                    Ok(stage) => {
+                        let _taken = near::reserve(&memory, &stage, chunk).await;
+                        near::prestage(&stage, source, &flow, chunk, depots.get(depot)).await
+                    }
+                    Err(error) => Err(near::Failure::Source(error)),
                 }
-                Err(error) => Err(near::Failure::Source(error)),
             };
+            let ended = prestaging.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &ended);
+            drop(span);
             let arrival = match ended {
                 Ok(record) => Arrival {
                     chunk: Some(record),

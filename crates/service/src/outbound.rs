@@ -24,6 +24,7 @@ use posthaste_endpoint::{Error, ErrorKind, Locus};
 use posthaste_journal::RequestRecord;
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::JoinSet};
+use tracing::Instrument;
 
 use crate::{
     driver::{Arrival, Centre},
@@ -31,6 +32,7 @@ use crate::{
     listing::Listings,
     movers::Movers,
     store::Store,
+    traced::Traced,
 };
 use carrier::{Carrier, Granted};
 pub(crate) use complaints::Complaints;
@@ -64,6 +66,7 @@ impl Outgoing {
 pub(crate) struct Outbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
+    traced: Arc<Traced>,
     outgoing: Arc<Outgoing>,
     movers: Arc<Movers>,
     inputs: mpsc::Sender<Arrival>,
@@ -76,6 +79,7 @@ impl Outbound {
         Self {
             store: Arc::clone(&centre.store),
             flows: Arc::clone(&centre.flows),
+            traced: Arc::clone(&centre.traced),
             outgoing: Arc::clone(&centre.outgoing),
             movers: Arc::clone(&centre.movers),
             inputs: centre.inputs.clone(),
@@ -160,9 +164,13 @@ impl Outbound {
         let (inputs, outgoing) = (self.inputs.clone(), Arc::clone(&self.outgoing));
         if carrier.grant(chunk, source) {
             let begun = Arc::clone(&carrier);
+            let span = self.traced.of_copy(request, &carrier.record().destination);
             let handle = running.spawn(async move {
                 let _writing = outgoing.listings.writing(carrier.record());
-                if let Err(error) = carrier.carry(&flow, &inputs).await {
+                let carried = carrier.carry(&flow, &inputs).instrument(span.clone()).await;
+                posthaste_trace::ended(&span, &carried);
+                drop(span);
+                if let Err(error) = carried {
                     outgoing.complaints.note(request, &error);
                     let fault = fault_of(&error);
                     for Granted { chunk, source } in carrier.take_back() {

@@ -18,6 +18,7 @@ use posthaste_engine::sealed::Sealed;
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, DepotId, FragmentIndex};
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use crate::{
     depots::{Depots, Manner, fault_of, fault_of_kind},
@@ -55,11 +56,17 @@ impl Hands {
         }
         let sealed = self.sealed(own.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        let span = self.traced.of_send(own, &depots);
         let handle = self.running.spawn(async move {
-            let begun = match sealed.await {
-                Ok(sealed) => begin(&sealed, &depots, own, &to, &manner).await,
-                Err(error) => Err(fault_of(&error)),
+            let sending = async {
+                match sealed.await {
+                    Ok(sealed) => begin(&sealed, &depots, own, &to, &manner).await,
+                    Err(error) => Err(fault_of(&error)),
+                }
             };
+            let begun = sending.instrument(span.clone()).await;
+            posthaste_trace::ended(&span, &begun);
+            drop(span);
             match begun {
                 Ok((scattering, record)) => follow(scattering, &record, waiting).await,
                 Err(fault) => {
@@ -102,6 +109,7 @@ async fn begin(
     };
     let takers = to.iter().map(taker).collect::<Result<Vec<_>, Fault>>()?;
     let size = Bytes::new(whole.bytes.len() as u64);
+    tracing::Span::current().record("bytes", size.get());
     let coded = Coded {
         chunk: own.chunk,
         bytes: whole.bytes,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use posthaste_trace::{TARGET, follow, traceparent};
-use posthaste_types::{ChunkIndex, RequestId, SourceId};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId};
 use tracing::{Span, field::Empty, info_span};
 
 use crate::{depots::Depots, hands::Leg};
@@ -74,7 +74,80 @@ impl Traced {
         self.below(leg.request, span)
     }
 
-    /// A chunk that is fetched from a source, or copied to an address.
+    /// A fragment that a depot sends on to another, or a chunk.
+    pub(crate) fn of_push(&self, from: DepotId, leg: Leg, depots: &Depots) -> Span {
+        let span = info_span!(
+            target: TARGET,
+            "push fragment",
+            request = %leg.request,
+            chunk = leg.chunk.get(),
+            fragment = leg.fragment.get(),
+            from = depots.name(from),
+            depot = depots.name(leg.depot),
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(leg.request, span)
+    }
+
+    /// A chunk that a destination takes from others, or a fragment that a depot makes again.
+    pub(crate) fn of_gather(&self, leg: Leg, depots: &Depots) -> Span {
+        let name = match leg.fragment {
+            FragmentIndex::WHOLE => "gather chunk",
+            _ => "make fragment again",
+        };
+        let span = info_span!(
+            target: TARGET,
+            "gather",
+            otel.name = name,
+            request = %leg.request,
+            chunk = leg.chunk.get(),
+            fragment = leg.fragment.get(),
+            depot = depots.name(leg.depot),
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(leg.request, span)
+    }
+
+    /// A chunk that is brought to a depot near the centre.
+    pub(crate) fn of_prestage(
+        &self,
+        (request, source, chunk): (RequestId, SourceId, ChunkIndex),
+        depot: String,
+    ) -> Span {
+        let span = info_span!(
+            target: TARGET,
+            "prestage chunk",
+            %request,
+            chunk = chunk.get(),
+            source = ?source,
+            depot,
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(request, span)
+    }
+
+    /// A copy to an address, until it has leave for nothing more.
+    pub(crate) fn of_copy(&self, request: RequestId, to: &str) -> Span {
+        let span = info_span!(
+            target: TARGET,
+            "copy to address",
+            %request,
+            to,
+            bytes = Empty,
+            error = Empty,
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        self.below(request, span)
+    }
+
+    /// A chunk that is fetched from a source.
     pub(crate) fn of_fetch(&self, request: RequestId, source: SourceId, chunk: ChunkIndex) -> Span {
         let span = info_span!(
             target: TARGET,

@@ -55,6 +55,15 @@ pub(super) enum Failure {
     Depot(Fault),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Source(error) => error.fmt(f),
+            Self::Depot(fault) => fault.fmt(f),
+        }
+    }
+}
+
 /// Reads a chunk from a source and stores it at a depot; returns what is to be noted of it.
 ///
 /// # Errors

@@ -31,6 +31,8 @@ pub(super) struct ByMover {
     destination: api::ChorePlace,
     /// Each piece is one of its own: nothing is gained where one mover has two.
     next: AtomicU32,
+    /// The copy that it is of, as traces know it: pieces are copied beside that.
+    traceparent: Option<String>,
 }
 
 impl ByMover {
@@ -62,6 +64,7 @@ impl ByMover {
             source: place(source, wanted.profile.as_ref())?,
             destination: place(&record.destination, profile_there(record))?,
             next: AtomicU32::new(0),
+            traceparent: posthaste_trace::traceparent(),
         })
     }
 
@@ -92,7 +95,7 @@ impl ByMover {
                 token: segment.token.clone(),
                 index: segment.index,
             }),
-            traceparent: posthaste_trace::traceparent(),
+            traceparent: self.traceparent.clone(),
         }))
     }
 }

@@ -217,6 +217,7 @@ impl Carrier {
             pace.moved += moved;
             seen = figures.bytes;
             if let Some(ended) = ended {
+                tracing::Span::current().record("bytes", figures.bytes);
                 self.is_there(&ended?);
                 self.tell_rest(inputs).await;
                 return Ok(());
