@@ -129,7 +129,7 @@ pub struct NewRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
     /// The names of where it goes, each of which gets all of it. One name may stand without a list. Or one address,
-    /// like `s3://bucket/run7`: files go there straight, as they are.
+    /// like `s3://bucket/run7`: files lie there as they are, and go there straight unless `via` names depots.
     #[serde(deserialize_with = "one_or_several")]
     #[schema(example = json!(["home"]))]
     pub to: Vec<String>,
@@ -142,8 +142,8 @@ pub struct NewRequest {
     #[schema(example = "2026-11-20T18:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// When every destination is to have all of it, RFC 3339; any time when left out. Each destination
-    /// runs a relay then.
+    /// When every destination is to have all of it, RFC 3339; any time when left out, and by the deadline at an address. Each
+    /// destination runs a relay then, or is an address.
     #[schema(example = "2026-11-20T20:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<String>,
@@ -151,10 +151,11 @@ pub struct NewRequest {
     /// before that too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_at: Option<String>,
-    /// Names of the depots that may hold it, in order of preference; none where it goes to an address.
+    /// Names of the depots that may hold it, in order of preference. Where it goes to an address, the depots from which it
+    /// goes on there once it is safe; none where it goes there straight.
     #[serde(default)]
     pub via: Vec<String>,
-    /// The erasure code, `k+m`; left out where it goes to an address.
+    /// The erasure code, `k+m`; left out where it goes to an address straight.
     #[schema(example = "4+1")]
     #[serde(default)]
     pub code: String,
@@ -216,12 +217,13 @@ pub struct Request {
     pub id: String,
     /// The dataset's id at depots.
     pub dataset: String,
-    /// Where it came from; of files the directory in which they lie.
+    /// Where it came from; of files the directory in which they lie. The number of a request where it is read from the depots
+    /// of that.
     pub source: String,
     /// The names of the files in it that are meant, where not all that lies below it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
-    /// The names of where it goes, with commas between them; of a stage-in the path.
+    /// The names of where it goes, with commas between them, or an address; of a stage-in the path.
     pub to: String,
     /// `scanning`, `refused`, `moving`, `paused`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a stage-in
     /// also `waiting`, `landing` and `arrived`.
@@ -281,9 +283,12 @@ pub struct Request {
     /// What was begun for it so far costs, with keeping it to the end, in dollars.
     #[serde(default)]
     pub spent_usd: f64,
-    /// How its delivery stands, where its destinations run relays.
+    /// How its delivery stands, where its destinations run relays, or it goes on to an address from depots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
+    /// The request that brings it to its address, where it goes over depots to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goes_on_as: Option<String>,
     /// How long it needs scratch: as forecast until it is safe, as it was from then on.
     pub exposure: Option<Exposure>,
     /// What would make its deadline possible, the least effort first; of a request that was refused, or

@@ -61,6 +61,8 @@ fn delivery(request: &api::Request) -> String {
             });
             format!(" (wanted by {}{slack})", moment::time_of_day(by))
         });
+    let by = request.goes_on_as.as_deref();
+    let by = by.map_or_else(String::new, |by| format!("; from the depots, as {by}"));
     let assumed = match delivery.assumed {
         true => "; assumed, since nothing went between depots and destinations yet",
         false => "",
@@ -69,13 +71,13 @@ fn delivery(request: &api::Request) -> String {
         Some(finish) => row(
             "arrives",
             &format!(
-                "as likely as not by {}, nine times in ten by {}{wanted}{assumed}",
+                "as likely as not by {}, nine times in ten by {}{wanted}{assumed}{by}",
                 moment::time_of_day(&finish.p50),
                 moment::time_of_day(&finish.p90),
             ),
         ),
         None if delivery.deliver_by.is_some() && delivery.delivered.is_none() => {
-            row("arrives", &format!("no end of it is in sight{wanted}"))
+            row("arrives", &format!("no end of it is in sight{wanted}{by}"))
         }
         None => String::new(),
     }

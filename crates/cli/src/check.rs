@@ -41,7 +41,7 @@ pub struct CheckArguments {
     /// Print what it asks for as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse also what the service can't do for a job in a queue: relative paths, depots on the way to an address, hours and loads of depots
+    /// Refuse also what the service can't do for a job in a queue: relative paths, a code on the way straight to an address, hours and loads of depots
     #[arg(long)]
     queued: bool,
     /// Ask the service too, as for a job in a queue: whether it takes the script, how large each input is and when it would be here.
@@ -125,15 +125,16 @@ fn goes_nowhere(one: &StageOut) -> Option<String> {
         let what = format!("{to} is neither the name of a destination nor an address");
         return (!is_name).then_some(what);
     }
-    let unkept = [
-        ("via=", !one.via.is_empty()),
-        ("pin=", !one.pin.is_empty()),
-        ("code=", one.code.is_some()),
-    ];
+    if !one.via.is_empty() {
+        let has_comma = to.contains(',');
+        let what = format!("there is a comma in {to}, which `via=` can't be kept with");
+        return has_comma.then_some(what);
+    }
+    let unkept = [("pin=", !one.pin.is_empty()), ("code=", one.code.is_some())];
     let unkept = unkept.into_iter().find(|(_, is_said)| *is_said);
     unkept.map(|(key, _)| {
         format!(
-            "`{key}` can't be kept on the way to {to}: what goes to an address goes there straight"
+            "`{key}` can't be kept on the way to {to}: what goes to an address goes there straight unless `via=` names depots"
         )
     })
 }

@@ -65,8 +65,8 @@ pub struct WishArguments {
     #[arg(value_name = "DIR")]
     source: String,
     /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly. Or one address, where
-    /// nothing is yet, like s3://bucket/prefix, sftp://user@host/path, NAME:path or /archive/path: its files go there
-    /// straight, as they are
+    /// nothing is yet, like s3://bucket/prefix, sftp://user@host/path, NAME:path or /archive/path: its files lie there as
+    /// they are, and go there straight, or over the depots of --via
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', required = true)]
     to: Vec<String>,
     /// Profile of the service's user for the address, where that has no name of its own
@@ -81,13 +81,14 @@ pub struct WishArguments {
         required_unless_present = "deliver_by"
     )]
     deadline: Option<String>,
-    /// When all of it is to be at every destination, as with --deadline; each of them runs a relay
+    /// When all of it is to be at every destination, as with --deadline; each of them runs a relay. Or at its address
+    /// [default: --deadline there]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deliver_by: Option<String>,
     /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
-    /// Depots that may hold it, in order of preference; none where it goes to an address
+    /// Depots that may hold it, in order of preference; where it goes to an address, until all of it is there
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     via: Vec<String>,
     /// Erasure code k+m: any m depots may be lost [default: one may be lost, k+1 = the depots]
@@ -219,7 +220,7 @@ impl WishArguments {
         let spread = depots.saturating_sub(1).clamp(1, Code::FRAGMENTS_MAX);
         let code = match self.code {
             Some(code) => code.to_string(),
-            None if is_straight => String::new(),
+            None if is_straight && self.via.is_empty() => String::new(),
             None if depots == 1 => Code::NONE.to_string(),
             None => {
                 let code = Code::new(spread, 1).map_err(anyhow::Error::from)?;

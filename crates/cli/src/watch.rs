@@ -183,6 +183,7 @@ pub(super) mod tests {
             slack_s: Some(12.5),
             finish: None,
             delivery: None,
+            goes_on_as: None,
             safe_after_s: None,
             bytes: 100,
             files: 2,

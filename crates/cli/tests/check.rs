@@ -104,6 +104,13 @@ fn a_script_comes_from_standard_input_too_and_one_that_is_not_there_is_said() {
 }
 
 #[test]
+fn depots_on_the_way_to_an_address_are_taken_from_a_job_in_a_queue() {
+    let script = "#POSTHASTE stage_out source=/b destination=s3:c via=ash,birch code=1+1 pin=ash\n";
+    let output = check(script, &["--queued"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
 fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
     for (script, said) in [
         (
@@ -115,8 +122,12 @@ fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
             "line 1: b/c is neither the name of a destination nor an address",
         ),
         (
-            "#POSTHASTE stage_out source=/b destination=s3:c via=ash\n",
-            "line 1: `via=` can't be kept on the way to s3:c",
+            "#POSTHASTE stage_out source=/b destination=s3:c pin=ash\n",
+            "line 1: `pin=` can't be kept on the way to s3:c",
+        ),
+        (
+            "#POSTHASTE stage_out source=/b destination=s3:c,d via=ash\n",
+            "line 1: there is a comma in s3:c,d",
         ),
         (
             "#POSTHASTE depot elm:50GB\n#POSTHASTE depot ash:50GB when=20-06\n",

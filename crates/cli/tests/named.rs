@@ -195,6 +195,21 @@ fn what_can_not_be_named_is_refused_and_leaves_nothing() {
         .service
         .run(&[&straight[..], &["--files-from", &list]].concat());
     assert!(failure(&output).1.contains("through depots"));
+    // Over depots it goes there.
+    let there = centre.folder.path().join("there");
+    let to = there.to_str().unwrap();
+    let over = ["offload", run.to_str().unwrap(), "--to", to, "--via", "ash"];
+    let over = [&over[..], &["--deadline", "1h", "--files-from", &list]].concat();
+    let rehearsed = centre.service.run(&[&over[..], &["--dry-run"]].concat());
+    assert!(
+        text(&rehearsed.stdout).contains("arrives"),
+        "{}",
+        text(&rehearsed.stdout)
+    );
+    let output = centre.service.run(&[&over[..], &["--wait"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(picture(&there).len(), 3, "the file and its directories");
+    assert_eq!(fs::read(there.join("d0/out/f0")).unwrap(), b"0 0");
     fs::write(&list, b"d0/out/f0\nd0/out/\xff\n").unwrap();
     let said = failure(&centre.offload(&list, &[])).1;
     assert!(

@@ -1,13 +1,14 @@
 //! Stage-ins: which chunk comes from which source, and when it must begin to be here in time.
 //!
 //! `outlook` forecasts, forward and backward; `fetch` asks sources for chunks; `near` lets them go to depots near the
-//! centre meanwhile; `outward` removes the source of what goes the other way; `review` is what time
+//! centre meanwhile; `outward` removes the source of what goes the other way; `onward` is what goes there from depots; `review` is what time
 //! alone brings; `loss` is what becomes of sources that fail; `ending` how a stage-in ends.
 
 mod ending;
 mod fetch;
 mod loss;
 mod near;
+mod onward;
 mod outlook;
 mod outward;
 mod review;
@@ -17,6 +18,8 @@ pub(crate) use outlook::Coming;
 
 use alloc::{collections::BTreeMap, string::String};
 use posthaste_types::{RequestId, SourceId, Timestamp};
+
+pub(crate) use outlook::Quantile;
 
 use crate::{
     Mind,
@@ -60,6 +63,7 @@ impl Mind {
                 fault,
             } => self.on_prestage_failed(id, Fetch { chunk, source }, depot, fault),
             StageInNews::GoesOut { release } => self.on_goes_out(id, release),
+            StageInNews::GoesOn { of } => self.on_goes_on(id, of),
         }
     }
 
@@ -117,7 +121,8 @@ impl Mind {
                 break;
             };
             requests.remove(&id);
-            outward.remove(&id);
+            let of = outward.remove(&id).and_then(|outward| outward.of);
+            of.and_then(|of| self.arrivals.onward.remove(&of));
         }
     }
 

@@ -25,14 +25,21 @@ impl Mind {
     /// said how long they are to.
     pub(crate) fn begin_forgetting(&mut self, id: RequestId, reason: Reason) {
         let now = self.now;
+        let has_gone_on = self.has_gone_on(id);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
         let is_wanted = request.wishes.keep_until.is_some();
-        let is_known = request.state == RequestState::Delivered && request.replica.is_delivered();
+        let is_there = has_gone_on || request.replica.is_delivered();
+        let is_known = request.state == RequestState::Delivered && is_there;
+        // One that stays for good is no reason to keep at depots what is at its address.
+        let is_through = match request.release {
+            Release::Done => true,
+            Release::Kept => has_gone_on,
+            Release::Pending | Release::Commanded => false,
+        };
         // Removing the source is what comes first: it is only done while all is safe.
-        let is_leaving =
-            request.spec.release == ReleasePolicy::WhenSafe && request.release != Release::Done;
+        let is_leaving = request.spec.release == ReleasePolicy::WhenSafe && !is_through;
         if is_wanted || !is_known || is_leaving {
             return;
         }
@@ -48,7 +55,7 @@ impl Mind {
             depots.push(lane.depot);
         }
         let forget = Forget {
-            destinations: request.whole_lanes().count_ones(),
+            destinations: request.whole_lanes().count_ones() + u32::from(has_gone_on),
             until,
             due: now,
             told: 0,

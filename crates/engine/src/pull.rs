@@ -6,6 +6,7 @@
 //! killed at any moment, and run again when it was complete, without fetching twice.
 
 mod fetch;
+mod files;
 mod holder;
 mod place;
 mod resume;
@@ -21,6 +22,7 @@ use tokio::{
 
 use crate::dataset::Manifest;
 use fetch::Fetcher;
+pub use files::DepotFiles;
 use place::Destination;
 
 /// Memory for chunks on their way, in bytes, unless said otherwise.

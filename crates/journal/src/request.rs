@@ -292,6 +292,26 @@ impl Journal {
         })
     }
 
+    /// Keeps a new request, and as what it goes on: of that, the source is the number of the first. Their numbers.
+    ///
+    /// # Errors
+    /// As [`Journal::insert_request`].
+    pub fn insert_with_onward(
+        &mut self,
+        request: &RequestRecord,
+        onward: &RequestRecord,
+    ) -> Result<(RequestId, RequestId), JournalError> {
+        self.write(|database| {
+            let id = insert(database, request)?;
+            let mut onward = onward.clone();
+            onward.source = id.to_string().into_bytes();
+            if let Some(stage) = &mut onward.stage_in {
+                stage.sources = vec![id.to_string()];
+            }
+            Ok((id, insert(database, &onward)?))
+        })
+    }
+
     /// Keeps how the scans of requests' sources ended, together.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ mod carrier;
 mod complaints;
 mod expected;
 mod listed;
+pub(crate) mod onward;
+mod pace;
 mod places;
 mod release;
 pub(crate) mod submit;
@@ -27,6 +29,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
 use crate::{
+    depots::Depots,
     driver::{Arrival, Centre},
     inbound::Flows,
     listing::Listings,
@@ -69,6 +72,7 @@ pub(crate) struct Outbound {
     traced: Arc<Traced>,
     outgoing: Arc<Outgoing>,
     movers: Arc<Movers>,
+    depots: Arc<Depots>,
     inputs: mpsc::Sender<Arrival>,
     /// Those that are under way; of other requests, none.
     carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
@@ -82,6 +86,7 @@ impl Outbound {
             traced: Arc::clone(&centre.traced),
             outgoing: Arc::clone(&centre.outgoing),
             movers: Arc::clone(&centre.movers),
+            depots: Arc::clone(&centre.depots),
             inputs: centre.inputs.clone(),
             carriers: HashMap::new(),
         }
@@ -97,8 +102,8 @@ impl Outbound {
         if let Some(known) = self.carriers.get(&request) {
             return Some(known.clone());
         }
-        let (store, movers) = (&self.store, &self.movers);
-        match tokio::task::block_in_place(|| Carrier::open(store, movers, request)) {
+        let (store, movers, depots) = (&self.store, &self.movers, &self.depots);
+        match tokio::task::block_in_place(|| Carrier::open(store, movers, depots, request)) {
             Ok(opened) => {
                 let opened = opened.map(Arc::new);
                 self.carriers.insert(request, opened.clone());
@@ -172,7 +177,7 @@ impl Outbound {
                 drop(span);
                 if let Err(error) = carried {
                     outgoing.complaints.note(request, &error);
-                    let fault = fault_of(&error);
+                    let fault = carrier.fault_of(&error);
                     for Granted { chunk, source } in carrier.take_back() {
                         let input = Input::ChunkMissed {
                             request,
@@ -226,7 +231,7 @@ impl Outbound {
                     outgoing.complaints.note(request, &error);
                     Input::LandingFailed {
                         request,
-                        fault: fault_of(&error),
+                        fault: carrier.fault_of(&error),
                     }
                 }
             };

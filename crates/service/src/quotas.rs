@@ -14,7 +14,7 @@ use posthaste_types::{Bytes, RequestId};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{driver::Centre, jobs::purges::is_of_job, site::Complaint, tokens};
+use crate::{driver::Centre, jobs::purges::is_of_job, outbound::onward, site::Complaint, tokens};
 use book::{Book, Open};
 
 /// Limits of one file: people write them by hand.
@@ -250,7 +250,8 @@ fn fill<'a>(books: &'a mut Books, centre: &Centre) -> Result<&'a mut Book> {
         let mut book = Book::default();
         for record in centre.store.journal(|journal| journal.requests())? {
             let owner = &record.wishes.owner;
-            if limit_of(&books.limits, owner).is_some() && !is_of_job(&record) {
+            let counts = !is_of_job(&record) && onward::of(&record).is_none();
+            if counts && limit_of(&books.limits, owner).is_some() {
                 book.of(owner).add(record.id, open(&record));
             }
         }

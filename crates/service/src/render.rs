@@ -1,5 +1,6 @@
 //! From the mind's words to the API's.
 
+mod onward;
 mod pause;
 mod reservation;
 mod stage_in;
@@ -239,8 +240,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         purge_at: purge_at.map(moment),
         slack_s: view.and_then(|view| slack(view, deadline)),
         finish: view.and_then(|view| view.finish).map(finish),
-        safe_after_s: view
-            .and_then(|view| view.safe_at)
+        safe_after_s: (view.and_then(|view| view.safe_at))
             .map(|at| seconds(at.slack_micros(record.created))),
         bytes,
         files,
@@ -251,14 +251,13 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
         cost_usd_to_read: view.map_or(0.0, |view| usd(view.cost.read_micro_usd)),
         spent_usd: view.map_or(0.0, |view| usd(view.spent_micro_usd)),
-        delivery: view.and_then(|view| view.delivery).map(delivery),
+        delivery: onward::delivery_of(mind, view, record.id),
+        goes_on_as: mind.goes_on_as(record.id).map(|id| id.to_string()),
         exposure: view.and_then(|view| exposure(view, record)),
         offers,
         shares: view.map_or_else(Vec::new, |view| {
-            view.shares
-                .iter()
-                .map(|of| share(centre, of, depot_state(mind, of.depot)))
-                .collect()
+            let shown = |of: &ShareView| share(centre, of, depot_state(mind, of.depot));
+            (view.shares.iter().map(shown)).collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
         stage_in: None,

@@ -310,7 +310,11 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] while some chunk has not been read yet.
-    fn manifest(&self, record: &RequestRecord, cipher: Option<Cipher>) -> Result<Manifest> {
+    pub(crate) fn manifest(
+        &self,
+        record: &RequestRecord,
+        cipher: Option<Cipher>,
+    ) -> Result<Manifest> {
         let request = record.id;
         let not_yet = |cause: String| {
             Error::new(

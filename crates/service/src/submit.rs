@@ -1,5 +1,6 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+mod named;
 mod scans;
 mod told;
 
@@ -18,8 +19,9 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
 use crate::{driver::Centre, hands::solved, inbound, outbound, render, wishes};
+pub(crate) use named::{check_named, rehearse_named};
+use scans::sealed;
 pub(crate) use scans::{listed, scan_all};
-use scans::{listed_of, sealed};
 use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
@@ -45,7 +47,7 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
     if let Some(known) = known(centre, new)? {
         return Ok((known, false));
     }
-    let record = match outbound::submit::address(centre, new) {
+    let record = match outbound::submit::straight(centre, new) {
         Some(address) => outbound::submit::check(centre, new, address)?,
         None => check(centre, new)?,
     };
@@ -62,7 +64,8 @@ pub(crate) fn keep(
     record: RequestRecord,
 ) -> Result<(RequestRecord, bool)> {
     let dataset = record.dataset.clone();
-    match write_down(centre, record) {
+    let onward = outbound::onward::of_new(centre, new, &record)?;
+    match write_down(centre, record, onward) {
         Ok(record) => Ok((record, true)),
         // Somebody else may have submitted the same meanwhile; or it was written, and only the answer to that was lost.
         Err(error) => match known(centre, new)? {
@@ -87,15 +90,22 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
     store.journal(|journal| journal.submission(submission))
 }
 
-/// Writes down a request that was checked, which gets its number.
+/// Writes down a request that was checked, which gets its number, with that as what it goes on.
 ///
 /// # Errors
 /// [`ErrorKind::Busy`] where its owner has as much open as they may; the journal's.
-pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<RequestRecord> {
+pub(crate) fn write_down(
+    centre: &Centre,
+    mut record: RequestRecord,
+    onward: Option<RequestRecord>,
+) -> Result<RequestRecord> {
     centre.store.actors.of(&record)?;
     let place = centre.quotas.reserve(centre, &record)?;
     centre.store.make_key(&record)?;
-    record.id = centre.store.insert_request(record.clone())?;
+    record.id = match onward {
+        Some(onward) => outbound::onward::write_down(centre, &record, onward)?,
+        None => centre.store.insert_request(record.clone())?,
+    };
     if let Some(place) = place {
         place.keep(&record);
     }
@@ -111,7 +121,7 @@ pub(crate) fn write_down(centre: &Centre, mut record: RequestRecord) -> Result<R
 /// # Errors
 /// As [`accept`], and the scan's.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
-    if let Some(address) = outbound::submit::address(centre, new) {
+    if let Some(address) = outbound::submit::straight(centre, new) {
         let record = outbound::submit::check(centre, new, address)?;
         drop(centre.quotas.reserve(centre, &record)?);
         return outbound::submit::rehearse(centre, record).await;
@@ -122,27 +132,20 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = actor.blocking(move || listed(&root, &only)).await?;
-    decided(centre, record, &list)
+    let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
+    decided(centre, record, &list, onward)
 }
 
-/// The same of files that are named in the list that is kept. Blocking.
-///
-/// # Errors
-/// As [`rehearse`].
-pub(crate) fn rehearse_named(centre: &Centre, record: &RequestRecord) -> Result<api::Request> {
-    let record = RequestRecord {
-        id: REHEARSED,
-        ..record.clone()
-    };
-    drop(centre.quotas.reserve(centre, &record)?);
-    let list = listed_of(centre, &record)?;
-    decided(centre, record, &list)
-}
-
-/// What would be decided of a request about these files.
-fn decided(centre: &Centre, mut record: RequestRecord, list: &FileList) -> Result<api::Request> {
+/// What would be decided of a request about these files, after the mind was told of as what it goes on.
+fn decided(
+    centre: &Centre,
+    mut record: RequestRecord,
+    list: &FileList,
+    onward: Vec<Input>,
+) -> Result<api::Request> {
     record.scan = Some(sealed(&record, list));
     let mut mind = centre.copy_of_mind()?;
+    mind.step(centre.clock.now(), onward, &mut Outbox::default());
     if let Some(spec) = specification(centre, &record)? {
         let pinned = ids(centre, &record.pinned)?;
         let mut inputs = vec![asked(&record, spec, pinned)];
@@ -153,7 +156,11 @@ fn decided(centre: &Centre, mut record: RequestRecord, list: &FileList) -> Resul
                 tokio::task::block_in_place(|| out.commands.iter().filter_map(answer).collect());
         }
     }
-    Ok(render::request(centre, &mind, &record))
+    Ok(api::Request {
+        // It would get a number of its own.
+        goes_on_as: None,
+        ..render::request(centre, &mind, &record)
+    })
 }
 
 /// What the hands answer to a command that changes nothing outside.
@@ -345,37 +352,14 @@ pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf,
     Ok((source, only.into_iter().cloned().collect()))
 }
 
-/// Checks a request about files that are named in a list beside it.
-///
-/// # Errors
-/// As [`accept`], and [`ErrorKind::Invalid`] where it can't be about such.
-pub(crate) fn check_named(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
-    let refused = |why: &str, hint: &str| {
-        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
-        Err(error.cause(why.to_owned()).hint(hint))
-    };
-    if outbound::submit::address(centre, new).is_some() {
-        return refused(
-            "files can be named in a list only of what goes through depots",
-            "name the address of a directory that holds them alone, or depots with --via",
-        );
-    }
-    if !new.only.is_empty() {
-        return refused("files are named in two ways", "leave `only` out");
-    }
-    let record = check(centre, new)?;
-    if !record.only.is_empty() {
-        return refused("it is a file", "name the directory that the paths begin at");
-    }
-    Ok(record)
-}
-
 fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let invalid = |what: &str, why: &str, hint: &str| {
         Error::new(ErrorKind::Invalid, "submit", what)
             .cause(why.to_owned())
             .hint(hint)
     };
+    let over_depots = outbound::onward::over_depots(centre, new)?;
+    let new = over_depots.as_ref().unwrap_or(new);
     let (source, only) = source(centre, new)?;
     let code: posthaste_types::Code = new.code.parse().map_err(|cause| {
         Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
@@ -385,7 +369,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
     if new.via.len() + new.wishes.pin.len() + new.to.len() > HOLDERS_MAX
         || new.to.is_empty()
-        || !new.to.iter().all(|name| length_ok(name))
+        || !(new.to.iter()).all(|name| length_ok(name) || over_depots.is_some())
         || !new.submission_id.iter().all(|id| length_ok(id))
     {
         return Err(invalid(
@@ -439,6 +423,9 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     }
     if record.stage_in.is_some() {
         return inbound::submit::submit(centre, &record).await;
+    }
+    if outbound::onward::goes_on(&record) {
+        outbound::onward::tell(centre, &record).await?;
     }
     match specification(centre, &record)? {
         Some(spec) => {

@@ -23,6 +23,17 @@ pub(crate) fn priority(text: &str) -> Result<Priority> {
     text.parse().map_err(|cause| invalid("the priority", cause))
 }
 
+/// What of wishes is not about depots.
+pub(crate) fn plain(wishes: &api::Wishes) -> api::Wishes {
+    api::Wishes {
+        priority: wishes.priority.clone(),
+        owner: wishes.owner.clone(),
+        project: wishes.project.clone(),
+        rate_bytes_per_s_max: wishes.rate_bytes_per_s_max,
+        ..api::Wishes::default()
+    }
+}
+
 /// The wishes as the mind takes them.
 ///
 /// # Errors

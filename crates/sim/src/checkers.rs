@@ -7,6 +7,7 @@ mod deadline;
 mod delivery;
 mod drains;
 mod due;
+mod onward;
 mod pauses;
 mod probes;
 mod progress;
@@ -25,6 +26,7 @@ pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::{on_delivered, on_forget};
 pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
+pub(crate) use onward::Onward;
 pub(crate) use pauses::Pauses;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
@@ -65,13 +67,14 @@ pub struct Checkers {
     pub(crate) ways: Ways,
     pub(crate) spaces: Spaces,
     pub(crate) pauses: Pauses,
+    pub(crate) onward: Onward,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -87,6 +90,7 @@ impl Checkers {
         ways::NAME,
         spaces::NAME,
         pauses::NAME,
+        onward::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -105,6 +109,7 @@ impl Checkers {
             ways: Ways::default(),
             spaces: Spaces::default(),
             pauses: Pauses::default(),
+            onward: Onward::default(),
             violations: Vec::new(),
             is_mute: false,
         }

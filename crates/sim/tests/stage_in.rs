@@ -152,3 +152,48 @@ fn what_goes_out_leaves_scratch_once_all_of_it_is_there_with_every_seed() {
     }
     assert!(retried > 0, "no removal was ever tried again");
 }
+
+#[test]
+fn what_goes_over_depots_to_an_address_leaves_scratch_while_that_is_away_with_every_seed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/onward.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..40 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        let first = |request, is_it: fn(&Happening) -> bool| when(&report, request, is_it);
+        let released = first(1, |happening| *happening == Happening::Released).unwrap();
+        // The bucket is there from 903 s on.
+        assert!(
+            released < Duration::from_secs(800),
+            "seed {seed}: {released:?}"
+        );
+        let arrived = first(2, |happening| {
+            matches!(happening, Happening::Arrived { .. })
+        });
+        let delivered = first(1, |happening| *happening == Happening::Delivered);
+        assert!(arrived.unwrap() > Duration::from_secs(903), "seed {seed}");
+        assert_eq!(arrived, delivered, "seed {seed}");
+    }
+    let (_, story) = simulate_explained(&scenario, 1, RequestId::new(1));
+    let story = story.unwrap().join("\n");
+    assert!(
+        story.contains("brought all of it to its address"),
+        "{story}"
+    );
+}
+
+#[test]
+fn what_can_be_safe_but_not_at_its_address_in_time_is_refused_with_both_numbers() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/onward.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    // 8000 MiB at 4 MiB/s at p10 take half an hour.
+    let text = text.replace("deadline_s = 4000", "deadline_s = 600");
+    let text = text.replace("expect = [\"met\"]", "expect = [\"refused\"]");
+    let scenario = Scenario::parse(&text).unwrap();
+    let report = simulate(&scenario, 1);
+    assert!(report.is_clean(), "{}", report.to_text());
+    assert_eq!(report.count(Fate::Refused), 2);
+    let sent = |happening: &Happening| *happening == Happening::DepotActivated;
+    assert_eq!(when(&report, 1, sent), None);
+}

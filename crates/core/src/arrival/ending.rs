@@ -11,6 +11,9 @@ impl Mind {
     /// Gives the files their names once every chunk is here. Nothing at all is here as soon as it may be.
     pub(crate) fn land_if_whole(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
+        if self.waits_for_depots(id) {
+            return;
+        }
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };
@@ -78,6 +81,7 @@ impl Mind {
             Happening::Failed
         };
         self.tell(out, Some(id), None, happening, reason);
+        self.onward_ended(id);
         self.look_at_arrivals_now();
     }
 

@@ -55,7 +55,8 @@ impl Mind {
                 && arrival.asked_at.is_none()
                 && arrival.held_until <= self.now
                 && arrival.paced_until <= self.now
-                && arrival.uses(id);
+                && arrival.uses(id)
+                && !self.waits_for_depots(*request);
             if !may {
                 return None;
             }

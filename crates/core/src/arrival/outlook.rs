@@ -296,6 +296,14 @@ impl Mind {
             let Some(arrival) = self.arrivals.requests.get(id) else {
                 continue;
             };
+            let readable = [Quantile::P10, Quantile::P50, Quantile::P90]
+                .map(|quantile| self.readable_from(*id, quantile));
+            let [Some(late), Some(likely), Some(soon)] = readable else {
+                if let Some(arrival) = self.arrivals.requests.get_mut(id) {
+                    (arrival.finish, arrival.binding) = (None, None);
+                }
+                continue;
+            };
             let from = |share: Share| starts_at(arrival, share, now);
             if arrival.is_whole() {
                 // Its files get their names.
@@ -311,9 +319,9 @@ impl Mind {
                 true => spare.insert(all.clone()),
                 false => &mut all,
             };
-            let p90 = slow.early(arrival, from);
-            let p50 = middle.early(arrival, from).edge;
-            let p10 = fast.early(arrival, from).edge;
+            let p90 = slow.early(arrival, |share| from(share).max(late));
+            let p50 = middle.early(arrival, |share| from(share).max(likely)).edge;
+            let p10 = fast.early(arrival, |share| from(share).max(soon)).edge;
             let finish = forecast(arrival, now, [p10, p50, p90.edge]);
             let binding = self.binding(arrival, p90);
             if let Some(arrival) = self.arrivals.requests.get_mut(id) {
@@ -322,9 +330,17 @@ impl Mind {
         }
     }
 
-    /// When a newcomer would be here at p90 if it took only what nobody was promised, and what binds that.
-    pub(crate) fn weigh_arrival(&self, newcomer: &Arrival) -> (Option<Timestamp>, Option<Binding>) {
+    /// When a newcomer that can be read from then on would be here at p90 if it took only what nobody was promised, and what
+    /// binds that.
+    pub(crate) fn weigh_arrival(
+        &self,
+        newcomer: &Arrival,
+        from: Option<Timestamp>,
+    ) -> (Option<Timestamp>, Option<Binding>) {
         let now = self.now;
+        let Some(from) = from else {
+            return (None, None);
+        };
         let order = self.arrivals.in_turn();
         let promised = order
             .iter()
@@ -334,7 +350,7 @@ impl Mind {
         for arrival in promised {
             left.late(arrival, now, arrival.spec.deadline);
         }
-        let fare = left.early(newcomer, |_| now);
+        let fare = left.early(newcomer, |_| from.max(now));
         (fare.edge, self.binding(newcomer, fare))
     }
 

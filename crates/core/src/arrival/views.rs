@@ -44,6 +44,7 @@ impl Mind {
             paused: arrival.pause().cloned(),
             goes_out: outward.is_some(),
             releases: outward.is_some_and(Outward::waits),
+            of: outward.and_then(|outward| outward.of),
             at_risk: arrival.at_risk,
             missed: arrival.missed
                 && arrival

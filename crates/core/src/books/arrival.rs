@@ -5,7 +5,7 @@ use alloc::{
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Decisions, Flight, Near, Outward, Prestage, Source};
+use super::{Bitmap, Decisions, Flight, Near, Onward, Outward, Prestage, Source};
 use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
 
 record! {
@@ -436,6 +436,8 @@ record! {
         pub(crate) sources: BTreeMap<SourceId, Source>,
         /// Which of them go the other way; one is told before it is asked for.
         pub(crate) outward: BTreeMap<RequestId, Outward>,
+        /// As what requests go on from their depots, by their numbers.
+        pub(crate) onward: BTreeMap<RequestId, Onward>,
         /// When all of them are looked at next, while any is live.
         pub(crate) look_at: Option<Timestamp>,
     }

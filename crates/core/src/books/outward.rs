@@ -1,9 +1,9 @@
-use posthaste_types::{Timestamp, record};
+use posthaste_types::{RequestId, Timestamp, record};
 
 use super::Release;
 
 record! {
-    /// A stage-in that goes the other way: from scratch to an address elsewhere.
+    /// A stage-in that goes the other way: from scratch, or from depots, to an address elsewhere.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Outward {
         /// Whether its source is to be removed once all of it is there.
@@ -12,6 +12,8 @@ record! {
         /// When a release that failed is tried again.
         pub(crate) release_at: Option<Timestamp>,
         pub(crate) failures: u32,
+        /// The request from whose depots it is read, where it is not on scratch.
+        pub(crate) of: Option<RequestId>,
     }
 }
 
@@ -22,6 +24,7 @@ impl Outward {
             release: Release::Pending,
             release_at: None,
             failures: 0,
+            of: None,
         }
     }
 

@@ -90,6 +90,12 @@ record! {
             /// Whether what it reads is removed from scratch once all of it is there.
             release: bool,
         },
+        /// It goes to an address elsewhere, and is read from the depots of a request once that is safe. Told before either is
+        /// asked for.
+        4 = GoesOn {
+            /// That request.
+            of: RequestId,
+        },
     }
 }
 
@@ -343,6 +349,8 @@ record! {
         pub goes_out: bool,
         /// Whether its source is still to be removed, once all of it is there.
         pub releases: bool,
+        /// The request from whose depots it is read; none of what is read elsewhere.
+        pub of: Option<RequestId>,
         /// Whether its deadline is in danger.
         pub at_risk: bool,
         /// Whether the deadline passed before it was here.

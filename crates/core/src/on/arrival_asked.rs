@@ -1,10 +1,11 @@
 use alloc::{boxed::Box, vec, vec::Vec};
-use posthaste_types::RequestId;
+use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     Mind,
+    arrival::Quantile,
     books::Arrival,
-    contract::{ArrivalSpec, ArrivalState, Happening, Holding, Outbox, Reason, WouldBuy},
+    contract::{ArrivalSpec, Happening, Holding, Outbox, Reason, WouldBuy},
 };
 
 impl Mind {
@@ -20,32 +21,43 @@ impl Mind {
         if self.arrivals.requests.contains_key(&id) || self.requests.contains_key(&id) {
             return;
         }
-        let mut arrival = Arrival::new(spec, holdings, self.now);
-        let sources = &self.arrivals.sources;
-        arrival.keep_sources(|source| sources.contains_key(&source));
-        self.look_at_inbound_links();
-        match self.judge(&arrival) {
-            Err(reason) => {
-                arrival.state = ArrivalState::Refused;
-                arrival.close_books();
-                self.arrivals.requests.insert(id, Box::new(arrival));
-                self.tell(out, Some(id), None, Happening::Refused, reason);
-            }
+        let Some(spec) = self.keep_onward(id, spec) else {
+            return;
+        };
+        let mut arrival = self.new_arrival(spec, holdings);
+        let from = self.readable_from(id, Quantile::P10);
+        match self.judge(&arrival, from) {
+            Err(reason) => self.refuse_arrival(id, arrival, reason, out),
             Ok(is_leftover) => {
                 arrival.is_leftover = is_leftover;
-                self.arrivals.requests.insert(id, Box::new(arrival));
-                self.look_at_arrivals();
-                self.answer_arrival(id, out);
-                if is_leftover {
-                    self.say_arrival_at_risk(id, out);
-                }
-                self.look_at_arrivals_now();
+                self.take_arrival(id, arrival, out);
             }
         }
     }
 
-    /// Whether it can't be on time and is taken all the same; or why it is not taken.
-    fn judge(&self, arrival: &Arrival) -> Result<bool, Reason> {
+    /// A stage-in that is weighed, as what is known of its sources is now.
+    pub(crate) fn new_arrival(&mut self, spec: ArrivalSpec, holdings: &[Holding]) -> Arrival {
+        let mut arrival = Arrival::new(spec, holdings, self.now);
+        let sources = &self.arrivals.sources;
+        arrival.keep_sources(|source| sources.contains_key(&source));
+        self.look_at_inbound_links();
+        arrival
+    }
+
+    /// Takes a stage-in that was weighed.
+    pub(crate) fn take_arrival(&mut self, id: RequestId, arrival: Arrival, out: &mut Outbox) {
+        let is_leftover = arrival.is_leftover;
+        self.arrivals.requests.insert(id, Box::new(arrival));
+        self.look_at_arrivals();
+        self.answer_arrival(id, out);
+        if is_leftover {
+            self.say_arrival_at_risk(id, out);
+        }
+        self.look_at_arrivals_now();
+    }
+
+    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken.
+    pub(crate) fn judge(&self, arrival: &Arrival, from: Option<Timestamp>) -> Result<bool, Reason> {
         let spec = &arrival.spec;
         let deadline = spec.deadline;
         if !arrival.can_be_had() {
@@ -54,7 +66,7 @@ impl Mind {
         if deadline <= self.now {
             return Err(Reason::DeadlinePast { deadline });
         }
-        let (p90, binding) = self.weigh_arrival(arrival);
+        let (p90, binding) = self.weigh_arrival(arrival, from);
         if p90.is_some_and(|finish| finish <= deadline) {
             return Ok(false);
         }

@@ -31,6 +31,10 @@ impl Mind {
             {
                 self.lose_near(request, chunk);
             }
+            Fault::SourceVanished | Fault::SourceUnreadable if self.comes_of(request).is_some() => {
+                // Depots may give it later, and others' way to that address is as good as before.
+                self.hold_arrival(request, Fault::Unreachable, out);
+            }
             Fault::SourceChanged | Fault::SourcesDiffer => {
                 let name = self.name_of_source(source);
                 let reason = Reason::SourceLost { name, fault };

@@ -14,7 +14,8 @@ impl Mind {
             let is_open = request.is_kept() && request.state != RequestState::Delivered;
             is_open && request.whole_lanes().count_ones() > 1
         };
-        if self.requests.get(&id).is_some_and(others_wait) {
+        let others_wait = self.requests.get(&id).is_some_and(others_wait);
+        if others_wait || self.is_going_on(id) {
             self.remember(id, "somebody has all of it".into(), Reason::Verified);
             return;
         }

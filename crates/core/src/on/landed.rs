@@ -33,6 +33,7 @@ impl Mind {
         arrival.bytes_here = bytes;
         arrival.close_books();
         self.tell(out, Some(id), None, Happening::Arrived { bytes }, reason);
+        self.onward_arrived(id, out);
         self.look_at_arrivals_now();
     }
 
@@ -45,6 +46,12 @@ impl Mind {
             return;
         }
         arrival.state = ArrivalState::Moving;
+        let is_of_depots = self.comes_of(id).is_some() && fault == Fault::SourceUnreadable;
+        let fault = if is_of_depots {
+            Fault::Unreachable
+        } else {
+            fault
+        };
         let is_away = fault.may_pass() && self.arrivals.outward.contains_key(&id);
         if is_away || matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
             self.hold_arrival(id, fault, out);

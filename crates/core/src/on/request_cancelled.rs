@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, RequestId};
 use crate::{
     Mind,
     books::Release,
-    contract::{Command, Fault, Happening, Outbox, Reason, RequestState},
+    contract::{ArrivalState, Command, Fault, Happening, Outbox, Reason, RequestState},
 };
 
 impl Mind {
@@ -73,5 +73,15 @@ impl Mind {
             request.close_books();
         }
         self.tell(out, Some(id), None, happening, reason);
+        let ended = match state {
+            RequestState::Cancelled => ArrivalState::Cancelled,
+            RequestState::Refused
+            | RequestState::Moving
+            | RequestState::Safe
+            | RequestState::Released
+            | RequestState::Delivered
+            | RequestState::Failed => ArrivalState::Failed,
+        };
+        self.end_onward(id, ended, out);
     }
 }

@@ -116,6 +116,7 @@ impl Mind {
         request.close_books();
         self.requests.insert(id, request);
         self.tell(out, Some(id), None, Happening::Refused, reason);
+        self.refuse_onward(id, out);
         self.remember_drained(id);
         self.remember_binding(id);
         if !would_buy.is_empty() {
@@ -166,7 +167,10 @@ impl Mind {
         };
         let reason = Reason::Circuit { name, why };
         self.take_in(id, request, Some(finish), reason, out);
-        self.ask_for(id, bid, out);
+        let taken = self.requests.get(&id);
+        if taken.is_some_and(|request| !request.is_final()) {
+            self.ask_for(id, bid, out);
+        }
         None
     }
 
@@ -194,6 +198,10 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let is_leftover = request.is_leftover;
+        let onward = match self.weigh_onward(id, finish) {
+            Ok(onward) => onward,
+            Err(reason) => return self.refuse_here(id, request, reason, out),
+        };
         // Whoever asks for many mostly wishes the same of them.
         let latest = self.requests.iter().rev().take(ALIKE_MAX);
         request.wishes.share(latest.map(|(_, other)| &other.wishes));
@@ -223,6 +231,24 @@ impl Mind {
         self.sort_by_level(id);
         self.begin_delivery(id);
         self.admit(id, reason, is_leftover, out);
+        if let Some(onward) = onward {
+            self.take_onward(id, onward, out);
+        }
+    }
+
+    /// Depots would do for it in time, and the address that it goes on to would not.
+    fn refuse_here(
+        &mut self,
+        id: RequestId,
+        mut request: Request,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        request.state = RequestState::Refused;
+        request.close_books();
+        self.requests.insert(id, request);
+        self.tell(out, Some(id), None, Happening::Refused, reason);
+        self.refuse_onward(id, out);
     }
 
     fn admit(&mut self, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {

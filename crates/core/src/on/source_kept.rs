@@ -58,5 +58,6 @@ impl Mind {
         (request.release, request.uncommon.release_at) = Release::after(&reason);
         self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
         self.deliver_if_there(id, out);
+        self.forget_if_gone_on(id);
     }
 }

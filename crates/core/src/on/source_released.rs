@@ -2,7 +2,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
-    books::Release,
+    books::{Release, Request},
     contract::{Happening, Outbox, Reason, RequestState},
 };
 
@@ -58,9 +58,13 @@ impl Mind {
         self.begin_mend(id);
         self.deliver_if_there(id, out);
         let request = self.requests.get(&id);
-        if let Some(request) = request.filter(|request| request.state == RequestState::Delivered) {
+        let is_delivered = |request: &&Request| {
+            request.state == RequestState::Delivered && request.lead().is_some()
+        };
+        if let Some(request) = request.filter(is_delivered) {
             let reason = request.reason_whole(self.now);
             self.begin_forgetting(id, reason);
         }
+        self.forget_if_gone_on(id);
     }
 }

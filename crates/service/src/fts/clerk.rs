@@ -428,7 +428,7 @@ impl Clerk {
             verify: asked.verify != 'n' && checksum.is_none(),
             checksum: checksum.map(|sum| sum.to_string()),
         });
-        Ok((submission::write_down(&self.centre, record)?, true))
+        Ok((submission::write_down(&self.centre, record, None)?, true))
     }
 
     fn is_last_hop(&self, file: &FtsFile, asked: &Asked) -> Result<bool> {

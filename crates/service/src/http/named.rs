@@ -59,11 +59,8 @@ pub(crate) async fn submit(
     take(&mut lines, &mut draft, &new.source).await?;
     record.named = Some(tokio::task::block_in_place(|| store.keep_names(draft))?);
     if how.dry_run {
-        let decided = tokio::task::block_in_place(|| {
-            let decided = submission::rehearse_named(&desk.centre, &record);
-            store.forget_names(&record);
-            decided
-        });
+        let decided = submission::rehearse_named(&desk.centre, &new, &record).await;
+        tokio::task::block_in_place(|| store.forget_names(&record));
         return Ok((StatusCode::OK, Json(decided?)));
     }
     let written = write_down(&desk, &new, record.clone());

@@ -106,7 +106,11 @@ pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> 
     let Some(address) = outbound::submit::address(&desk.centre, new) else {
         return caller.reaches(new.source.as_ref());
     };
-    caller.reads(&new.source, new.profile.as_deref())?;
+    if new.via.is_empty() {
+        caller.reads(&new.source, new.profile.as_deref())?;
+    } else {
+        caller.reaches(new.source.as_ref())?;
+    }
     caller.writes(&address, new.profile.as_deref())
 }
 
@@ -245,22 +249,14 @@ pub(crate) async fn modify(
         Some("any") => Some(None),
         Some(at) => Some(moment("the delivery", Some(at.to_owned()))?),
     };
-    let names_relays = record.stage_in.is_none()
-        && record
-            .destinations()
-            .all(|name| desk.centre.depots.named(name).is_some());
-    if deliver_by.is_some() && !names_relays {
-        let what = format!("the delivery of {id}");
-        let error = Error::new(ErrorKind::Invalid, "move", what);
-        let error = error.cause("it has no destination that runs a relay");
-        return Err(error
-            .hint("only what goes to such is delivered by a moment")
-            .into());
+    let goes_on = outbound::onward::goes_on(&record);
+    if let Some(to) = deliver_by {
+        may_be_delivered(&desk, &record, to)?;
     }
     let request = record.id;
     let priority = new.priority.as_deref().map(wishes::priority).transpose()?;
     let ranked = priority.map(|priority| Input::PriorityMoved { request, priority });
-    let delivered = deliver_by.map(|deliver_by| Input::DeliveryMoved {
+    let delivered = (deliver_by.filter(|_| !goes_on)).map(|deliver_by| Input::DeliveryMoved {
         request,
         deliver_by,
     });
@@ -273,16 +269,36 @@ pub(crate) async fn modify(
         request,
         rate_max: (rate > 0).then(|| ByteRate::new(rate)),
     });
-    for input in moved
+    let mut inputs: Vec<Input> = moved
         .into_iter()
         .chain(delivered)
         .chain(purged)
         .chain(limited)
         .chain(ranked)
-    {
+        .collect();
+    inputs.extend(outbound::onward::changed(
+        &desk.centre,
+        &record,
+        &inputs,
+        deliver_by.flatten(),
+    )?);
+    for input in inputs {
         desk.centre.put_down(input).await?;
     }
     Ok(StatusCode::ACCEPTED)
+}
+
+/// Sees that a request can be wanted at its destinations by that moment, or any time.
+fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) -> Result<()> {
+    let is_relay = |name: &str| desk.centre.depots.named(name).is_some();
+    let names_relays = record.stage_in.is_none() && record.destinations().all(is_relay);
+    if names_relays || (by.is_some() && outbound::onward::goes_on(record)) {
+        return Ok(());
+    }
+    let what = format!("the delivery of {}", record.id);
+    Err(Error::new(ErrorKind::Invalid, "move", what)
+        .cause("it has no destination that runs a relay")
+        .hint("only what goes to such, or over depots to an address, is delivered by a moment"))
 }
 
 /// Explains a request: what was decided when, and why.

@@ -197,15 +197,21 @@ fn ask_for(
     let source = behalf.run(|| owner::on_scratch(desk, source))?;
     let permit = desk.reserve_scan(&source)?;
     let goes_straight = goes_straight(desk, one);
-    let (to, via, code) = if goes_straight {
-        let below = behalf.run(|| Ok(below_pattern(&one.source, Path::new(&source))))?;
-        let mut to = one.destination.clone() + &below;
-        owner::writes(desk, behalf, &mut to)?;
-        (vec![to], Vec::new(), String::new())
+    let to = match goes_to_address(desk, one) {
+        true => {
+            let below = behalf.run(|| Ok(below_pattern(&one.source, Path::new(&source))))?;
+            let mut to = one.destination.clone() + &below;
+            owner::writes(desk, behalf, &mut to)?;
+            vec![to]
+        }
+        false => new.to,
+    };
+    let (via, code) = if goes_straight {
+        (Vec::new(), String::new())
     } else {
         let size = || behalf.run(|| bytes_of(Path::new(&source), &new.only));
         let (via, code) = ways(desk, one, lent, &size)?;
-        (new.to, via, code.to_string())
+        (via, code.to_string())
     };
     let now = desk.centre.clock.now();
     let look = || desk.purges.foresee(Path::new(&source), &new.only, now);
@@ -239,8 +245,13 @@ fn ask_for(
 }
 
 /// Whether what a directive names goes to an address.
-fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
+fn goes_to_address(desk: &Desk, one: &StageOut) -> bool {
     is_address(&one.destination) && desk.centre.depots.named(&one.destination).is_none()
+}
+
+/// Whether it goes there over no depots.
+fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
+    one.via.is_empty() && goes_to_address(desk, one)
 }
 
 /// The path that something which a pattern matched keeps below its destination: all that follows what the pattern says of

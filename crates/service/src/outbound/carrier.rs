@@ -6,12 +6,11 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::PathBuf,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use posthaste_core::contract::Input;
+use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{
-    Endpoint, Error, ErrorKind, Location, Result,
+    Endpoint, Error, ErrorKind, Location, Locus, Result,
     posix::{DraftRules, Posix},
 };
 use posthaste_engine::copy::{
@@ -25,23 +24,27 @@ use tokio::{
 };
 
 use super::{
-    by_mover::ByMover, expected::Expected, goes_out, listed::Listed, locked, submit,
-    verify::verify, whole_chunks,
+    by_mover::ByMover,
+    expected::Expected,
+    goes_out,
+    listed::Listed,
+    locked, onward,
+    pace::{LOOK_EVERY, Pace},
+    submit,
+    verify::verify,
+    whole_chunks,
 };
 use crate::{
     credentials::Behalf,
+    depots::Depots,
     driver::Arrival,
     inbound::{Flow, look},
     movers::Movers,
     store::Store,
 };
 
-/// How often it is looked at how far the copy is.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
 const IDLE_LOOKS: u32 = 15;
-/// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
-const QUIET_LOOKS: u32 = 3;
 /// As good as not at all.
 const PAUSED: ByteRate = ByteRate::new(1);
 
@@ -66,41 +69,11 @@ struct State {
     is_fresh: bool,
 }
 
-/// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Since the last look.
-    moved: u64,
-    bytes_per_s: u64,
-    /// Looks in a row in which nothing did.
-    quiet_looks: u32,
-}
-
-impl Pace {
-    /// Bytes in a second, as of this look.
-    fn look(&mut self) -> u64 {
-        let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
-        self.quiet_looks = if self.moved > 0 {
-            0
-        } else {
-            self.quiet_looks + 1
-        };
-        let latest = std::mem::take(&mut self.moved).saturating_mul(looks);
-        self.bytes_per_s = self.bytes_per_s / 2 + latest / 2;
-        self.bytes_per_s
-    }
-
-    /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
-    /// take their time.
-    fn is_quiet(&self) -> bool {
-        self.quiet_looks >= QUIET_LOOKS
-    }
-}
-
 /// One that is under way.
 pub(super) struct Carrier {
     store: Arc<Store>,
     movers: Arc<Movers>,
+    depots: Arc<Depots>,
     record: RequestRecord,
     behalf: Behalf,
     bytes: u64,
@@ -120,6 +93,7 @@ impl Carrier {
     pub(super) fn open(
         store: &Arc<Store>,
         movers: &Arc<Movers>,
+        depots: &Arc<Depots>,
         request: RequestId,
     ) -> Result<Option<Self>> {
         let record = store.request(request)?;
@@ -137,6 +111,7 @@ impl Carrier {
         Ok(Some(Self {
             store: Arc::clone(store),
             movers: Arc::clone(movers),
+            depots: Arc::clone(depots),
             behalf: store.actors.of(&record)?,
             record,
             bytes: bytes.get(),
@@ -152,6 +127,15 @@ impl Carrier {
 
     pub(super) fn record(&self) -> &RequestRecord {
         &self.record
+    }
+
+    /// What the mind decides by. What depots don't give now they may give later.
+    pub(super) fn fault_of(&self, error: &Error) -> Fault {
+        let is_of_depots = onward::of(&self.record).is_some();
+        if is_of_depots && error.locus() == Locus::Source {
+            return Fault::SourceUnreadable;
+        }
+        super::fault_of(error)
     }
 
     /// Whether what it reads is removed in the end.
@@ -403,12 +387,25 @@ impl Carrier {
 
     /// Movers that may copy some of it.
     fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
+        if onward::of(&self.record).is_some() {
+            // They read no depots.
+            return None;
+        }
         let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
         Some(Arc::new(movers))
     }
 
     /// What is copied, and whether it goes into the destination by its own name.
     async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
+        if let Some(request) = onward::of(&self.record) {
+            let files = onward::open(&self.store, &self.depots, request).await?;
+            let source = Source {
+                place: Place::remote(Arc::new(files)),
+                name: Vec::new(),
+                content: true,
+            };
+            return Ok((source, false));
+        }
         let path = OsStr::from_bytes(&self.record.source);
         let place = match listed {
             Listed::Here(_) => self.files_at(PathBuf::from(path)),

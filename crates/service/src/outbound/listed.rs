@@ -5,7 +5,7 @@ use posthaste_engine::dataset::{FileKind, FileList};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
 
-use super::submit::is_far;
+use super::{onward, submit::is_far};
 use crate::{
     credentials::Behalf,
     inbound::{list::List, look},
@@ -46,7 +46,8 @@ impl Listed {
     /// The operating system's, and that it can't be read.
     pub(super) fn kept(store: &Store, record: &RequestRecord) -> Result<Self> {
         if !is_far(&String::from_utf8_lossy(&record.source)) {
-            return Ok(Self::Here(store.list(record.id)?));
+            let listed_as = onward::of(record).unwrap_or(record.id);
+            return Ok(Self::Here(store.list(listed_as)?));
         }
         let list = List::restore(&store.stage_in_list(record.id)?);
         let list = list.map_err(|cause| {

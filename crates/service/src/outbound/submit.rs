@@ -9,7 +9,7 @@ use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
-use super::{goes_out, listed::Listed};
+use super::{goes_out, listed::Listed, onward};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
@@ -21,6 +21,11 @@ use crate::{
 const ADDRESS_BYTES_MAX: usize = 4096;
 /// The number of a request that is only rehearsed.
 const REHEARSED: RequestId = RequestId::new(0);
+
+/// The address that a request is to go to straight; none where it goes over depots.
+pub(crate) fn straight(centre: &Centre, new: &api::NewRequest) -> Option<String> {
+    address(centre, new).filter(|_| new.via.is_empty())
+}
 
 /// The address that a request is to go to; none where it goes to whoever has a name.
 pub(crate) fn address(centre: &Centre, new: &api::NewRequest) -> Option<String> {
@@ -156,17 +161,9 @@ pub(crate) fn check_address(address: &str) -> Result<()> {
 
 /// Sees that nothing is asked that depots would be needed for: files arrive as they are, straight.
 fn check_plain(new: &api::NewRequest) -> Result<()> {
-    let plain = api::Wishes {
-        priority: new.wishes.priority.clone(),
-        owner: new.wishes.owner.clone(),
-        project: new.wishes.project.clone(),
-        rate_bytes_per_s_max: new.wishes.rate_bytes_per_s_max,
-        ..api::Wishes::default()
-    };
+    let plain = wishes::plain(&new.wishes);
     let what = if new.to.len() > 1 {
         "more than one destination"
-    } else if !new.via.is_empty() {
-        "depots on the way"
     } else if !new.code.is_empty() {
         "erasure code"
     } else if !new.encrypt_for.is_empty() {
@@ -179,15 +176,16 @@ fn check_plain(new: &api::NewRequest) -> Result<()> {
         return Ok(());
     };
     let why = format!("it goes straight to an address, and {what} can't be had then");
-    Err(invalid(&new.source, &why)
-        .hint("leave that out, or name a destination that pulls it or runs a relay"))
+    Err(invalid(&new.source, &why).hint(
+        "leave that out, name depots on its way with --via, or a destination that pulls it or runs a relay",
+    ))
 }
 
 /// Sees that no other request goes to the same place.
 ///
 /// # Errors
 /// As [`Places::check`](super::Places::check).
-fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
+pub(super) fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
     let is_over = |request: RequestId| {
         let known = centre.store.request(request);
         known.is_ok_and(|known| !is_open(centre, &known))
@@ -200,6 +198,8 @@ pub(crate) fn is_open(centre: &Centre, record: &RequestRecord) -> bool {
     match (centre.mind().arrival(record.id), &record.scan) {
         (Some(view), _) => view.state.is_live() || view.releases,
         (None, None) => true,
+        // It may wait for an answer together with what it comes from.
+        (None, Some(Scan::Sealed { .. })) if onward::of(record).is_some() => record.ended.is_none(),
         (None, Some(Scan::Sealed { .. })) => !record.submitted && record.ended.is_none(),
         (None, Some(Scan::Failed { .. })) => false,
     }
@@ -247,24 +247,40 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     Ok(scan)
 }
 
-fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behalf> {
+pub(super) fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behalf> {
     tokio::task::block_in_place(|| centre.store.actors.of(record))
 }
 
 async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed)> {
     let listed = Listed::look(record, behalf).await?;
     check_one(record, &listed)?;
-    match look_there(record, behalf, &listed).await {
-        // Who is away for now is looked at again before anything is written.
-        Err(error) if !error.is_temporary() => return Err(error),
-        Ok(()) | Err(_) => {}
+    look_ahead(record, behalf, &listed).await?;
+    Ok((sealed(&listed), listed))
+}
+
+/// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
+/// written.
+///
+/// # Errors
+/// What is found there.
+pub(super) async fn look_ahead(
+    record: &RequestRecord,
+    behalf: &Behalf,
+    listed: &Listed,
+) -> Result<()> {
+    match look_there(record, behalf, listed).await {
+        Err(error) if !error.is_temporary() => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
-    let scan = Scan::Sealed {
+}
+
+/// What is known of it once it is listed.
+pub(super) fn sealed(listed: &Listed) -> Scan {
+    Scan::Sealed {
         bytes: listed.bytes(),
         files: listed.files(),
         chunk_size: chunk_size_for(listed.bytes()),
-    };
-    Ok((scan, listed))
+    }
 }
 
 /// A chunk is leave to move as much, and how far it is is told by chunks: some hundreds of them.
@@ -363,7 +379,7 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
 }
 
 /// The name of the path that it takes.
-fn way(record: &RequestRecord) -> String {
+pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
     format!("{} to {to}", from.as_deref().unwrap_or("here"))
 }
@@ -372,7 +388,8 @@ fn way(record: &RequestRecord) -> String {
 pub(crate) fn ends(record: &RequestRecord) -> (Option<String>, String) {
     let source = String::from_utf8_lossy(&record.source);
     let end = |address: &str| apart(&record.wishes.owner, &way_of(address));
-    let from = is_far(&source).then(|| end(&source));
+    let of_depots = onward::of(record).map(|_| "depots".to_owned());
+    let from = is_far(&source).then(|| end(&source)).or(of_depots);
     (from, end(&record.destination))
 }
 
@@ -393,7 +410,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
 }
 
 /// What the mind is told of it.
-fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> {
+pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> {
     let (
         Some(wanted),
         Some(Scan::Sealed {
@@ -406,6 +423,12 @@ fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> 
         return Vec::new();
     };
     let request = record.id;
+    let news = match onward::of(record) {
+        Some(of) => StageInNews::GoesOn { of },
+        None => StageInNews::GoesOut {
+            release: record.release,
+        },
+    };
     let spec = ArrivalSpec {
         bytes: *bytes,
         files: *files,
@@ -423,12 +446,7 @@ fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> 
             name,
             rate_max: None,
         },
-        Input::StageInTold {
-            request,
-            news: StageInNews::GoesOut {
-                release: record.release,
-            },
-        },
+        Input::StageInTold { request, news },
         Input::ArrivalAsked { request, spec },
     ]
 }

@@ -53,6 +53,10 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     if record.scan.is_some() {
         return submit(centre, request).await;
     }
+    if outbound::onward::of(&record).is_some() {
+        // It is scanned with the request that it comes from.
+        return Ok(());
+    }
     let sealed = if outbound::goes_out(&record) {
         let scan = outbound::submit::scan(centre, &record).await;
         scan.map(|scan| (scan, None))
@@ -70,10 +74,20 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         tokio::task::block_in_place(|| centre.quotas.weigh(centre, &record, &scan))?;
         Ok((scan, list))
     });
-    let (scan, list, failed) = match weighed {
+    let looked = match weighed {
+        Ok((scan, list)) if outbound::onward::goes_on(&record) => {
+            let looked = outbound::onward::look(centre, &record, list.as_deref()).await;
+            looked.map(|()| (scan, list))
+        }
+        weighed => weighed,
+    };
+    let (scan, list, failed) = match looked {
         Ok((scan, list)) => (scan, list, None),
         Err(error) => {
             let said = error.to_string();
+            if outbound::onward::goes_on(&record) {
+                outbound::onward::fail(centre, &record, &said)?;
+            }
             (Scan::Failed { error: said }, None, Some(error))
         }
     };

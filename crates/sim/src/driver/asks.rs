@@ -22,21 +22,8 @@ impl Run<'_> {
         {
             self.on_stage_in(*request, spec, holdings);
         }
-        if let Input::StageInTold {
-            request,
-            news: StageInNews::GoesOut { .. },
-        } = input
-        {
-            self.checkers.arrivals.on_goes_out(*request);
-        }
-        if let Input::StageInTold {
-            request,
-            news: StageInNews::MayWait { near },
-        } = input
-        {
-            let bytes = self.checkers.arrivals.bytes(*request);
-            let near = near.iter().map(|near| near.depot);
-            self.checkers.probes.on_near(bytes, near);
+        if let Input::StageInTold { request, news } = input {
+            self.on_stage_in_told(*request, news);
         }
         if let Input::ArrivalMoved {
             request,
@@ -137,6 +124,20 @@ impl Run<'_> {
         true
     }
 
+    /// What the checkers must know of a stage-in before it is asked for.
+    fn on_stage_in_told(&mut self, request: RequestId, news: &StageInNews) {
+        match news {
+            StageInNews::GoesOut { .. } => self.checkers.arrivals.on_goes_out(request),
+            StageInNews::GoesOn { of } => self.checkers.onward.on_asked(request, *of),
+            StageInNews::MayWait { near } => {
+                let bytes = self.checkers.arrivals.bytes(request);
+                let near = near.iter().map(|near| near.depot);
+                self.checkers.probes.on_near(bytes, near);
+            }
+            StageInNews::Stored { .. } | StageInNews::Failed { .. } => {}
+        }
+    }
+
     /// Codes that were chosen: the world cuts chunks by them.
     pub(super) fn heed_codes(&mut self, events: &[Event]) {
         for event in events {
@@ -162,7 +163,9 @@ impl Run<'_> {
                     | Input::ArrivalGathered { .. }
                     | Input::ArrivalMoved { .. }
                     | Input::StageInTold {
-                        news: StageInNews::MayWait { .. } | StageInNews::GoesOut { .. },
+                        news: StageInNews::MayWait { .. }
+                            | StageInNews::GoesOut { .. }
+                            | StageInNews::GoesOn { .. },
                         ..
                     }
                     | Input::RequestAskedBy { .. }
@@ -179,7 +182,7 @@ impl Run<'_> {
     }
 
     /// Whether every chunk can be rebuilt from depots that answer.
-    fn can_pull(&self, request: RequestId) -> bool {
+    pub(super) fn can_pull(&self, request: RequestId) -> bool {
         let Some(spec) = self.world.specs.get(&request) else {
             return false;
         };

@@ -359,6 +359,8 @@ impl Run<'_> {
         });
         let found = self.checkers.arrivals.on_forget(request);
         self.checkers.note(self.now, found);
+        let found = self.checkers.onward.on_forget(request, is_unwanted);
+        self.checkers.note(self.now, found);
         let lacking = self.world.undelivered(request);
         let found = crate::checkers::on_forget(request, is_unwanted, lacking);
         self.checkers.note(self.now, found);

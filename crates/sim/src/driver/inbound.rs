@@ -62,7 +62,12 @@ impl Run<'_> {
                     holdings,
                 }
             };
-            if plan.release {
+            if let Some(of) = plan.of {
+                let of = RequestId::new(of);
+                let news = StageInNews::GoesOn { of };
+                let input = Input::StageInTold { request, news };
+                self.after(at, Pending::Ask { input });
+            } else if plan.release {
                 let news = StageInNews::GoesOut { release: true };
                 let input = Input::StageInTold { request, news };
                 self.after(at, Pending::Ask { input });
@@ -174,12 +179,17 @@ impl Run<'_> {
     pub(super) fn fetch(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
         let found = self.checkers.arrivals.on_fetch(request, source, chunk);
         self.checkers.note(self.now, found);
+        let found = self.checkers.onward.on_fetch(request);
+        self.checkers.note(self.now, found);
         let bytes = self.checkers.arrivals.bytes_of(request, chunk);
         let Some(place) = self.world.origin(source) else {
             return;
         };
         let origin = &self.world.origins[place];
-        let lacks = self.lacks(source, request, chunk);
+        let of = self.checkers.onward.of(request);
+        let is_out_of_reach = of.is_some_and(|of| !self.can_pull(of));
+        let lacks = is_out_of_reach.then_some(Fault::Unreachable);
+        let lacks = lacks.or(self.lacks(source, request, chunk));
         let is_dead = origin.condition == Condition::Dead;
         if let Some(fault) = is_dead.then_some(Fault::Unreachable).or(lacks) {
             self.tell_after(

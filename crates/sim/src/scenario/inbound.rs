@@ -57,6 +57,8 @@ pub(crate) struct StageInPlan {
     /// It goes the other way: out, and what it reads is removed once all of it is there.
     #[serde(default)]
     pub(crate) release: bool,
+    /// It goes on to an address from the depots of the request of this number.
+    pub(crate) of: Option<u64>,
     /// What lies at which of them. Empty: each holds all of it.
     #[serde(default)]
     pub(crate) holdings: Vec<HoldingPlan>,
@@ -171,6 +173,10 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
         }
         if names.is_empty() {
             return Err("a stage-in needs a source".into());
+        }
+        let requests: u64 = scenario.requests.iter().map(|plan| plan.count).sum();
+        if plan.of.is_some_and(|of| of == 0 || of > requests) {
+            return Err("what goes on is `of` the number of a request".into());
         }
         for holding in &plan.holdings {
             let is_named = |name: &String| {

@@ -105,6 +105,26 @@ record! {
             /// How often.
             times: u32,
         },
+        /// It goes on to its address from the depots that hold it.
+        12 = GoesOn {
+            /// As this request.
+            by: RequestId,
+        },
+        /// All of it is at the address that it went on to.
+        13 = AtAddress {
+            /// As this request.
+            by: RequestId,
+        },
+        /// It is not brought to its address any more.
+        14 = NotBrought {
+            /// By this request, which ended.
+            by: RequestId,
+        },
+        /// It is read from the depots of a request that is over, or was not taken.
+        15 = StaysBehind {
+            /// That request.
+            of: RequestId,
+        },
     }
 }
 
@@ -225,6 +245,25 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &DeliveryReason) -> fmt:
             write!(
                 f,
                 "told {times} times in vain; what it holds it removes at its expiry"
+            )
+        }
+        DeliveryReason::GoesOn { by } => {
+            write!(
+                f,
+                "as {by}, read from the depots once all of it is safe there"
+            )
+        }
+        DeliveryReason::AtAddress { by } => {
+            write!(f, "{by} brought all of it to its address")
+        }
+        DeliveryReason::NotBrought { by } => write!(
+            f,
+            "{by} ended before all of it was at its address; depots keep it until it expires, `posthaste pull` brings it"
+        ),
+        DeliveryReason::StaysBehind { of } => {
+            write!(
+                f,
+                "it is read from the depots of {of}, and that was not taken or is over"
             )
         }
     }

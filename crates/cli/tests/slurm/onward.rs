@@ -1,0 +1,38 @@
+//! What a job leaves goes over depots on to an address.
+
+use std::fs;
+
+use crate::centre::Centre;
+
+#[test]
+fn what_a_job_leaves_is_off_scratch_while_its_address_is_away_and_gets_there_later() {
+    let mut centre = Centre::start("20M", 600);
+    centre.s3.kill();
+    let script = centre.script(
+        "job.sh",
+        "#!/bin/sh\n\
+         #POSTHASTE stage_out source=SCRATCH/out destination=archive:results/%j deadline=2h via=a,b code=1+1 release=when-safe\n\
+         mkdir out && head -c 1500000 /dev/urandom > out/result.h5 && cp out/result.h5 kept.h5\n",
+    );
+    let job = centre.slurm.submit(&script).unwrap();
+    // It has ended once its results are safe on depots: nobody waits for the bucket.
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+    let out = centre.leaving("out");
+    let id = out["id"].as_str().unwrap();
+    assert_eq!(out["to"], format!("archive:results/{job}"));
+    let request = centre
+        .service
+        .wait_until(id, |request| request["state"] == "released");
+    assert!(!centre.scratch().join("out").exists(), "scratch is free");
+    assert_eq!(request["delivery"]["delivered"], serde_json::Value::Null);
+    centre.s3.restart().unwrap();
+    centre
+        .service
+        .wait_until(id, |request| request["state"] == "delivered");
+    let there = centre
+        .s3
+        .bucket_folder()
+        .join(format!("results/{job}/result.h5"));
+    let kept = fs::read(centre.scratch().join("kept.h5")).unwrap();
+    assert_eq!(fs::read(there).unwrap(), kept);
+}

@@ -1,0 +1,334 @@
+//! What goes over depots on to an address: an ordinary offload, and a stage-out of its own that reads what its depots hold
+//! and writes that there.
+//!
+//! Both are written down at once, scanned at once and told to the mind one after the other, which answers them together.
+
+use std::sync::Arc;
+
+use posthaste_api as api;
+use posthaste_core::contract::Input;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_engine::{
+    dataset::{DatasetId, FileList},
+    pull::{DepotFiles, Holder, Ticket},
+};
+use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
+use posthaste_types::{Code, RequestId, SourceId, Timestamp};
+
+use super::{
+    listed::Listed,
+    submit::{self, address, check_address, is_address, is_far},
+};
+use crate::{depots::Depots, driver::Centre, render, store::Store, wishes};
+
+/// Whether a request goes over depots, and on from there to an address.
+pub(crate) fn goes_on(record: &RequestRecord) -> bool {
+    record.stage_in.is_none() && is_address(&record.destination)
+}
+
+/// The request from whose depots it is read, of what goes on from there.
+pub(crate) fn of(record: &RequestRecord) -> Option<RequestId> {
+    record.stage_in.as_ref()?;
+    std::str::from_utf8(&record.source).ok()?.parse().ok()
+}
+
+/// What goes over depots to an address, as what depots are asked for: to be safe there. None of what goes elsewhere.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense with both.
+pub(crate) fn over_depots(
+    centre: &Centre,
+    new: &api::NewRequest,
+) -> Result<Option<api::NewRequest>> {
+    let Some(address) = address(centre, new) else {
+        return Ok(None);
+    };
+    let invalid = |why: &str, hint: &str| {
+        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
+        Err(error.cause(why.to_owned()).hint(hint))
+    };
+    check_address(&address)?;
+    if new.to.len() > 1 {
+        let why = "an address is the only destination that it has";
+        return invalid(why, "submit it once for each");
+    }
+    if address.contains(',') {
+        let why = "there is a comma in the address";
+        return invalid(why, "leave --via out, or name another place");
+    }
+    if is_far(&new.source) {
+        let why = "depots take what lies on this machine, and the source lies elsewhere";
+        return invalid(why, "leave --via out: it goes from there to there");
+    }
+    if !new.encrypt_for.is_empty() {
+        let why = "what lies at an address is as it was, and encrypted it would not be";
+        return invalid(why, "leave --encrypt-for out");
+    }
+    Ok(Some(api::NewRequest {
+        to: vec![address],
+        deadline: new.deadline.clone().or_else(|| new.deliver_by.clone()),
+        deliver_by: None,
+        ..new.clone()
+    }))
+}
+
+/// As what a request goes on, where it does.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] where another one goes there too.
+pub(crate) fn of_new(
+    centre: &Centre,
+    new: &api::NewRequest,
+    request: &RequestRecord,
+) -> Result<Option<RequestRecord>> {
+    if !goes_on(request) {
+        return Ok(None);
+    }
+    let wanted = new.deliver_by.as_deref();
+    let wanted = wanted.map(|at| render::parse_moment("when it is wanted there", at));
+    let deadline = wanted.transpose()?.unwrap_or(request.deadline);
+    if deadline <= request.created {
+        let why = format!(
+            "{}, when it is wanted there, has passed",
+            render::moment(deadline)
+        );
+        return Err(Error::new(ErrorKind::Invalid, "submit", &new.source)
+            .cause(why)
+            .hint("give a later moment"));
+    }
+    let plain = wishes::plain(&new.wishes);
+    let wishes = wishes::read(&plain, |_| None)?;
+    let record = RequestRecord {
+        id: RequestId::new(0),
+        submission: Some(name(request)),
+        dataset: DatasetId::random()?.to_string(),
+        source: Vec::new(),
+        code: Code::NONE,
+        via: Vec::new(),
+        pinned: Vec::new(),
+        named: None,
+        release: false,
+        purge_at: None,
+        stage_in: Some(StageIn {
+            sources: Vec::new(),
+            profile: new.profile.clone(),
+            not_before: None,
+            rate_max: wishes.rate_max,
+        }),
+        wishes,
+        deadline,
+        expires: deadline,
+        ..request.clone()
+    };
+    submit::check_alone(centre, &record)?;
+    Ok(Some(record))
+}
+
+/// The submission id of that as what a request goes on. Nobody can know it before.
+fn name(request: &RequestRecord) -> String {
+    format!("onward-{}", request.dataset)
+}
+
+/// Writes both down together, which get their numbers. Blocking.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn write_down(
+    centre: &Centre,
+    request: &RequestRecord,
+    onward: RequestRecord,
+) -> Result<RequestId> {
+    let store = &centre.store;
+    let (id, onward_id) = store.journal(|journal| journal.insert_with_onward(request, &onward))?;
+    let onward = RequestRecord {
+        id: onward_id,
+        ..onward
+    };
+    centre.outgoing.places.take(&onward);
+    Ok(id)
+}
+
+/// As what a request goes on.
+fn find(centre: &Centre, request: &RequestRecord) -> Result<RequestRecord> {
+    let store = &centre.store;
+    let found = store.journal(|journal| journal.submission(&name(request)))?;
+    found.ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            "find",
+            format!("as what {} goes on", request.id),
+        )
+    })
+}
+
+/// Looks at the address that a request goes on to, and notes how much will go there.
+///
+/// # Errors
+/// What is found at the address.
+pub(crate) async fn look(
+    centre: &Arc<Centre>,
+    request: &RequestRecord,
+    list: Option<&[u8]>,
+) -> Result<()> {
+    let (onward, list) = tokio::task::block_in_place(|| {
+        let list = match list {
+            Some(list) => FileList::from_bytes(list)?,
+            None => centre.store.list(request.id)?,
+        };
+        Ok::<_, Error>((find(centre, request)?, list))
+    })?;
+    let scan = scan(centre, &onward, list).await?;
+    let scanned = Scanned {
+        request: onward.id,
+        scan,
+        list: None,
+    };
+    tokio::task::block_in_place(|| centre.store.keep_scan(scanned))
+}
+
+/// How much goes to an address, and whether it can.
+///
+/// # Errors
+/// What is found there.
+async fn scan(centre: &Arc<Centre>, onward: &RequestRecord, list: FileList) -> Result<Scan> {
+    let listed = Listed::Here(list);
+    let behalf = submit::behalf_of(centre, onward)?;
+    submit::look_ahead(onward, &behalf, &listed).await?;
+    Ok(submit::sealed(&listed))
+}
+
+/// A request's source could not be scanned: nothing goes on. Blocking.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn fail(centre: &Centre, request: &RequestRecord, said: &str) -> Result<()> {
+    let onward = find(centre, request)?;
+    let scan = Scan::Failed {
+        error: said.to_owned(),
+    };
+    centre.outgoing.places.give_back(&onward);
+    centre.store.keep_scan(Scanned {
+        request: onward.id,
+        scan,
+        list: None,
+    })
+}
+
+/// Tells the mind as what a request goes on, which it is told of next.
+///
+/// # Errors
+/// The journal's, and that the service is ending.
+pub(crate) async fn tell(centre: &Centre, request: &RequestRecord) -> Result<()> {
+    let onward = tokio::task::block_in_place(|| find(centre, request))?;
+    submit::submit(centre, &onward).await
+}
+
+/// What the mind is told of that as what a request would go on, were it submitted. Its number is not that of any.
+///
+/// # Errors
+/// What is found at the address.
+pub(crate) async fn rehearsed(
+    centre: &Arc<Centre>,
+    new: &api::NewRequest,
+    request: &RequestRecord,
+    list: &FileList,
+) -> Result<Vec<Input>> {
+    let Some(onward) = of_new(centre, new, request)? else {
+        return Ok(Vec::new());
+    };
+    let onward = RequestRecord {
+        id: RequestId::new(u64::MAX),
+        source: request.id.to_string().into_bytes(),
+        scan: Some(scan(centre, &onward, list.clone()).await?),
+        ..onward
+    };
+    let way = submit::way(&onward);
+    let mind = centre.mind();
+    let known = mind.sources().find(|view| view.name == way);
+    let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
+    drop(mind);
+    Ok(submit::inputs(&onward, number, way))
+}
+
+/// What changes with a request that goes on, as its user asked; nothing with any other: what it goes on as has the same deadline until another is
+/// given, and is limited and ranked like it.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn changed(
+    centre: &Centre,
+    request: &RequestRecord,
+    inputs: &[Input],
+    deliver_by: Option<Timestamp>,
+) -> Result<Vec<Input>> {
+    if !goes_on(request) {
+        return Ok(Vec::new());
+    }
+    let onward = tokio::task::block_in_place(|| find(centre, request))?;
+    let mind = centre.mind();
+    let by = |id| mind.arrival(id).map(|view| view.spec.deadline);
+    let so_far = mind.request(request.id).map(|view| view.spec.deadline);
+    let is_same = by(onward.id).is_some_and(|by| Some(by) == so_far);
+    let id = onward.id;
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else is changed of both"
+    )]
+    let same = inputs.iter().filter_map(|input| match *input {
+        Input::DeadlineMoved { deadline, .. } if is_same && deliver_by.is_none() => {
+            Some(Input::DeadlineMoved {
+                request: id,
+                deadline,
+            })
+        }
+        Input::RateLimited { rate_max, .. } => Some(Input::RateLimited {
+            request: id,
+            rate_max,
+        }),
+        Input::PriorityMoved { priority, .. } => Some(Input::PriorityMoved {
+            request: id,
+            priority,
+        }),
+        _ => None,
+    });
+    let moved = deliver_by.map(|deadline| Input::DeadlineMoved {
+        request: id,
+        deadline,
+    });
+    Ok(same.chain(moved).collect())
+}
+
+/// What lies on the depots of a request, to be read.
+///
+/// # Errors
+/// At [`Locus::Source`]: the journal's, and that not all of it was read yet.
+pub(super) async fn open(
+    store: &Arc<Store>,
+    depots: &Depots,
+    request: RequestId,
+) -> Result<DepotFiles> {
+    let opened = tokio::task::block_in_place(|| {
+        let record = store.request(request)?;
+        let manifest = store.manifest(&record, None)?;
+        Ok((record, manifest))
+    });
+    let (record, manifest) = opened.map_err(|error: Error| error.at(Locus::Source))?;
+    let dataset = manifest.dataset;
+    let named = record.holders().filter_map(|name| depots.named(name));
+    let holders = named.map(|depot| async move {
+        // Who does not answer now is asked again when that is needed.
+        let held = depot.client.inventory(&dataset).await.unwrap_or_default();
+        let held = held.into_iter().map(|(chunk, index, _)| (chunk, index));
+        Holder {
+            name: depot.record.name.clone(),
+            client: depot.client.clone(),
+            held: held.collect(),
+        }
+    });
+    let holders = futures_util::future::join_all(holders).await;
+    let ticket = Ticket {
+        manifest: Arc::new(manifest),
+        holders,
+    };
+    Ok(DepotFiles::new(ticket, format!("{request} on depots")))
+}

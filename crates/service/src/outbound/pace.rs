@@ -1,0 +1,39 @@
+//! How fast a stage-out to an address moves, as it is looked at.
+
+use std::time::Duration;
+
+/// How often it is looked at how far the copy is.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
+const QUIET_LOOKS: u32 = 3;
+
+/// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Since the last look.
+    pub(super) moved: u64,
+    bytes_per_s: u64,
+    /// Looks in a row in which nothing did.
+    quiet_looks: u32,
+}
+
+impl Pace {
+    /// Bytes in a second, as of this look.
+    pub(super) fn look(&mut self) -> u64 {
+        let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
+        self.quiet_looks = if self.moved > 0 {
+            0
+        } else {
+            self.quiet_looks + 1
+        };
+        let latest = std::mem::take(&mut self.moved).saturating_mul(looks);
+        self.bytes_per_s = self.bytes_per_s / 2 + latest / 2;
+        self.bytes_per_s
+    }
+
+    /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
+    /// take their time.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet_looks >= QUIET_LOOKS
+    }
+}

@@ -1,0 +1,42 @@
+use posthaste_api as api;
+use posthaste_core::{
+    Mind,
+    contract::{ArrivalState, ArrivalView, RequestView},
+};
+use posthaste_types::RequestId;
+
+use super::{finish, moment, seconds};
+
+/// How the delivery of a request stands, to destinations that run relays or to an address.
+pub(super) fn delivery_of(
+    mind: &Mind,
+    view: Option<&RequestView>,
+    request: RequestId,
+) -> Option<api::Delivery> {
+    let told = view.and_then(|view| view.delivery).map(super::delivery);
+    told.or_else(|| delivery(mind, request))
+}
+
+/// How it stands with the address that a request goes on to from its depots, where it does.
+fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
+    let view = mind.arrival(mind.goes_on_as(request)?)?;
+    let deadline = view.spec.deadline;
+    let end = view.arrived_at.or(view.finish.map(|finish| finish.p90));
+    Some(api::Delivery {
+        deliver_by: Some(moment(deadline)),
+        finish: view.finish.map(finish),
+        slack_s: end.map(|end| seconds(deadline.slack_micros(end))),
+        assumed: false,
+        at_risk: view.at_risk,
+        missed: view.missed || has_ended_before(&view),
+        delivered: view.arrived_at.map(moment),
+    })
+}
+
+/// Whether nobody brings it there any more.
+fn has_ended_before(view: &ArrivalView) -> bool {
+    matches!(
+        view.state,
+        ArrivalState::Refused | ArrivalState::Cancelled | ArrivalState::Failed
+    )
+}
