@@ -55,7 +55,7 @@ pub use reservation::Reservation;
 pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use token::{MadeToken, NewToken, Scope, Token};
 pub use transfer::{Transfer, TransferState};
-pub use wishes::Wishes;
+pub use wishes::{LentFor, Wishes};
 
 /// The path from the centre or a depot to a depot, as it is forecast now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

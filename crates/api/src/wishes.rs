@@ -59,6 +59,28 @@ pub struct Wishes {
     /// Names of depots that may hold none of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
+    /// Depots that are lent for this request at some hours only, or below some load, beside the terms on which they are lent to
+    /// all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lent: Vec<LentFor>,
+}
+
+/// On which terms a depot is lent for one request alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LentFor {
+    /// The name of the depot.
+    #[schema(example = "ash")]
+    pub depot: String,
+    /// When something may be sent there, by the centre's clock; always when left out.
+    #[schema(example = "20-06")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours: Option<String>,
+    /// Nothing is sent there while the load average of its machine, of a minute and of each core, is this or more; whatever
+    /// it is when left out.
+    #[schema(example = 0.5)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_below: Option<f64>,
 }
 
 impl Wishes {

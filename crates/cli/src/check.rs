@@ -41,7 +41,7 @@ pub struct CheckArguments {
     /// Print what it asks for as JSON
     #[arg(long)]
     json: bool,
-    /// Refuse also what the service can't do for a job in a queue: relative paths, a code on the way straight to an address, hours and loads of depots
+    /// Refuse also what the service can't do for a job in a queue: relative paths, a code on the way straight to an address
     #[arg(long)]
     queued: bool,
     /// Ask the service too, as for a job in a queue: whether it takes the script, how large each input is and when it would be here.
@@ -102,19 +102,7 @@ pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
     });
     let outs = wanted.stage_outs.iter();
     let nowhere = outs.filter_map(|one| Some(complaint(one.line, goes_nowhere(one)?)));
-    let lent = wanted.depots.iter().filter_map(|lent| {
-        let term = match (lent.hours.is_always(), lent.load_max_permille) {
-            (_, Some(_)) => "load<",
-            (false, None) => "when=",
-            (true, None) => return None,
-        };
-        let what = format!(
-            "`{term}` of {} can't be kept for one job: `posthaste depot add --hours` and the relay's own hours count for all",
-            lent.name
-        );
-        Some(complaint(lent.line, what))
-    });
-    relative.chain(nowhere).chain(lent).collect()
+    relative.chain(nowhere).collect()
 }
 
 /// Why what a job leaves can't go where it is to.

@@ -102,6 +102,10 @@ struct RunArguments {
     /// refuses nothing itself: data that is on its way is not thrown away [default: always]
     #[arg(long, value_name = "HOURS")]
     hours: Option<Windows>,
+    /// Where the load of its machine is read, which it tells services: a file like /proc/loadavg. A container may have
+    /// another
+    #[arg(long, value_name = "FILE", default_value = "/proc/loadavg")]
+    load_from: PathBuf,
     /// Its name, for people
     #[arg(long, default_value = "relay")]
     name: String,
@@ -193,6 +197,7 @@ async fn serve(arguments: RunArguments) -> Outcome {
         join,
         advertise: arguments.advertise,
         hours: hours.clone(),
+        load_from: arguments.load_from,
     })
     .await?;
     let address = relay.address();

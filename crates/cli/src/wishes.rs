@@ -104,6 +104,7 @@ impl WishesArguments {
             reserve: (self.reserve != Reserve::Auto).then(|| self.reserve.to_string()),
             pin: self.pin.clone(),
             without: self.without.clone(),
+            lent: Vec::new(),
         }
     }
 }

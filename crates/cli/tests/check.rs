@@ -129,11 +129,6 @@ fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
             "#POSTHASTE stage_out source=/b destination=s3:c,d via=ash\n",
             "line 1: there is a comma in s3:c,d",
         ),
-        (
-            "#POSTHASTE depot elm:50GB\n#POSTHASTE depot ash:50GB when=20-06\n",
-            "line 2: `when=` of ash",
-        ),
-        ("#POSTHASTE depot ash:50GB load<0.5\n", "line 1: `load<`"),
     ] {
         assert_eq!(check(script, &[]).status.code(), Some(0));
         let output = check(script, &["--queued"]);

@@ -232,6 +232,10 @@ impl Mind {
             destination: destination.map(|_| lanes.len()),
             rate_max: request.wishes.rate_max,
             pinned,
+            shut: self.shut(request, |depot| {
+                let mut named = named.iter();
+                named.position(|&lane| request.lanes[lane].depot == depot)
+            }),
         };
         Way {
             lanes,
@@ -272,12 +276,12 @@ impl Mind {
                 let depot = self.depots.get(&id)?;
                 let level = self.crossings.level(id, depot, to);
                 let rate = core::cmp::Reverse(depot.link.rates.p50);
-                let is_closed = !depot.is_expected() || !depot.is_within_hours(self.now);
+                let is_open = depot.is_open_to(request, lane, self.now);
+                let is_closed = !depot.is_expected() || !is_open;
                 let cost = self.price(request, depot);
                 let price = if request.is_thrifty() { cost } else { 0 };
-                let opens_at = depot.terms.windows.next_change(self.now);
-                let is_too_late = !depot.is_within_hours(self.now)
-                    && opens_at.is_none_or(|at| at >= request.spec.deadline);
+                let opens_at = depot.next_turn_of(request, lane, self.now);
+                let is_too_late = !is_open && opens_at.is_none_or(|at| at >= request.spec.deadline);
                 let is_pinned = request.is_pinned(lane);
                 let reach = (
                     !is_pinned,
@@ -331,7 +335,8 @@ impl Mind {
     /// Whether the depot of a lane is there and its hours let it be used.
     pub(crate) fn is_there(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
-        let is_there = |depot: &Depot| !depot.is_down() && depot.is_within_hours(self.now);
+        let is_there =
+            |depot: &Depot| !depot.is_down() && depot.is_open_to(request, lane, self.now);
         !request.is_barred(lane) && depot.is_some_and(is_there)
     }
 

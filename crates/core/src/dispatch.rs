@@ -95,7 +95,7 @@ impl Mind {
             .bytes_of(ChunkIndex::new(0), request.portion(lane));
         let id = request.lanes[lane].depot;
         let has_time = depot.resume_at <= self.now
-            && depot.is_within_hours(self.now)
+            && depot.is_open_to(request, lane, self.now)
             && (request.is_due || !self.is_way_out_full());
         let may = request.uncommon.throttle.is_open(self.now)
             && request.can_pay(lane, depot, bytes, self.now);
@@ -435,7 +435,7 @@ impl Placing<'_> {
         let rank = self.ranks.get(lane).copied().unwrap_or(Rank::First);
         depot.is_some_and(|depot| {
             depot.resume_at <= self.now
-                && depot.is_within_hours(self.now)
+                && depot.is_open_to(self.request, lane, self.now)
                 && self.request.uncommon.throttle.is_open(self.now)
                 && self.request.can_pay(lane, depot, bytes, self.now)
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)

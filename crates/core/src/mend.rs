@@ -240,7 +240,7 @@ impl Mind {
                 is_open: is_there
                     && is_wished
                     && !depot.is_draining()
-                    && depot.is_within_hours(self.now)
+                    && depot.is_open_to(request, place, self.now)
                     && depot.space() - self.index.kept(lane.depot) >= bytes,
             })
         });

@@ -1,4 +1,4 @@
-use alloc::{format, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use posthaste_plan::tuner::Method;
 use posthaste_types::{ByteRate, Bytes, DepotId, Malformed, Record, RequestId, Timestamp, record};
 
@@ -8,7 +8,7 @@ use crate::{
         Arrivals, Book, Circuits, Crossings, Depot, Forgets, Index, Push, Pushes, Request, Shares,
         Spaces, Transfers,
     },
-    contract::{Decision, Event, Happening, Input, Outbox, Reason, Wishes},
+    contract::{Decision, Event, Happening, Input, LentTerms, Outbox, Reason, Wishes},
     outlook::{Promised, Sweep},
     planning::Planning,
     probing::Probing,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 44;
+const SNAPSHOT_VERSION: u32 = 45;
 
 record! {
     /// The decision maker of one centre.
@@ -59,6 +59,8 @@ record! {
         pub(crate) spaces: Spaces,
         /// What depots are to remove, as every destination has it.
         pub(crate) forgets: Forgets,
+        /// On which terms depots are lent for requests that are asked for next.
+        pub(crate) lent: BTreeMap<RequestId, Vec<LentTerms>>,
     }
 }
 
@@ -88,6 +90,7 @@ impl Mind {
             circuits: Circuits::default(),
             spaces: Spaces::default(),
             forgets: Forgets::default(),
+            lent: BTreeMap::new(),
         }
     }
 
@@ -369,6 +372,11 @@ impl Mind {
                 spec,
                 holdings,
             } => self.on_arrival_asked(request, spec, &holdings, out),
+            Input::LentTold { request, terms } => self.on_lent_told(request, terms),
+            Input::LoadTold {
+                depot,
+                load_permille,
+            } => self.on_load_told(depot, load_permille, out),
             Input::StageInTold { request, news } => self.on_stage_in_told(request, &news, out),
             Input::ChunkArrived {
                 request,

@@ -27,6 +27,7 @@ mod fragment_stored;
 mod gather_told;
 mod inbound;
 mod landed;
+mod lent_told;
 mod paused;
 mod plan_solved;
 mod priority_moved;

@@ -11,7 +11,7 @@ mod raise;
 
 pub(crate) use {ahead::Ahead, belief::Belief, keep::give_back, raise::Raise};
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Curve, Lane, Load, Outcome, Scene, Supplies, Supply, Whole};
 use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp, record};
@@ -32,7 +32,7 @@ pub(crate) const SLICE_PAUSE: Duration = Duration::from_millis(10);
 const PROMISED_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Hours of depots are planned with so far ahead; beyond they count as open.
-const HOURS_AHEAD: Duration = Duration::from_secs(8 * 86400);
+pub(crate) const HOURS_AHEAD: Duration = Duration::from_secs(8 * 86400);
 
 /// Where each depot stands among the supplies.
 pub(crate) type Places = BTreeMap<DepotId, u32>;
@@ -331,23 +331,20 @@ impl Mind {
             })
         });
         let rate_max = request.wishes.rate_max;
-        match (route, whole) {
-            (Route::Direct, Some(whole)) => Load {
-                rate_max,
-                ..Load::whole(bytes, whole.lane.piece, whole.lane.supply)
-            },
-            (Route::Direct, None) => Load {
-                bytes,
-                lanes: Vec::new(),
-                whole: None,
-                rate_max,
-            },
-            (Route::Staged, whole) => Load {
-                bytes: request.replica.missing_bytes(),
-                lanes: lanes.collect(),
-                whole,
-                rate_max,
-            },
+        let shut = self.shut(request, |depot| Some(*places.get(&depot)? as usize));
+        let (bytes, lanes, whole) = match (route, whole) {
+            (Route::Direct, Some(Whole { lane, .. })) => {
+                (bytes, vec![Lane::new(lane.supply, bytes, lane.piece)], None)
+            }
+            (Route::Direct, None) => (bytes, Vec::new(), None),
+            (Route::Staged, whole) => (request.replica.missing_bytes(), lanes.collect(), whole),
+        };
+        Load {
+            bytes,
+            lanes,
+            whole,
+            rate_max,
+            shut,
         }
     }
 

@@ -183,7 +183,7 @@ impl Mind {
                 is_open: is_there
                     && !depot.is_draining()
                     && (request.wishes.budget_micro_usd.is_none() || depot.is_free())
-                    && depot.is_within_hours(self.now)
+                    && depot.is_open_to(request, place, self.now)
                     && depot.space() - self.index.kept(lane.depot)
                         >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),
                 is_fed: depot.link.flights > 0 || (request.is_moving() && lane.is_active),

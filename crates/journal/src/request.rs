@@ -1,15 +1,16 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
+mod more;
+
 use posthaste_core::contract::{Method, Wishes};
-use posthaste_types::{
-    ByteRate, Bytes, Code, Digest, Record, RequestId, SourceId, Timestamp, record,
-};
+use posthaste_types::{Bytes, Code, Digest, Record, RequestId, SourceId, Timestamp};
 
 use crate::{
     Journal, JournalError,
     database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
     from_sql, to_sql,
 };
+pub use more::{LentFor, OneFile, StageIn};
 
 /// A request as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct RequestRecord {
     pub stage_in: Option<StageIn>,
     /// Where it is a single file that goes to an address under the name that the address has.
     pub one_file: Option<OneFile>,
+    /// On which terms depots are lent for it alone.
+    pub lent: Vec<LentFor>,
     /// When it was submitted.
     pub created: Timestamp,
     /// When it must be safe.
@@ -81,36 +84,6 @@ impl RequestRecord {
         let pinned = self.pinned.iter().filter(|name| !self.via.contains(name));
         let via = self.via.iter().chain(pinned).map(String::as_str);
         via.chain(self.destinations())
-    }
-}
-
-record! {
-    /// What a stage-in has beyond what every request has.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct StageIn {
-        /// The addresses of its sources, each of which holds all of it.
-        pub sources: Vec<String>,
-        /// The profile with whose credentials they are read.
-        pub profile: Option<String>,
-        /// Since when it is welcome.
-        pub not_before: Option<Timestamp>,
-        /// Most that may be read for it.
-        pub rate_max: Option<ByteRate>,
-    }
-}
-
-record! {
-    /// A single file that goes to an address: the address is its own.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
-    pub struct OneFile {
-        /// Whether it takes the place of a file that is there.
-        pub replaces: bool,
-        /// The profile with whose credentials it is written; those of the environment where none is named.
-        pub profile: Option<String>,
-        /// Whether what is there in the end is read back and compared with what was sent.
-        pub verify: bool,
-        /// What is to be there in the end, like `adler32:0123abcd`.
-        pub checksum: Option<String>,
     }
 }
 
@@ -194,6 +167,13 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         one_file: row
             .get::<_, Option<Vec<u8>>>("one_file")?
             .and_then(|bytes| OneFile::from_bytes(&bytes).ok()),
+        lent: row
+            .get::<_, Option<Vec<u8>>>("lent")?
+            .map(|bytes| Record::from_bytes(&bytes))
+            .transpose()
+            // Without it, more would be used than is lent.
+            .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?
+            .unwrap_or_default(),
         created: moment("created_micros")?,
         deadline: moment("deadline_micros")?,
         purge_at: row
@@ -233,14 +213,15 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
         request.pinned.join(","),
         request.one_file.as_ref().map(Record::to_bytes),
         request.named.as_ref().map(Record::to_bytes),
+        (!request.lent.is_empty()).then(|| request.lent.to_bytes()),
     ];
     let row = database.query_row(
         "INSERT INTO request (submission, dataset, source, destination, code, via, release,
          best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
          wishes, stage_in, purge_micros, only_files, pinned, one_file,
-         named)
+         named, lent)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-         ?19, ?20)
+         ?19, ?20, ?21)
          RETURNING id",
         &arguments,
     )?;

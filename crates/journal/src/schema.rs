@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 22] = [
+const MIGRATIONS: [&str; 23] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -171,6 +171,7 @@ const MIGRATIONS: [&str; 22] = [
         created_micros INTEGER NOT NULL,
         PRIMARY KEY (owner, name)
     );",
+    "ALTER TABLE request ADD COLUMN lent BLOB;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -161,6 +161,7 @@ fn request() -> RequestRecord {
             not_before: Some(Timestamp::from_secs(7)),
             rate_max: None,
         }),
+        lent: Vec::new(),
         one_file: Some(OneFile {
             replaces: true,
             profile: None,
@@ -504,7 +505,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 21] = [
+const BACK: [&str; 22] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -526,6 +527,7 @@ const BACK: [&str; 21] = [
     "ALTER TABLE request DROP COLUMN named;",
     "DROP TABLE moved;",
     "DROP TABLE credential;",
+    "ALTER TABLE request DROP COLUMN lent;",
 ];
 
 /// Makes a journal one of an older schema.

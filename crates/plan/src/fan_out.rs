@@ -113,6 +113,7 @@ mod tests {
             destination: None,
             rate_max: None,
             pinned: 0,
+            shut: Vec::new(),
         }
     }
 

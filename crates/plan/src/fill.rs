@@ -7,7 +7,7 @@ use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
-use crate::Curve;
+use crate::{Curve, Shut};
 
 record! {
     /// What one depot offers.
@@ -113,6 +113,8 @@ pub struct Load {
     pub whole: Option<Whole>,
     /// Most that may be sent for it, all lanes together.
     pub rate_max: Option<ByteRate>,
+    /// Depots that it alone may not use at all times.
+    pub shut: Vec<Shut>,
 }
 
 /// A depot that takes whole chunks while others take the fragments of the rest. Nothing of a chunk that
@@ -148,6 +150,7 @@ impl Load {
             lanes: vec![Lane::new(supply, bytes, chunk)],
             whole: None,
             rate_max: None,
+            shut: Vec::new(),
         }
     }
 
@@ -297,7 +300,8 @@ impl Supplies {
     }
 
     fn fill(&self, load: &Load, start: Timestamp, limit: Duration, towards: Towards) -> Outcome {
-        let mut filling = Filling::new(self, load);
+        let shut = (!load.shut.is_empty()).then(|| self.as_shut(&load.shut));
+        let mut filling = Filling::new(shut.as_ref().unwrap_or(self), load);
         let (mut at, mut gone) = (start, Duration::ZERO);
         while filling.left > 0 && gone < limit {
             filling.give(at, towards);
@@ -524,6 +528,7 @@ mod tests {
             lanes: lanes.iter().map(lane).collect(),
             whole: None,
             rate_max: None,
+            shut: Vec::new(),
         }
     }
 

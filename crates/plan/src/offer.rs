@@ -128,6 +128,7 @@ mod tests {
                 lanes,
                 whole: None,
                 rate_max: None,
+                shut: Vec::new(),
             },
             by(deadline_s),
         );
@@ -147,6 +148,7 @@ mod tests {
             destination: None,
             rate_max: None,
             pinned: 0,
+            shut: Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
-use crate::{Lane, Load, Outcome, Supplies, Supply, Whole};
+use crate::{Lane, Load, Outcome, Shut, Supplies, Supply, Whole};
 
 record! {
     /// The depots as a newcomer finds them: what was promised is taken already, as late as each
@@ -35,6 +35,8 @@ pub struct Proposal {
     pub rate_max: Option<ByteRate>,
     /// The first so many candidates are pinned: each gets a fragment of every chunk.
     pub pinned: usize,
+    /// Depots that it alone may not use at all times.
+    pub shut: alloc::vec::Vec<Shut>,
 }
 
 impl Proposal {
@@ -60,6 +62,7 @@ impl Proposal {
         if let Some(destination) = self.destination.filter(|_| chosen.is_empty()) {
             return Load {
                 rate_max: self.rate_max,
+                shut: self.shut.clone(),
                 ..Load::whole(self.bytes, self.chunk_size, destination)
             };
         }
@@ -80,6 +83,7 @@ impl Proposal {
                 .collect(),
             whole: self.destination.map(whole),
             rate_max: self.rate_max,
+            shut: self.shut.clone(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod forward;
 mod gather;
 mod identity;
 mod join;
+mod load;
 mod measure;
 mod order;
 mod others;
@@ -67,6 +68,8 @@ pub struct RelayOptions {
     /// When it is lent by the clock of its machine, `20-06`; always where nothing is said. It says so to services, which
     /// send nothing at other times, and refuses nothing itself.
     pub hours: Option<String>,
+    /// Where the load of its machine is read, in the form of `/proc/loadavg`.
+    pub load_from: PathBuf,
 }
 
 /// Opens a relay and runs it until `shutdown`.

@@ -289,6 +289,7 @@ impl<S: Shelf> Desk<S> {
             features: Vec::new(),
             draining: None,
             hours: None,
+            load_permille: None,
         }
     }
 

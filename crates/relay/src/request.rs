@@ -25,6 +25,7 @@ use crate::{
     files::Files,
     forward::Forwards,
     gather::Gathers,
+    load,
     measure::Measures,
     rate::RateLimit,
     reception::{Reception, blocking},
@@ -66,6 +67,8 @@ pub(crate) struct Service {
     pub(crate) name: String,
     /// When it is lent, by this machine's clock; always where nothing is said.
     pub(crate) hours: Option<String>,
+    /// Where the load of the machine is read.
+    pub(crate) load_from: PathBuf,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
     /// Where the bytes lie, if not here.
@@ -204,6 +207,7 @@ impl Service {
                 open,
                 ahead_of_utc_min: clock::ahead_of_utc_min(),
             }),
+            load_permille: load::permille(&self.load_from),
         }
     }
 

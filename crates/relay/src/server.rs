@@ -90,6 +90,7 @@ impl Relay {
             join,
             advertise,
             hours,
+            load_from,
         } = options;
         let (identity, store, ground) = open_all(&dir, bucket.as_ref(), capacity, flush).await?;
         let failed = |cause: std::io::Error| {
@@ -114,6 +115,7 @@ impl Relay {
             dir: dir.clone(),
             name,
             hours,
+            load_from,
             secret: identity.secret,
             store,
             backing,

@@ -254,6 +254,7 @@ async fn a_relay_that_is_started_again_holds_what_it_held_and_nobody_else_its_pr
         join: None,
         advertise: None,
         hours: None,
+        load_from: "/proc/loadavg".into(),
     };
     // What is only told of there would be served as it is: holes.
     let said = refused(options.clone()).await;

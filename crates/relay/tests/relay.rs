@@ -394,6 +394,7 @@ async fn two_relays_never_share_a_port_or_a_directory() {
             join: None,
             advertise: None,
             hours: None,
+            load_from: "/proc/loadavg".into(),
         };
         Relay::open(options)
             .await

@@ -243,6 +243,7 @@ async fn what_is_reserved_survives_a_restart_and_a_damaged_file_is_said() {
             join: None,
             advertise: None,
             hours: None,
+            load_from: "/proc/loadavg".into(),
         });
         let Err(error) = opened.await else {
             panic!("it started with nonsense")

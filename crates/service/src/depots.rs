@@ -103,6 +103,8 @@ struct Heard {
     at: Option<Instant>,
     version: Option<String>,
     connections: Option<u32>,
+    /// How much its machine has to do, as it said last.
+    load_permille: Option<u32>,
     /// When it is lent, as it says; none where always.
     hours: Option<HoursBody>,
     /// The same, once understood.
@@ -267,12 +269,18 @@ impl Depot {
         self.heard().windows.clone()
     }
 
+    /// How much its machine has to do, in thousandths of a core's for each core, as it said last.
+    pub(crate) fn load_permille(&self) -> Option<u32> {
+        self.heard().load_permille
+    }
+
     /// Notes what it said of itself.
     pub(crate) fn heed(&self, status: &RelayStatus) {
         let mut heard = self.heard();
         heard.at = Some(crate::monotonic());
         heard.version = Some(status.version.clone());
         heard.connections = Some(status.connections);
+        heard.load_permille = status.load_permille;
         if heard.hours != status.hours {
             heard.hours.clone_from(&status.hours);
             let said = status.hours.as_ref();

@@ -198,10 +198,15 @@ pub(crate) fn lent(depot: &Depot) -> Input {
 /// hours that the relay says too.
 pub(crate) fn terms(depot: &Depot) -> DepotTerms {
     let mut terms = depot.record.terms.clone();
-    let ahead_s = jiff::Zoned::now().offset().seconds();
-    let windows = terms.windows.ahead_of_utc(ahead_s / 60);
+    let windows = by_our_clock(terms.windows);
     terms.windows = windows.meeting(&depot.own_windows());
     terms
+}
+
+/// Hours by the centre's clock as it is now.
+pub(crate) fn by_our_clock(windows: Windows) -> Windows {
+    let ahead_s = jiff::Zoned::now().offset().seconds();
+    windows.ahead_of_utc(ahead_s / 60)
 }
 
 /// How many hops from the centre a depot lies.

@@ -290,6 +290,7 @@ mod tests {
             join: None,
             advertise: None,
             hours: None,
+            load_from: "/proc/loadavg".into(),
         };
         Relay::open(options).await.unwrap()
     }
@@ -340,6 +341,7 @@ mod tests {
             optimizer: Method::Auto,
             wishes: Wishes::default(),
             stage_in: None,
+            lent: Vec::new(),
             one_file: None,
             created: now,
             deadline: now + Duration::from_secs(600),

@@ -1,5 +1,6 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+pub(crate) mod lent;
 mod named;
 mod scans;
 mod told;
@@ -145,7 +146,8 @@ fn decided(
 ) -> Result<api::Request> {
     record.scan = Some(sealed(&record, list));
     let mut mind = centre.copy_of_mind()?;
-    mind.step(centre.clock.now(), onward, &mut Outbox::default());
+    let told = lent::told(centre, &record)?.into_iter().chain(onward);
+    mind.step(centre.clock.now(), told.collect(), &mut Outbox::default());
     if let Some(spec) = specification(centre, &record)? {
         let pinned = ids(centre, &record.pinned)?;
         let mut inputs = vec![asked(&record, spec, pinned)];
@@ -401,6 +403,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             ..wishes(centre, new, new.keep_s.map(|_| kept_from + keep))?
         },
         stage_in: None,
+        lent: lent::read(centre, &new.wishes.lent)?,
         one_file: None,
         created: now,
         deadline,
@@ -423,6 +426,9 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     }
     if record.stage_in.is_some() {
         return inbound::submit::submit(centre, &record).await;
+    }
+    for input in lent::told(centre, &record)? {
+        centre.tell(input).await?;
     }
     if outbound::onward::goes_on(&record) {
         outbound::onward::tell(centre, &record).await?;

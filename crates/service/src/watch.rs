@@ -15,13 +15,15 @@ use posthaste_types::{ByteRate, Bytes, DepotId};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
-    depots::{Depot, Depots, SILENT_AFTER, fault_of},
+    depots::{Depot, SILENT_AFTER, fault_of},
     driver::{Arrival, Centre},
     enlist,
 };
 
 /// How often a depot is asked how it is doing while something is sent to it or it is down.
 const POLL_BUSY: Duration = Duration::from_millis(500);
+/// How often where something waits for its load: a load average is that of a minute.
+const POLL_LOAD: Duration = Duration::from_secs(2);
 /// How often else.
 const POLL_IDLE: Duration = Duration::from_secs(10);
 /// Answers in a row that must fail to come before a depot that is merely slow counts as down.
@@ -30,7 +32,8 @@ const SILENCES_MAX: u32 = 3;
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
 /// Watches one depot until it is no longer in the books.
-pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::Sender<Arrival>) {
+pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
+    let (depots, inputs) = (Arc::clone(&centre.depots), centre.inputs.clone());
     let mut told = Told::default();
     loop {
         let answer = depot.ask().await;
@@ -40,6 +43,7 @@ pub(crate) async fn watch(depots: Arc<Depots>, depot: Arc<Depot>, inputs: mpsc::
             return;
         }
         let now = crate::monotonic();
+        told.heeds_load = centre.mind().heeds_load(depot.record.id);
         let news = depot.turned(now).into_iter();
         let news = news.chain(match answer {
             Ok(status) => told.heard(&depot, &status, now),
@@ -66,6 +70,9 @@ struct Told {
     follows: Option<bool>,
     reserves: Option<bool>,
     round_trip: Option<Duration>,
+    /// Whether something is lent there below a load only; and what was told of that then.
+    heeds_load: bool,
+    load: Option<Option<u32>>,
     /// Times in a row that no answer came.
     silences: u32,
 }
@@ -97,6 +104,7 @@ impl Told {
                 reserves,
             });
         }
+        news.extend(self.load(id, status.load_permille));
         news.extend(self.distance(depot));
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
@@ -110,6 +118,19 @@ impl Told {
         }
         self.terms = Some(terms);
         Some(enlist::lent(depot))
+    }
+
+    /// How much its machine has to do, where somebody wants to know and it is news.
+    fn load(&mut self, depot: DepotId, load_permille: Option<u32>) -> Option<Input> {
+        if !self.heeds_load {
+            self.load = None;
+            return None;
+        }
+        let is_news = self.load.replace(load_permille) != Some(load_permille);
+        is_news.then_some(Input::LoadTold {
+            depot,
+            load_permille,
+        })
     }
 
     /// How far it is, where that is news: an eighth less than was told, as only the shortest round trip counts.
@@ -150,6 +171,9 @@ impl Told {
     fn pause(&self, depot: &Depot, now: Instant) -> Duration {
         let is_up = matches!(self.report, Some((Report::Up { .. }, _)));
         let idle = is_up && self.silences == 0 && depot.meter.is_idle();
+        if idle && self.heeds_load {
+            return POLL_LOAD;
+        }
         match (idle, depot.speaks(now)) {
             (true, true) => SILENT_AFTER,
             (true, false) => POLL_IDLE,
@@ -233,11 +257,7 @@ pub(crate) async fn watch_all(
     let mut watching = JoinSet::new();
     while let Some(depot) = watches.recv().await {
         while watching.try_join_next().is_some() {}
-        watching.spawn(watch(
-            Arc::clone(&centre.depots),
-            depot,
-            centre.inputs.clone(),
-        ));
+        watching.spawn(watch(Arc::clone(&centre), depot));
     }
     Ok(())
 }
@@ -286,6 +306,7 @@ mod tests {
                 open: open.into(),
                 ahead_of_utc_min,
             }),
+            load_permille: None,
             forwards: false,
             follows: false,
             gathers: false,

@@ -172,6 +172,7 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         reserve: (wishes.reserve != Reserve::Auto).then(|| wishes.reserve.to_string()),
         // That is no wish of the mind's: whoever shows it fills it in.
         pin: Vec::new(),
+        lent: Vec::new(),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
@@ -189,6 +190,7 @@ pub(crate) fn of(
             || record.pinned.clone(),
             |view| view.pinned.iter().copied().map(name).collect(),
         ),
+        lent: crate::submit::lent::shown(record),
         ..show(wished, name)
     }
 }
@@ -214,6 +216,7 @@ mod tests {
             budget_usd: Some(1.5),
             rate_bytes_per_s_max: Some(5 << 20),
             pin: Vec::new(),
+            lent: Vec::new(),
             without: vec!["ash".into()],
             reserve: Some("always".into()),
         };

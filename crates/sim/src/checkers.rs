@@ -7,6 +7,7 @@ mod deadline;
 mod delivery;
 mod drains;
 mod due;
+mod lent;
 mod onward;
 mod pauses;
 mod probes;
@@ -26,6 +27,7 @@ pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::{on_delivered, on_forget};
 pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
+pub(crate) use lent::Lent;
 pub(crate) use onward::Onward;
 pub(crate) use pauses::Pauses;
 pub(crate) use probes::Probes;
@@ -68,13 +70,14 @@ pub struct Checkers {
     pub(crate) spaces: Spaces,
     pub(crate) pauses: Pauses,
     pub(crate) onward: Onward,
+    pub(crate) lent: Lent,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -91,6 +94,7 @@ impl Checkers {
         spaces::NAME,
         pauses::NAME,
         onward::NAME,
+        lent::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -110,6 +114,7 @@ impl Checkers {
             spaces: Spaces::default(),
             pauses: Pauses::default(),
             onward: Onward::default(),
+            lent: Lent::default(),
             violations: Vec::new(),
             is_mute: false,
         }

@@ -5,6 +5,7 @@ mod check;
 mod circuit;
 mod gateway;
 mod inbound;
+mod lent;
 mod plan;
 mod trace;
 mod wishes;
@@ -18,6 +19,7 @@ pub(crate) use amount::{Amount, Price, SECONDS_A_MONTH, mebi};
 pub(crate) use circuit::CircuitPlan;
 pub(crate) use gateway::GatewayPlan;
 pub(crate) use inbound::{SourcePlan, StageInPlan};
+pub(crate) use lent::{LentPlan, permille};
 pub(crate) use plan::{
     BackgroundPlan, DepotPlan, DomainPlan, FaultKind, FaultPlan, LinkPlan, PathPlan, RequestPlan,
     Varies,

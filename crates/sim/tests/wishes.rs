@@ -234,3 +234,15 @@ fn no_more_losses_are_promised_than_suffice_once_the_source_is_gone() {
     let (_, after) = told.split_once("the source is gone").unwrap();
     assert!(after.contains("survives the loss of any depot"), "{told}");
 }
+
+#[test]
+fn depots_lent_for_one_request_take_nothing_of_it_outside_their_hours_or_above_their_load() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lent.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..8 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 3, "seed {seed}");
+        assert_eq!(report.count(Fate::Refused), 1, "seed {seed}");
+    }
+}

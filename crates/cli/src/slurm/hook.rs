@@ -440,10 +440,6 @@ mod tests {
                 "line 2: b is no absolute path",
             ),
             (
-                "#POSTHASTE depot ash:50GB load<0.5\n",
-                "line 1: `load<` of ash",
-            ),
-            (
                 "#POSTHASTE stage_out source=/b destination=b/c\n",
                 "line 1: b/c is neither the name",
             ),

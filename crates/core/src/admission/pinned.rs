@@ -82,7 +82,7 @@ impl Mind {
         if request.uncommon.drained >> lane & 1 == 1 {
             return Some(PinReason::Drained { name });
         }
-        if !depot.is_within_hours(self.now) {
+        if !depot.is_open_to(request, lane, self.now) {
             return Some(PinReason::Closed { name });
         }
         if depot.is_down() {

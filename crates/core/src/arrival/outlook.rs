@@ -80,6 +80,7 @@ impl Inbound {
                 .collect(),
             whole: None,
             rate_max: None,
+            shut: Vec::new(),
         }
     }
 

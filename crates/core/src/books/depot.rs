@@ -3,10 +3,10 @@ use core::time::Duration;
 use posthaste_plan::tuner::Setting;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
-use super::{Fork, History, Link};
+use super::{Fork, History, Link, Request};
 use crate::{
     Settings,
-    contract::{DepotPrices, DepotState, DepotTerms, Drain, EgressPrice},
+    contract::{DepotPrices, DepotState, DepotTerms, Drain, EgressPrice, LentTerms},
 };
 
 record! {
@@ -53,7 +53,9 @@ record! {
         pub(crate) is_said_empty: bool,
         /// Bytes on their way here from other depots.
         pub(crate) arriving: Bytes,
-        /// When its hours begin or end next.
+        /// How much its machine has to do, in thousandths of a core's for each core, where it says so.
+        pub(crate) load_permille: Option<u32>,
+        /// When its hours begin or end next, or those for which it is lent for a request.
         pub(crate) turns_at: Option<Timestamp>,
         /// It went as its hours said: what it holds still counts, and it will be back.
         pub(crate) is_away: bool,
@@ -97,6 +99,7 @@ impl Depot {
             counts_at: None,
             is_said_empty: false,
             arriving: Bytes::ZERO,
+            load_permille: None,
             turns_at: None,
             is_away: false,
             down_since: Timestamp::default(),
@@ -155,6 +158,36 @@ impl Depot {
     /// Whether its hours let it be used.
     pub(crate) fn is_within_hours(&self, at: Timestamp) -> bool {
         self.terms.windows.is_open(at)
+    }
+
+    /// Whether something of a request may be sent there: its hours let it, those for which it is lent for that alone, and
+    /// its load.
+    pub(crate) fn is_open_to(&self, request: &Request, lane: usize, at: Timestamp) -> bool {
+        let is_lent = |lent: &LentTerms| lent.windows.is_open(at) && !self.is_loaded(lent);
+        self.is_within_hours(at) && request.lent(lane).is_none_or(is_lent)
+    }
+
+    /// Whether its machine has as much to do as whoever lends it for a request bears, or more. Where nobody knows, it has not.
+    pub(crate) fn is_loaded(&self, lent: &LentTerms) -> bool {
+        let loaded = self.load_permille.zip(lent.load_max_permille);
+        loaded.is_some_and(|(load, most)| load >= most)
+    }
+
+    /// When hours begin or end next at which something of a request may be sent there.
+    pub(crate) fn next_turn_of(
+        &self,
+        request: &Request,
+        lane: usize,
+        at: Timestamp,
+    ) -> Option<Timestamp> {
+        let lent = request.lent(lane);
+        let lent = lent.and_then(|lent| lent.windows.next_change(at));
+        self.terms
+            .windows
+            .next_change(at)
+            .into_iter()
+            .chain(lent)
+            .min()
     }
 
     /// What sending bytes there in one request and keeping them for some seconds costs, in millionths of a dollar.

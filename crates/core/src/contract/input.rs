@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
+    LentTerms, News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
 };
 
 record! {
@@ -156,12 +156,7 @@ record! {
             follows: bool,
         },
         /// Whether a depot can keep space for datasets. Without it, it can't.
-        117 = DepotReserves {
-            /// The depot.
-            depot: DepotId,
-            /// Whether it can.
-            reserves: bool,
-        },
+        117 = DepotReserves { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] reserves: bool },
         /// Something became known of a stage-in.
         127 = StageInTold {
             /// The stage-in.
@@ -467,6 +462,11 @@ record! {
             /// What.
             prices: DepotPrices,
         },
+        /// On which terms depots are lent for one request, which is asked for next.
+        131 = LentTold { #[doc = "Its number."] request: RequestId, #[doc = "The terms, one of a depot."] terms: Vec<LentTerms> },
+        /// How much the machine of a depot has to do, in thousandths of a core's for each core; none where it does not say. Without
+        /// it, nobody knows.
+        132 = LoadTold { #[doc = "The depot."] depot: DepotId, #[doc = "Its load."] load_permille: Option<u32> },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {
             /// Its number.

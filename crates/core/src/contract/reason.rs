@@ -7,8 +7,8 @@ use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
 use super::{
-    Binding, DrainReason, Fault, NearReason, PinReason, Priority, SpaceReason, Survive, WayReason,
-    WouldBuy,
+    Binding, DrainReason, Fault, LentReason, NearReason, PinReason, Priority, SpaceReason, Survive,
+    WayReason, WouldBuy,
 };
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
@@ -457,6 +457,11 @@ record! {
             bytes: Bytes,
             /// How the last one failed.
             fault: Fault,
+        },
+        /// Of a depot that is lent for it alone.
+        228 = Lent {
+            /// Why it is used or is not.
+            why: LentReason,
         },
         /// Space on a depot.
         212 = Space {

@@ -185,7 +185,7 @@ impl Placing<'_> {
         let fed = &self.request.lanes[lane];
         let is_there = self.depots.get(&fed.depot).is_some_and(|depot| {
             depot.resume_at <= self.now
-                && depot.is_within_hours(self.now)
+                && depot.is_open_to(self.request, lane, self.now)
                 // What relays send each other is not in any budget.
                 && (self.request.wishes.budget_micro_usd.is_none() || depot.is_free())
         });

@@ -9,13 +9,15 @@ use crate::{
 impl Mind {
     /// An owner said on which terms a depot is lent.
     pub(crate) fn on_depot_terms(&mut self, id: DepotId, terms: DepotTerms) {
-        let now = self.now;
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        depot.turns_at = terms.windows.next_change(now);
         depot.terms = terms;
         self.bring_up_to_date();
+        let next = self.next_turn(id);
+        if let Some(depot) = self.depots.get_mut(&id) {
+            depot.turns_at = next;
+        }
         for request in self.index.users(id) {
             self.sort_by_domain(request);
         }
@@ -38,9 +40,15 @@ impl Mind {
         if !self.depots.get(&id).is_some_and(is_due) {
             return;
         }
+        let next = self.next_turn(id);
         if let Some(depot) = self.depots.get_mut(&id) {
-            depot.turns_at = depot.terms.windows.next_change(now);
+            depot.turns_at = next;
         }
+        self.give_another_chance(id, out);
+    }
+
+    /// What waited for a depot gets another chance, and plans are made anew.
+    pub(super) fn give_another_chance(&mut self, id: DepotId, out: &mut Outbox) {
         self.unpark_all(id);
         for request in self.index.users(id) {
             self.fill_fan_out(request, out);

@@ -18,12 +18,17 @@ impl Mind {
     pub(crate) fn on_request_submitted(
         &mut self,
         id: RequestId,
-        request: Request,
+        mut request: Request,
         out: &mut Outbox,
     ) {
+        let lent = self.lent.remove(&id);
         let is_known = self.requests.contains_key(&id) || self.planning.is_held(id);
         if is_known || self.is_stage_in(id) {
             return;
+        }
+        if let Some(lent) = lent.filter(|lent| !lent.is_empty()) {
+            request.uncommon.lent = lent;
+            self.wind_for_lent(&request);
         }
         self.answer(id, request, true, out);
     }
@@ -259,6 +264,7 @@ impl Mind {
         self.remember_optimizer(id);
         self.remember_drained(id);
         self.remember_spares(id);
+        self.remember_lent(id);
         self.settle(id, out);
         self.bring_up_to_date();
         self.look_ahead();

@@ -57,6 +57,8 @@ pub struct RelayStatus {
     pub draining: Option<Draining>,
     /// When it is lent, as it says; none where it always is.
     pub hours: Option<HoursBody>,
+    /// How much its machine has to do, in thousandths of a core's for each core; none where it does not say.
+    pub load_permille: Option<u32>,
     /// Whether it can send on to other relays what it holds.
     pub forwards: bool,
     /// Whether it can send on what it still receives.
@@ -95,6 +97,7 @@ impl RelayStatus {
             connections: body.connections,
             draining: body.draining.as_deref().map(Draining::read),
             hours: body.hours,
+            load_permille: body.load_permille,
             forwards,
             follows: can(wire::FOLLOW),
             gathers,

@@ -22,6 +22,11 @@ pub fn request(dataset: &str) -> RequestRecord {
         optimizer: Method::Auto,
         wishes: Wishes::default(),
         stage_in: None,
+        lent: vec![posthaste_journal::LentFor {
+            depot: "ash".into(),
+            windows: "20-06".parse().unwrap_or_default(),
+            load_max_permille: Some(500),
+        }],
         one_file: None,
         created: Timestamp::from_secs(1),
         deadline: Timestamp::from_secs(2),

@@ -35,6 +35,7 @@ impl Running {
             join: None,
             advertise: None,
             hours: None,
+            load_from: "/proc/loadavg".into(),
         };
         change(&mut options);
         let relay = open(&options).await;

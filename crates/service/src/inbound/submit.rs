@@ -313,6 +313,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
             not_before,
             rate_max: new.rate_bytes_per_s_max.map(ByteRate::new),
         }),
+        lent: Vec::new(),
         one_file: None,
         created: now,
         deadline,

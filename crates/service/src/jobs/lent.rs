@@ -1,5 +1,6 @@
 //! The disks that are lent for one job: what it leaves goes over these, and takes no more of any than is lent.
 
+use posthaste_api as api;
 use posthaste_batch::script;
 use posthaste_engine::dataset::chunk_size_for;
 use posthaste_types::{Bytes, Code};
@@ -8,15 +9,35 @@ use posthaste_types::{Bytes, Code};
 #[derive(Debug)]
 pub(super) struct Lent {
     rooms: Vec<(String, Bytes)>,
+    /// Hours and loads, of those that have any.
+    terms: Vec<api::LentFor>,
 }
 
 impl Lent {
     /// All that a script names.
     pub(super) fn new(depots: &[script::Lent]) -> Self {
         let rooms = depots.iter().map(|lent| (lent.name.clone(), lent.space));
+        let bound = depots
+            .iter()
+            .filter(|lent| !lent.hours.is_always() || lent.load_max_permille.is_some());
+        let terms = bound.map(|lent| api::LentFor {
+            depot: lent.name.clone(),
+            hours: (!lent.hours.is_always()).then(|| lent.hours.to_string()),
+            load_below: lent.load_max_permille.map(|load| f64::from(load) / 1000.0),
+        });
         Self {
             rooms: rooms.collect(),
+            terms: terms.collect(),
         }
+    }
+
+    /// When, and below which load of their machines, these depots are lent.
+    pub(super) fn terms(&self, via: &[String]) -> Vec<api::LentFor> {
+        let terms = self.terms.iter();
+        terms
+            .filter(|lent| via.contains(&lent.depot))
+            .cloned()
+            .collect()
     }
 
     /// Whether none are lent: then everything may go over whatever the service knows.

@@ -221,6 +221,7 @@ fn ask_for(
         None
     });
     let purge_at = foreseen.and_then(|foreseen| foreseen.at);
+    let terms = lent.terms(&via);
     let new = api::NewRequest {
         source,
         to,
@@ -229,6 +230,7 @@ fn ask_for(
         purge_at: purge_at.map(render::moment),
         wishes: api::Wishes {
             owner: owner::of_requests(behalf),
+            lent: terms,
             ..new.wishes
         },
         ..new

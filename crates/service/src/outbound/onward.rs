@@ -107,6 +107,7 @@ pub(crate) fn of_new(
         via: Vec::new(),
         pinned: Vec::new(),
         named: None,
+        lent: Vec::new(),
         release: false,
         purge_at: None,
         stage_in: Some(StageIn {

@@ -97,6 +97,7 @@ pub(crate) fn check(
             not_before: None,
             rate_max: wishes.rate_max,
         }),
+        lent: Vec::new(),
         one_file: None,
         wishes,
         created: now,

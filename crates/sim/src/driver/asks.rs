@@ -34,6 +34,7 @@ impl Run<'_> {
             self.on_stage_in_moved(*request, *not_before, *deadline);
         }
         self.on_wished(input);
+        self.checkers.lent.on_asked(input);
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }
         | Input::RequestAsked { request, spec, .. }
@@ -168,6 +169,8 @@ impl Run<'_> {
                             | StageInNews::GoesOn { .. },
                         ..
                     }
+                    | Input::LentTold { .. }
+                    | Input::LoadTold { .. }
                     | Input::RequestAskedBy { .. }
                     | Input::RequestPinned { .. }
                     | Input::RequestCancelled { .. }

@@ -226,6 +226,8 @@ impl Run<'_> {
         }
         let found = self.checkers.capacity.on_send(depot, request, chunk, bytes);
         self.checkers.note(self.now, found);
+        let found = self.checkers.lent.on_send(self.now, request, depot);
+        self.checkers.note(self.now, found);
         let found = self
             .checkers
             .conservation

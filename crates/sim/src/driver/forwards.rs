@@ -97,6 +97,8 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
         let found = self.checkers.capacity.on_forward(from, depot, bytes);
         self.checkers.note(self.now, found);
+        let found = self.checkers.lent.on_send(self.now, request, depot);
+        self.checkers.note(self.now, found);
         let found = self.checkers.conservation.on_send(send, bytes);
         self.checkers.note(self.now, found);
         self.forwards.live.insert(send, from);

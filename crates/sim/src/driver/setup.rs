@@ -1,13 +1,15 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{DepotPrices, DepotTerms, Input, Method, ReleasePolicy, Wishes};
+use posthaste_core::contract::{
+    DepotPrices, DepotTerms, Input, LentTerms, Method, ReleasePolicy, Wishes,
+};
 use posthaste_types::{ByteRate, RequestId};
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
     crowd::{Crowd, Wish},
     random::Dice,
-    scenario::FaultKind,
+    scenario::{FaultKind, LentPlan, permille},
 };
 
 impl Run<'_> {
@@ -110,7 +112,35 @@ impl Run<'_> {
         self.after(super::MEASURE_EVERY, Pending::Measure { epoch });
     }
 
+    /// What is lent for one request: of depots that are several, each.
+    fn lent(&self, plan: &LentPlan) -> Vec<LentTerms> {
+        let sites = self.world.sites.iter().zip(&self.scenario.depots);
+        let named = sites.filter(|(_, depot)| {
+            let template = depot.template.as_ref().unwrap_or(&depot.name);
+            plan.depot == *template || plan.depot == depot.name
+        });
+        named.map(|(site, _)| plan.terms(site.id)).collect()
+    }
+
+    /// What depots say of their load.
+    fn queue_loads(&mut self) {
+        let sites = self.world.sites.iter().zip(&self.scenario.depots);
+        let told = sites.flat_map(|(site, plan)| {
+            plan.load.iter().map(|[at, load]| {
+                let input = Input::LoadTold {
+                    depot: site.id,
+                    load_permille: Some(permille(*load)),
+                };
+                (Duration::from_secs_f64(*at), input)
+            })
+        });
+        for (at, input) in told.collect::<Vec<_>>() {
+            self.after(at, Pending::Ask { input });
+        }
+    }
+
     fn queue_requests(&mut self, seed: u64) {
+        self.queue_loads();
         for wish in Crowd::new(self.scenario, &self.world.sites, seed).wishes(START) {
             let Wish { request, at, .. } = wish;
             if self
@@ -125,6 +155,12 @@ impl Run<'_> {
             }
             if !wish.plan.expect.is_empty() {
                 self.expected.insert(request, wish.plan.expect.clone());
+            }
+            let lent = &wish.plan.lent;
+            if !lent.is_empty() {
+                let terms = lent.iter().flat_map(|one| self.lent(one)).collect();
+                let input = Input::LentTold { request, terms };
+                self.after(at, Pending::Ask { input });
             }
             let input = submitted(&wish);
             self.after(at, Pending::Ask { input });

@@ -72,6 +72,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     }
     check_paths(scenario, &names)?;
     super::inbound::check(scenario)?;
+    super::lent::check(scenario)?;
     scenario.varying().try_for_each(check_varies)?;
     let mut prices = scenario.depots.iter().flat_map(|depot| {
         let said = [

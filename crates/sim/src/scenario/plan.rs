@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posthaste_core::contract::{DepotPrices, DepotTerms, EgressPrice, Windows, WindowsError};
 use serde::Deserialize;
 
-use super::{Amount, Price};
+use super::{Amount, Price, lent::LentPlan};
 use crate::report::Fate;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -90,6 +90,9 @@ pub(crate) struct DepotPlan {
     /// When it is away: from and to, in seconds.
     #[serde(default)]
     pub(crate) offline_s: Vec<[f64; 2]>,
+    /// What it says of its load: from when, in seconds, and how much.
+    #[serde(default)]
+    pub(crate) load: Vec<[f64; 2]>,
     /// Mean time it is there and away by turns.
     pub(crate) online_mean_s: Option<f64>,
     pub(crate) offline_mean_s: Option<f64>,
@@ -289,6 +292,9 @@ pub(crate) struct RequestPlan {
     /// Depots that must hold their share of it.
     #[serde(default)]
     pub(crate) pin: Vec<String>,
+    /// Depots that are lent for it alone.
+    #[serde(default)]
+    pub(crate) lent: Vec<LentPlan>,
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,

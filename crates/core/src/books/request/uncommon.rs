@@ -4,13 +4,15 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, Timestamp, record};
 use super::{Asks, Request, Throttle, Turn};
 use crate::{
     books::Blank,
-    contract::{Pause, PinReason},
+    contract::{LentTerms, Pause, PinReason},
 };
 
 record! {
     /// What few requests have, at least as long as they wait.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Uncommon {
+        /// On which terms depots are lent for it alone.
+        pub(crate) lent: Vec<LentTerms>,
         /// Depots that must hold their share of every chunk.
         pub(crate) pinned: Vec<DepotId>,
         /// What keeps such a depot from taking what it still lacks.
@@ -59,6 +61,7 @@ record! {
 
 impl Blank for Uncommon {
     const BLANK: &'static Self = &Self {
+        lent: Vec::new(),
         pinned: Vec::new(),
         pin_trouble: None,
         purge_at: None,

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, Timestamp};
 use super::Request;
 use crate::{
     Settings,
-    contract::{Encode, Reason, ReleasePolicy, Repair, Survive},
+    contract::{Encode, LentTerms, Reason, ReleasePolicy, Repair, Survive},
 };
 
 /// How long depots keep data beyond its deadline where nobody said.
@@ -72,6 +72,12 @@ impl Request {
         until
             .unwrap_or(self.spec.deadline + KEEP_DEFAULT)
             .since(now)
+    }
+
+    /// On which terms the depot of a lane is lent for it alone; none where on those for all.
+    pub(crate) fn lent(&self, lane: usize) -> Option<&LentTerms> {
+        let depot = self.lanes.get(lane)?.depot;
+        self.uncommon.lent.iter().find(|lent| lent.depot == depot)
     }
 
     /// Whether nothing may be sent over the lane: it would break what was wished, or cost too much, or

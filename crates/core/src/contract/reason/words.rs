@@ -206,6 +206,7 @@ impl fmt::Display for Reason {
             Self::Drained { why } => why.fmt(f),
             Self::Near { why } => why.fmt(f),
             Self::Pinned { why } => why.fmt(f),
+            Self::Lent { why } => why.fmt(f),
             Self::Foreseen { purge_at, rule } => match purge_at {
                 Some(at) => write!(f, "the purge takes the first file of its source at {at}: {rule}"),
                 None => write!(f, "no purge takes any file of its source: {rule}"),

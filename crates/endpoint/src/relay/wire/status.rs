@@ -40,6 +40,9 @@ pub struct StatusBody {
         deserialize_with = "read_hours"
     )]
     pub hours: Option<HoursBody>,
+    /// The load average of its machine's last minute over its cores, in thousandths. Absent where it does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_permille: Option<u32>,
 }
 
 /// When a relay is lent.

@@ -1,0 +1,159 @@
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_plan::Shut;
+use posthaste_types::{DepotId, RequestId, Timestamp};
+
+use crate::{
+    Mind,
+    books::Request,
+    contract::{LentReason, LentTerms, Outbox, Reason},
+    outlook::HOURS_AHEAD,
+};
+
+/// How long a machine that has too much to do is taken to have so: nobody knows, and a load average is that of a minute.
+const LOADED_FOR: Duration = Duration::from_secs(300);
+
+impl Mind {
+    /// On which terms depots are lent for a request that is asked for next.
+    pub(crate) fn on_lent_told(&mut self, id: RequestId, terms: Vec<LentTerms>) {
+        if !self.requests.contains_key(&id) && !self.planning.is_held(id) {
+            self.lent.insert(id, terms);
+        }
+    }
+
+    /// How much the machine of a depot has to do: what waits for that gets another chance.
+    pub(crate) fn on_load_told(&mut self, id: DepotId, load: Option<u32>, out: &mut Outbox) {
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        let before = core::mem::replace(&mut depot.load_permille, load);
+        if before != load && self.heeds_load(id) {
+            self.note_load(id, before, load);
+            self.give_another_chance(id, out);
+        }
+    }
+
+    /// Remembers of whom it is bound by its load when that rose above what they bear, or fell below.
+    fn note_load(&mut self, id: DepotId, before: Option<u32>, load: Option<u32>) {
+        let Some(load_permille) = load else {
+            return;
+        };
+        for user in self.index.users(id) {
+            let request = self
+                .requests
+                .get(&user)
+                .filter(|request| request.is_moving());
+            let mut lent = request
+                .into_iter()
+                .flat_map(|request| &request.uncommon.lent);
+            let lent = lent.find(|lent| lent.depot == id);
+            let Some(most_permille) = lent.and_then(|lent| lent.load_max_permille) else {
+                continue;
+            };
+            let was_loaded = before.is_some_and(|before| before >= most_permille);
+            let is_loaded = load_permille >= most_permille;
+            let (what, why) = match (was_loaded, is_loaded) {
+                (false, true) => (
+                    "is left alone",
+                    LentReason::Loaded {
+                        load_permille,
+                        most_permille,
+                    },
+                ),
+                (true, false) => (
+                    "is used again",
+                    LentReason::Unloaded {
+                        load_permille,
+                        most_permille,
+                    },
+                ),
+                (true, true) | (false, false) => continue,
+            };
+            let name = self.name_of(id);
+            self.remember_of(user, name, 0, what.into(), Reason::Lent { why });
+        }
+    }
+
+    /// Remembers on which terms depots are lent for a request that is taken, and what of these can't be kept.
+    pub(super) fn remember_lent(&mut self, id: RequestId) {
+        let request = self.requests.get(&id);
+        let lent = request.map_or(Vec::new(), |request| request.uncommon.lent.clone());
+        for lent in lent {
+            let (depot, name) = (self.depots.get(&lent.depot), self.name_of(lent.depot));
+            let load = depot.and_then(|depot| depot.load_permille);
+            let bound = lent.load_max_permille.map(|most_permille| match load {
+                None => LentReason::LoadUnknown { most_permille },
+                Some(load_permille) if load_permille >= most_permille => LentReason::Loaded {
+                    load_permille,
+                    most_permille,
+                },
+                Some(load_permille) => LentReason::Unloaded {
+                    load_permille,
+                    most_permille,
+                },
+            });
+            let windows = lent.windows;
+            let hours = (!windows.is_always()).then_some(LentReason::Hours { windows });
+            for why in hours.into_iter().chain(bound) {
+                let what = "is lent for it".into();
+                self.remember_of(id, name.clone(), 0, what, Reason::Lent { why });
+            }
+        }
+    }
+
+    /// Whether a depot is lent for some request as long as its machine has not too much to do.
+    #[must_use]
+    pub fn heeds_load(&self, id: DepotId) -> bool {
+        let is_bound = |lent: &LentTerms| lent.depot == id && lent.load_max_permille.is_some();
+        let mut users = self.index.users(id).into_iter();
+        users.any(|user| {
+            let request = self.requests.get(&user);
+            request.is_some_and(|request| request.uncommon.lent.iter().any(is_bound))
+        }) || self.lent.values().flatten().any(is_bound)
+    }
+
+    /// When hours begin or end next at which a depot may be used, by all or for one request.
+    pub(super) fn next_turn(&self, id: DepotId) -> Option<Timestamp> {
+        let own = self.depots.get(&id)?.terms.windows.next_change(self.now);
+        let users = self.index.users(id).into_iter();
+        let lent = users.filter_map(|user| {
+            let lent = &self.requests.get(&user)?.uncommon.lent;
+            let lent = lent.iter().find(|lent| lent.depot == id)?;
+            lent.windows.next_change(self.now)
+        });
+        own.into_iter().chain(lent).min()
+    }
+
+    /// Depots for which a newcomer has hours of its own are looked at when these begin or end.
+    pub(super) fn wind_for_lent(&mut self, request: &Request) {
+        for lent in &request.uncommon.lent {
+            let next = lent.windows.next_change(self.now);
+            if let Some(depot) = self.depots.get_mut(&lent.depot) {
+                depot.turns_at = depot.turns_at.into_iter().chain(next).min();
+            }
+        }
+    }
+
+    /// Depots that a request alone may not use at all times, each where it stands among the supplies.
+    pub(crate) fn shut(
+        &self,
+        request: &Request,
+        place: impl Fn(DepotId) -> Option<usize>,
+    ) -> Vec<Shut> {
+        let now = self.now;
+        let lent = request.uncommon.lent.iter();
+        let shut = lent.filter_map(|lent| {
+            let is_loaded = self.depots.get(&lent.depot)?.is_loaded(lent);
+            let is_shut = is_loaded || !lent.windows.is_always();
+            is_shut.then_some(())?;
+            Some(Shut {
+                supply: place(lent.depot)?,
+                windows: lent.windows.clone(),
+                from: now,
+                closed_until: if is_loaded { now + LOADED_FOR } else { now },
+                until: now + HOURS_AHEAD,
+            })
+        });
+        shut.collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! What few requests have.
+
+use posthaste_core::contract::Windows;
+use posthaste_types::{ByteRate, Timestamp, record};
+
+record! {
+    /// On which terms a depot is lent for one request alone.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LentFor {
+        /// The name of the depot.
+        pub depot: String,
+        /// When something may be sent there, by the centre's clock.
+        pub windows: Windows,
+        /// Nothing is while its machine has as much to do as this, in thousandths of a core's for each core, or more.
+        pub load_max_permille: Option<u32>,
+    }
+}
+
+record! {
+    /// What a stage-in has beyond what every request has.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StageIn {
+        /// The addresses of its sources, each of which holds all of it.
+        pub sources: Vec<String>,
+        /// The profile with whose credentials they are read.
+        pub profile: Option<String>,
+        /// Since when it is welcome.
+        pub not_before: Option<Timestamp>,
+        /// Most that may be read for it.
+        pub rate_max: Option<ByteRate>,
+    }
+}
+
+record! {
+    /// A single file that goes to an address: the address is its own.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct OneFile {
+        /// Whether it takes the place of a file that is there.
+        pub replaces: bool,
+        /// The profile with whose credentials it is written; those of the environment where none is named.
+        pub profile: Option<String>,
+        /// Whether what is there in the end is read back and compared with what was sent.
+        pub verify: bool,
+        /// What is to be there in the end, like `adler32:0123abcd`.
+        pub checksum: Option<String>,
+    }
+}

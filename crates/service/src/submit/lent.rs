@@ -1,0 +1,102 @@
+//! Depots that are lent for one request alone, between the words of the API, the journal and the mind.
+
+use posthaste_api as api;
+use posthaste_core::contract::{Input, LentTerms, Windows};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::{LentFor, RequestRecord};
+
+use crate::{driver::Centre, enlist};
+
+/// Depots that may be lent for one request: as many as it may name.
+const LENT_MAX: usize = 64;
+/// The highest load that can be asked for: more than any machine has.
+const LOAD_MAX: f64 = 1000.0;
+
+/// What is lent, as it is kept.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] for a depot that is not in the books, [`ErrorKind::Invalid`] for what makes no sense.
+pub(crate) fn read(centre: &Centre, lent: &[api::LentFor]) -> Result<Vec<LentFor>> {
+    if lent.len() > LENT_MAX {
+        let why = format!(
+            "{} depots are lent for it, {LENT_MAX} are the most",
+            lent.len()
+        );
+        return Err(Error::new(ErrorKind::Invalid, "submit", "what is lent").cause(why));
+    }
+    lent.iter().map(|one| read_one(centre, one)).collect()
+}
+
+fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
+    let invalid = |why: String| {
+        Error::new(
+            ErrorKind::Invalid,
+            "submit",
+            format!("what is lent of {}", one.depot),
+        )
+        .cause(why)
+    };
+    if centre.depots.named(&one.depot).is_none() {
+        return Err(Error::new(ErrorKind::NotFound, "send via", &one.depot)
+            .cause("no depot of that name is in the books")
+            .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
+    }
+    let windows = one.hours.as_deref().map(str::parse::<Windows>).transpose();
+    let windows = windows.map_err(|error| invalid(error.to_string()))?;
+    let load = one.load_below;
+    if load.is_some_and(|load| !(0.0..=LOAD_MAX).contains(&load)) {
+        return Err(invalid(format!("a load is 0 to {LOAD_MAX}, of each core")));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked before"
+    )]
+    let load_max_permille = load.map(|load| (load * 1000.0).round() as u32);
+    Ok(LentFor {
+        depot: one.depot.clone(),
+        windows: windows.unwrap_or_default(),
+        load_max_permille,
+    })
+}
+
+/// What the mind is told before a request is. Depots whose load counts are asked for it from now on.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] for a depot that was taken out of the books meanwhile.
+pub(crate) fn told(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>> {
+    let (mut terms, mut inputs) = (Vec::new(), Vec::new());
+    for lent in &record.lent {
+        let depot = centre.depots.named(&lent.depot).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "send via", &lent.depot)
+                .cause("it was taken out of the books")
+        })?;
+        if lent.load_max_permille.is_some() {
+            inputs.push(Input::LoadTold {
+                depot: depot.record.id,
+                load_permille: depot.load_permille(),
+            });
+            depot.beaten.notify_one();
+        }
+        terms.push(LentTerms {
+            depot: depot.record.id,
+            windows: enlist::by_our_clock(lent.windows.clone()),
+            load_max_permille: lent.load_max_permille,
+        });
+    }
+    if !terms.is_empty() {
+        let request = record.id;
+        inputs.push(Input::LentTold { request, terms });
+    }
+    Ok(inputs)
+}
+
+/// What is lent, as it was asked for.
+pub(crate) fn shown(record: &RequestRecord) -> Vec<api::LentFor> {
+    let lent = record.lent.iter().map(|lent| api::LentFor {
+        depot: lent.depot.clone(),
+        hours: (!lent.windows.is_always()).then(|| lent.windows.to_string()),
+        load_below: lent.load_max_permille.map(|load| f64::from(load) / 1000.0),
+    });
+    lent.collect()
+}

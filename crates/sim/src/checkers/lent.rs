@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+
+use posthaste_core::contract::{Input, LentTerms};
+use posthaste_types::{DepotId, RequestId, Timestamp};
+
+use super::{Found, ensure};
+
+pub(super) const NAME: &str =
+    "what is lent for one request used only within its hours and below its load";
+
+/// What is lent for requests, and what depots said of their load.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    terms: BTreeMap<RequestId, Vec<LentTerms>>,
+    loads: BTreeMap<DepotId, u32>,
+}
+
+impl Lent {
+    /// What users and depots say.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else is about what is lent"
+    )]
+    pub(crate) fn on_asked(&mut self, input: &Input) {
+        match input {
+            Input::LentTold { request, terms } => {
+                self.terms.insert(*request, terms.clone());
+            }
+            Input::LoadTold {
+                depot,
+                load_permille: Some(load),
+            } => {
+                self.loads.insert(*depot, *load);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something of a request is sent to a depot, by whomever.
+    pub(crate) fn on_send(
+        &self,
+        at: Timestamp,
+        request: RequestId,
+        depot: DepotId,
+    ) -> Result<(), Found> {
+        let terms = self.terms.get(&request).into_iter().flatten();
+        for lent in terms.filter(|lent| lent.depot == depot) {
+            ensure(NAME, lent.windows.is_open(at), || {
+                format!("{request} is sent to {depot} outside {}", lent.windows)
+            })?;
+            let load = self.loads.get(&depot).copied();
+            let loaded = load.zip(lent.load_max_permille);
+            ensure(NAME, loaded.is_none_or(|(load, most)| load < most), || {
+                format!("{request} is sent to {depot}, whose load is {load:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_outside_hours_or_above_the_load_is_caught() {
+        let (request, depot) = (RequestId::new(1), DepotId::new(2));
+        let hour = |hour: u64| Timestamp::from_secs(hour * 3600);
+        let mut lent = Lent::default();
+        lent.on_asked(&Input::LentTold {
+            request,
+            terms: vec![LentTerms {
+                depot,
+                windows: "20-06".parse().unwrap_or_default(),
+                load_max_permille: Some(500),
+            }],
+        });
+        assert!(lent.on_send(hour(21), request, depot).is_ok());
+        assert!(lent.on_send(hour(12), request, depot).is_err());
+        assert!(lent.on_send(hour(12), RequestId::new(2), depot).is_ok());
+        let loaded = |load| Input::LoadTold {
+            depot,
+            load_permille: Some(load),
+        };
+        lent.on_asked(&loaded(500));
+        assert!(lent.on_send(hour(21), request, depot).is_err());
+        lent.on_asked(&loaded(499));
+        assert!(lent.on_send(hour(21), request, depot).is_ok());
+    }
+}
