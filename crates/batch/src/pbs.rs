@@ -143,6 +143,8 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
     };
     Some(Job {
         id: id.to_owned(),
+        number: None,
+        is_dependent: false,
         // alice@login1
         user: word("Job_Owner")?.split('@').next()?.to_owned(),
         state,

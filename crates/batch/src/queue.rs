@@ -40,6 +40,11 @@ pub enum State {
 pub struct Job {
     /// Its id, as a person would type it.
     pub id: String,
+    /// The number that hooks know it by, where that is another: Slurm's, of a job of an array. Those that Slurm has not made
+    /// jobs of their own yet share one.
+    pub number: Option<String>,
+    /// Whether it waits for other jobs to end, whatever else holds it.
+    pub is_dependent: bool,
     /// Whose it is: a name, or a number where no name is told.
     pub user: String,
     /// Where it is.
@@ -145,6 +150,8 @@ mod tests {
     fn job(id: &str, state: State, priority: u64) -> Job {
         Job {
             id: id.into(),
+            number: None,
+            is_dependent: false,
             user: "alice".into(),
             state,
             reason: String::new(),

@@ -69,5 +69,10 @@ fn state(told: Told) -> State {
     }
 }
 
+/// Whether a job waits for others by what Slurm says of its dependencies: those that are fulfilled are not there any more.
+fn is_open(dependency: &str) -> bool {
+    !dependency.is_empty() && dependency != "(null)"
+}
+
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,8 @@ const NEAR: Duration = Duration::from_secs(60);
 /// How long the data of a job is held back that came since the last look: nothing is known of it before the next, which comes
 /// much sooner where Slurm is there.
 const UNSEEN: Duration = Duration::from_secs(120);
+/// How long the data of a job is held back that waits for others to end, as long as they have not: nobody knows when that is.
+const DEPENDENT: Duration = Duration::from_secs(12 * 3600);
 
 /// Whose queue is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +128,9 @@ impl Outlook {
         let known = self.known();
         if known.asked.is_none_or(|asked| asked < record.created) {
             return Some(now + UNSEEN);
+        }
+        if known.book.waits_for_others(&record.job) {
+            return Some(now + DEPENDENT);
         }
         let at = known.book.soonest(&record.job)? - AHEAD;
         (at > now + NEAR).then_some(at)

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Told, number::Number, state};
+use super::{Told, is_open, number::Number, state};
 use crate::queue::{Job, Queue, Unreadable};
 
 /// A list of jobs, each read on its own: one that makes no sense costs only itself.
@@ -60,6 +60,7 @@ struct Live {
     #[serde(default)]
     job_state: Words,
     state_reason: Option<String>,
+    dependency: Option<String>,
     #[serde(default)]
     nodes: Words,
     #[serde(default)]
@@ -185,9 +186,12 @@ pub fn queue(bytes: &[u8]) -> Result<Queue, Unreadable> {
             (Some(array), Some(one)) if array > 0 => format!("{array}_{one}"),
             _ => live.job_id.0?.to_string(),
         };
+        let number = live.job_id.0.map(|number| number.to_string());
         let reason = live.state_reason.unwrap_or_default();
         let user = live.user_name.filter(|name| !name.is_empty());
         Some(Job {
+            number: number.filter(|number| *number != id),
+            is_dependent: live.dependency.is_some_and(|on| is_open(&on)),
             id,
             user: user.or_else(|| live.user_id.0.map(|user| user.to_string()))?,
             state: state(Told {
@@ -216,6 +220,8 @@ pub fn history(bytes: &[u8]) -> Result<Queue, Unreadable> {
         let reason = past.state.reason.unwrap_or_default();
         Some(Job {
             id: past.job_id.0?.to_string(),
+            number: None,
+            is_dependent: false,
             user: past.user?,
             state: state(Told {
                 state: &past.state.current.0,

@@ -23,6 +23,8 @@ fn hours(hours: u64) -> Option<Duration> {
 fn seven() -> Job {
     Job {
         id: "7".into(),
+        number: None,
+        is_dependent: false,
         user: "alice".into(),
         state: State::Running,
         reason: "None".into(),
@@ -115,8 +117,8 @@ fn sacct_says_the_same_as_json_and_as_text() {
 
 #[test]
 fn squeue_as_text_has_moments_in_seconds_or_in_local_time() {
-    let text = b"7|alice|RUNNING|4|2:00:00|4294901758|1795535000|1795536000|1795543200|n1|None\n\
-        8|bob|PENDING|16|UNLIMITED|5|2026-11-24T14:30:00|N/A|N/A||(Nodes required|for job are DOWN)\n\nnonsense\n";
+    let text = b"7|7|alice|RUNNING|4|2:00:00|4294901758|1795535000|1795536000|1795543200|n1|(null)|None\n\
+        8|8|bob|PENDING|16|UNLIMITED|5|2026-11-24T14:30:00|N/A|N/A|||(Nodes required|for job are DOWN)\n\nnonsense\n";
     let zone = TimeZone::fixed(jiff::tz::offset(1));
     let found = queue_text(text, &zone);
     assert_eq!(found.jobs[0], seven());
@@ -131,7 +133,7 @@ fn squeue_as_text_has_moments_in_seconds_or_in_local_time() {
 fn a_job_that_was_cancelled_while_it_waited_never_began_whatever_its_start_says() {
     for (nodes, state) in [("", State::Cancelled), ("n1", State::Over)] {
         let row = format!(
-            "7|alice|CANCELLED|4|2:00:00|5|1795535000|1795536000|1795536000|{nodes}|None\n"
+            "7|7|alice|CANCELLED|4|2:00:00|5|1795535000|1795536000|1795536000|{nodes}||None\n"
         );
         let record = format!(
             "JobId=7 UserId=alice(1000) Priority=5 JobState=CANCELLED Reason=None TimeLimit=UNLIMITED NumCPUs=4 \
@@ -161,7 +163,9 @@ fn a_job_that_was_cancelled_while_it_waited_never_began_whatever_its_start_says(
 #[test]
 fn a_job_without_priority_is_held_whatever_its_reason_says() {
     for (priority, state) in [(0, State::Held), (5, State::Waiting)] {
-        let row = format!("7|alice|PENDING|4|2:00:00|{priority}|1795535000|N/A|N/A||Resources\n");
+        let row = format!(
+            "7|7|alice|PENDING|4|2:00:00|{priority}|1795535000|N/A|N/A||(null)|Resources\n"
+        );
         let record = format!(
             "JobId=7 UserId=alice(1000) Priority={priority} JobState=PENDING Reason=Resources NumCPUs=4\n"
         );
@@ -221,4 +225,21 @@ fn spans_are_read_as_slurm_writes_them() {
     ] {
         assert_eq!(text::span(word), None, "{word}");
     }
+}
+
+#[test]
+fn jobs_of_an_array_are_told_with_the_number_that_hooks_know() {
+    let text = b"9_3|12|bob|PENDING|4|5:00|5|1795535000|N/A|N/A||(null)|Resources\n\
+        9_4|9|bob|PENDING|4|5:00|5|1795535000|N/A|N/A||(null)|Resources\n\
+        7|7|alice|PENDING|4|5:00|5|1795535000|N/A|N/A||(null)|Resources\n";
+    let found = queue_text(text, &TimeZone::UTC);
+    let numbers = found
+        .jobs
+        .iter()
+        .map(|job| (job.id.as_str(), job.number.as_deref()));
+    let numbers: Vec<_> = numbers.collect();
+    assert_eq!(
+        numbers,
+        [("9_3", Some("12")), ("9_4", Some("9")), ("7", None)]
+    );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{civil::DateTime, tz::TimeZone};
 use posthaste_types::Timestamp;
 
-use super::{Told, state};
+use super::{Told, is_open, state};
 use crate::queue::{Call, Job, Queue, Unreadable};
 
 /// What prints the queue for [`queue_text`], each job of an array by itself. The reason is last: it may have any letters.
@@ -16,7 +16,7 @@ pub const QUEUE: Call = Call {
         "--noheader",
         "--array",
         "--states=all",
-        "--format=%i|%u|%T|%C|%l|%Q|%V|%S|%e|%N|%r",
+        "--format=%i|%A|%u|%T|%C|%l|%Q|%V|%S|%e|%N|%E|%r",
     ],
     environment: TIME_FORMAT,
 };
@@ -45,7 +45,7 @@ pub const HISTORY: Call = Call {
 const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
 
 /// Fields of a line of [`QUEUE`].
-const FIELDS: usize = 11;
+const FIELDS: usize = 13;
 
 /// Reads what [`QUEUE`] prints; local times are of `zone`.
 #[must_use]
@@ -62,6 +62,7 @@ fn row(line: &str, zone: &TimeZone) -> Option<Job> {
     let fields: Vec<&str> = line.splitn(FIELDS, '|').map(str::trim).collect();
     let [
         id,
+        number,
         user,
         name,
         procs,
@@ -71,11 +72,14 @@ fn row(line: &str, zone: &TimeZone) -> Option<Job> {
         start,
         end,
         nodes,
+        dependency,
         reason,
     ] = <[&str; FIELDS]>::try_from(fields).ok()?;
     let priority = priority.parse().ok();
     Some(Job {
         id: id.to_owned(),
+        number: (number != id).then(|| number.to_owned()),
+        is_dependent: is_open(dependency),
         user: user.to_owned(),
         state: state(Told {
             state: name,
@@ -122,6 +126,8 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
     let priority = field("Priority").and_then(|one| one.parse().ok());
     Some(Job {
         id,
+        number: None,
+        is_dependent: false,
         user: user.to_owned(),
         state: state(Told {
             state: field("JobState")?,
@@ -175,6 +181,8 @@ pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> 
             let field = |place: usize| fields.get(place).copied();
             Some(Job {
                 id: field(id)?.to_owned(),
+                number: None,
+                is_dependent: false,
                 user: field(user)?.to_owned(),
                 state: state(Told {
                     state: field(name)?,

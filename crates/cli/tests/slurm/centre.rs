@@ -43,6 +43,15 @@ impl Centre {
         Self::start_all(rate, (Some(USER), more), usual)
     }
 
+    /// The same with a Slurm that is made to work with it in another way.
+    pub fn start_serving_with(
+        rate: &str,
+        more: &[&str],
+        install: impl FnOnce(&Slurm, &Service),
+    ) -> Self {
+        Self::start_all(rate, (Some(USER), more), install)
+    }
+
     /// With a service that root runs for everybody.
     pub fn start_for_all(rate: &str) -> Self {
         let usual = |slurm: &Slurm, service: &Service| install(slurm, service, 600);

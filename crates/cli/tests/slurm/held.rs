@@ -15,6 +15,7 @@ use crate::{
     centre::{Centre, USER, contents},
     faults::wait_until_half_here,
     processes::{Service, text},
+    queue::register,
     shared::occupy,
 };
 
@@ -309,4 +310,39 @@ fn leaves_when_cancelled(centre: &Centre) {
     let good = centre.scratch().join("good");
     let left = centre.requests(|one| one["source"].as_str() == good.to_str());
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn what_a_job_reads_that_waits_for_another_comes_once_that_has_ended() {
+    let more = ["--queue", "slurm", "--just-in-time"];
+    let centre = Centre::start_serving_with("1G", &more, |_, _| {});
+    let occupier = occupy(&centre);
+    centre.script(
+        "job.sh",
+        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+         cp -r weather used\n",
+    );
+    let after = format!("--dependency=afterok:{occupier}");
+    let submitted = submit(&centre, &["job.sh", &after]);
+    assert!(submitted.status.success(), "{}", text(&submitted.stderr));
+    let job = number(&text(&submitted.stdout));
+    let asked = jiff::Timestamp::now();
+    let held_back = centre.slurm.wait_until("its data is held back", |_| {
+        let asked_for = centre.stage_ins("weather");
+        let at = asked_for
+            .first()
+            .map(|one| one["stage_in"]["not_before"].clone());
+        let at = at
+            .as_ref()
+            .and_then(|at| at.as_str()?.parse::<jiff::Timestamp>().ok());
+        Ok(at.is_some_and(|at| at.duration_since(asked).as_hours() >= 6))
+    });
+    held_back.unwrap_or_else(|error| panic!("{error}: {:?}", centre.stage_ins("weather")));
+    assert!(centre.stage_ins("weather")[0]["stage_in"]["begun"].is_null());
+    fs::write(centre.scratch().join("go"), "").unwrap();
+    centre.wait_for(occupier, |state, _| state == "COMPLETED");
+    register(&centre.service, 999_999);
+    centre.wait_for(job, |state, _| state == "COMPLETED");
+    let wanted = contents(&centre.s3.bucket_folder().join("run"));
+    assert_eq!(contents(&centre.scratch().join("used")), wanted);
 }

@@ -34,7 +34,7 @@ fn wait_until(slurm: &Slurm, service: &Service, what: &str, wanted: impl Fn(&Val
 }
 
 /// Tells the service of a job that wants nothing, so that it looks at the queue soon.
-fn register(service: &Service, job: u32) {
+pub fn register(service: &Service, job: u32) {
     let token = fs::read_to_string(service.state.join("token")).unwrap();
     let address = service.url.trim_start_matches("http://");
     // A service acts for its own user only.
@@ -187,4 +187,41 @@ fn what_a_job_reads_waits_until_its_start_is_near_and_comes_when_that_moves() {
     wait_until(slurm, service, "its forecast is scored", |queue| {
         scored(queue) == before + 1
     });
+}
+
+#[test]
+fn what_an_array_reads_waits_until_the_first_of_it_may_start() {
+    let centre = Centre::start_serving("1G", &["--queue", "slurm", "--just-in-time"]);
+    let (service, slurm, go) = (&centre.service, &centre.slurm, centre.scratch().join("go"));
+    let first = slurm
+        .submit(&centre.script("first.sh", &crowd(120, &go)))
+        .unwrap();
+    wait_for(slurm, first, &["RUNNING"]);
+    let asked = jiff::Timestamp::now();
+    let script = "#!/bin/sh\n\
+        #SBATCH --ntasks=4 --time=5 --array=0-1\n\
+        #POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+        ls weather > seen-$SLURM_ARRAY_TASK_ID\n";
+    slurm.submit(&centre.script("many.sh", script)).unwrap();
+    let held_back = slurm.wait_until("its data is held back", |_| {
+        let asked_for = centre.stage_ins("weather");
+        let not_before = asked_for.first().map(|one| &one["stage_in"]["not_before"]);
+        let not_before = not_before.filter(|at| at.is_string()).map(moment);
+        Ok(not_before.is_some_and(|at| at.duration_since(asked).as_secs() > 5000))
+    });
+    held_back.unwrap_or_else(|error| {
+        let asked_for = centre.stage_ins("weather");
+        panic!("{error}: {} {asked_for:?}", queue(service))
+    });
+    assert!(centre.stage_ins("weather")[0]["stage_in"]["begun"].is_null());
+    fs::write(&go, "").unwrap();
+    wait_for(slurm, first, &["COMPLETED"]);
+    register(service, 999_999);
+    let ran = slurm.wait_until("both ran", |_| {
+        let ran = |one: u32| centre.scratch().join(format!("seen-{one}")).exists();
+        Ok(ran(0) && ran(1))
+    });
+    ran.unwrap_or_else(|error| panic!("{error}: {}", centre.service_log()));
+    let wanted = contents(&centre.s3.bucket_folder().join("run"));
+    assert_eq!(contents(&centre.scratch().join("weather")), wanted);
 }

@@ -88,6 +88,10 @@ pub(super) struct Book {
     looked: Option<Timestamp>,
     running: BTreeSet<String>,
     held: BTreeSet<String>,
+    /// The ids of jobs that wait and that hooks know by another number, by that.
+    numbers: BTreeMap<String, Vec<String>>,
+    /// Jobs that wait for others to end, by the numbers that hooks know.
+    dependent: BTreeSet<String>,
     shares_permille: VecDeque<u32>,
     /// Jobs get numbers as they are seen.
     numbered: u64,
@@ -135,12 +139,21 @@ impl Book {
     /// When one in ten jobs like this one has started. Only the first of a long queue are forecast: those behind them start no
     /// sooner than the last of these, but for what fills a gap.
     pub(super) fn soonest(&self, job: &str) -> Option<Timestamp> {
-        let own = self.forecasts.iter().find(|one| one.job == job);
+        let of_array = self.numbers.get(job).map(Vec::as_slice).unwrap_or_default();
+        let is_it = |id: &str| id == job || of_array.iter().any(|one| one == id);
+        // Of an array the first to start needs the data.
+        let own = self.forecasts.iter().filter(|one| is_it(&one.job));
+        let own = own.min_by_key(|one| one.starts.p10);
         let last = || {
-            let last = self.forecasts.last();
-            last.filter(|_| self.open.contains_key(job))
+            let is_open = self.open.keys().any(|id| is_it(id));
+            self.forecasts.last().filter(|_| is_open)
         };
         own.or_else(last).map(|one| one.starts.p10)
+    }
+
+    /// Whether a job waits for others to end, as of the last look.
+    pub(super) fn waits_for_others(&self, job: &str) -> bool {
+        self.dependent.contains(job)
     }
 
     /// Learns from the accounting what jobs waited and how much of their time they used, in place of what was known of
@@ -182,6 +195,19 @@ impl Book {
         data_of: impl Fn(&str) -> Result<Option<Data>, E>,
     ) -> Result<Vec<OutcomeRecord>, E> {
         let outcomes = self.settle(queue, data_of)?;
+        let number = |job: &Job| job.number.as_ref().unwrap_or(&job.id).clone();
+        let dependent = queue
+            .jobs
+            .iter()
+            .filter(|job| job.is_dependent && matches!(job.state, State::Held | State::Waiting));
+        self.dependent = dependent.map(number).collect();
+        self.numbers.clear();
+        for job in queue.jobs.iter().filter(|job| job.state == State::Waiting) {
+            if let Some(number) = &job.number {
+                let ids = self.numbers.entry(number.clone()).or_default();
+                ids.push(job.id.clone());
+            }
+        }
         self.take(queue, now);
         self.waits.review(now);
         self.forecast(queue, procs, now);
@@ -207,7 +233,8 @@ impl Book {
             if is_waiting {
                 self.open.insert(id, open);
             } else if let Some(start) = job.and_then(|job| job.started()) {
-                outcomes.extend(self.score(open, start, data_of(&id)?));
+                let number = job.and_then(|job| job.number.as_deref()).unwrap_or(&id);
+                outcomes.extend(self.score(open, start, data_of(number)?));
             } else {
                 // Gone, held, or started at a moment that nobody knows.
                 self.calibration.on_cancel(open.number);
@@ -443,6 +470,8 @@ mod tests {
     fn job(id: &str, state: State, submitted: u64, start: Option<u64>) -> Job {
         Job {
             id: id.into(),
+            number: None,
+            is_dependent: false,
             user: "alice".into(),
             state,
             reason: String::new(),
