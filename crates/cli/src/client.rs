@@ -243,13 +243,28 @@ impl ServiceClient {
     /// # Errors
     /// As [`ServiceClient::get`].
     pub async fn requests(&self, choice: &str, most: usize) -> Result<Vec<api::Request>, Failure> {
-        let mut all: Vec<api::Request> = Vec::new();
+        let id = |request: &api::Request| request.id.clone();
+        self.newest("/v1/requests", choice, most, id).await
+    }
+
+    /// Things of requests, those of the newest first: those that `choice` names, `most` of them. `id` is that of its request.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`].
+    pub async fn newest<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        choice: &str,
+        most: usize,
+        id: impl Fn(&T) -> String,
+    ) -> Result<Vec<T>, Failure> {
+        let mut all: Vec<T> = Vec::new();
         while all.len() < most {
             let limit = PAGE.min(most - all.len());
-            let before = all.last().map(|last| format!("&before={}", last.id));
+            let before = all.last().map(|last| format!("&before={}", id(last)));
             let before = before.unwrap_or_default();
-            let page: Vec<api::Request> = self
-                .get(&format!("/v1/requests?limit={limit}{before}{choice}"))
+            let page: Vec<T> = self
+                .get(&format!("{path}?limit={limit}{before}{choice}"))
                 .await?;
             // More than a page is what a service gives that knows of no pages.
             let is_last = page.len() != limit;

@@ -13,9 +13,6 @@ use crate::{
     output,
 };
 
-/// Datasets that are asked for at once.
-const PAGE: usize = 1_000;
-
 /// Shows what depots hold: each dataset, and how much of it is where
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -47,7 +44,11 @@ pub async fn run(arguments: DatasetsArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let datasets = match &arguments.id {
         Some(id) => vec![one(&service, id).await?],
-        None => newest(&service, arguments.limit).await?,
+        None => {
+            let request = |dataset: &api::Dataset| dataset.request.clone();
+            let most = arguments.limit;
+            service.newest("/v1/datasets", "", most, request).await?
+        }
     };
     if arguments.json {
         datasets.iter().for_each(output::json);
@@ -67,24 +68,6 @@ async fn one(service: &ServiceClient, id: &str) -> Result<api::Dataset, Failure>
         Some(Err(_)) | None => encode(id.as_bytes(), false),
     };
     service.get(&format!("/v1/datasets/{dataset}")).await
-}
-
-async fn newest(service: &ServiceClient, most: usize) -> Result<Vec<api::Dataset>, Failure> {
-    let mut all: Vec<api::Dataset> = Vec::new();
-    while all.len() < most {
-        let limit = PAGE.min(most - all.len());
-        let before = all.last().map(|last| format!("&before={}", last.request));
-        let before = before.unwrap_or_default();
-        let page: Vec<api::Dataset> = service
-            .get(&format!("/v1/datasets?limit={limit}{before}"))
-            .await?;
-        let is_last = page.len() != limit;
-        all.extend(page);
-        if is_last {
-            break;
-        }
-    }
-    Ok(all)
 }
 
 fn table(datasets: &[api::Dataset]) -> Vec<Vec<String>> {

@@ -12,7 +12,7 @@ use futures_util::Stream;
 pub use crate::file_time::FileTime;
 pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Result,
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     limits::Limits,
     pass::{Errand, Pass},
 };
@@ -280,20 +280,28 @@ pub trait Endpoint: Send + Sync {
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
     /// Where the symbolic link at `path` points.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
+    /// Why nothing can be written, of what is only read from.
+    fn read_only(&self, path: &[u8]) -> Error {
+        unsupported("write", self.show(path)).at(Locus::Destination)
+    }
     /// Stores a small file under its final name, all or nothing, and checks it is held.
     fn put<'a>(
         &'a self,
         path: &'a [u8],
-        spec: &'a FileSpec,
-        data: Vec<Bytes>,
-        sum: Checksum,
-    ) -> Boxed<'a, Result<()>>;
+        _spec: &'a FileSpec,
+        _data: Vec<Bytes>,
+        _sum: Checksum,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
     /// Starts a large file or continues it.
     fn create<'a>(
         &'a self,
         path: &'a [u8],
-        spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<Arc<dyn Writer>>>;
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
     /// Starts a large file of which nobody knows the length yet, or continues it; whatever
     /// [`FileSpec::size`] says is ignored. It ends with [`Writer::finish_at`].
     fn create_open_ended<'a>(
@@ -333,21 +341,29 @@ pub trait Endpoint: Send + Sync {
     fn make_link<'a>(
         &'a self,
         path: &'a [u8],
-        target: &'a [u8],
-        spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<()>>;
+        _target: &'a [u8],
+        _spec: &'a FileSpec,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
     /// Makes the directories above the root, where the store has any.
-    fn make_parents(&self) -> Boxed<'_, Result<()>>;
+    fn make_parents(&self) -> Boxed<'_, Result<()>> {
+        Box::pin(async move { Err(self.read_only(b"")) })
+    }
     /// Makes a directory and those above it; says whether it is new.
-    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>>;
+    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
     /// Gives a directory its final attributes. `empty` directories of stores that only know
     /// prefixes leave a marker.
     fn seal_directory<'a>(
         &'a self,
         path: &'a [u8],
-        entry: &'a Entry,
-        empty: bool,
-    ) -> Boxed<'a, Result<()>>;
+        _entry: &'a Entry,
+        _empty: bool,
+    ) -> Boxed<'a, Result<()>> {
+        Box::pin(async move { Err(self.read_only(path)) })
+    }
 
     /// Seals several directories, none of which holds another; one result each, in their order.
     /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.

@@ -8,12 +8,10 @@ mod index;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Locus, Result, Server,
+    Capabilities, Error, ErrorKind, Locus, Result, Server,
     access::Chosen,
-    endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, unsupported},
+    endpoint::{Boxed, Endpoint, Entry, Listing, Reader, Whole, unsupported},
     web::{Pages, Place, WHOLE_BYTES_MAX},
 };
 use index::SiteListing;
@@ -87,60 +85,14 @@ impl Endpoint for Site {
         })
     }
 
-    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
-        Box::pin(async move { Err(unsupported("read link", self.show(path))) })
-    }
-
-    fn put<'a>(
-        &'a self,
-        path: &'a [u8],
-        _spec: &'a FileSpec,
-        _data: Vec<Bytes>,
-        _sum: Checksum,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn create<'a>(
-        &'a self,
-        path: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn make_link<'a>(
-        &'a self,
-        path: &'a [u8],
-        _target: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn make_parents(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async move { Err(self.read_only(b"")) })
-    }
-
-    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn seal_directory<'a>(
-        &'a self,
-        path: &'a [u8],
-        _entry: &'a Entry,
-        _empty: bool,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-}
-
-impl Site {
     fn read_only(&self, path: &[u8]) -> Error {
         Error::new(ErrorKind::Unsupported, "write", self.show(path))
             .cause("web servers are only read from")
             .hint("write webdav:// or webdavs:// where the server speaks WebDAV")
             .at(Locus::Destination)
+    }
+
+    fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move { Err(unsupported("read link", self.show(path))) })
     }
 }

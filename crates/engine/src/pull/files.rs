@@ -10,8 +10,8 @@ use std::{
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{
-    Boxed, ByteStream, Capabilities, Checksum, Endpoint, Entry, Error, ErrorKind, FileSpec,
-    FileTime, Kind, Listing, Locus, Reader, Result, Summer, Whole, Writer, base_name,
+    Boxed, ByteStream, Capabilities, Checksum, Endpoint, Entry, Error, ErrorKind, FileTime, Kind,
+    Listing, Locus, Reader, Result, Summer, Whole, base_name,
 };
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
@@ -98,12 +98,6 @@ impl DepotFiles {
             entry: entry_of(file),
             offset: file.offset,
         })
-    }
-
-    fn read_only(&self, path: &[u8]) -> Error {
-        Error::new(ErrorKind::Unsupported, "write", self.show(path))
-            .cause("what lies on depots is only read")
-            .at(Locus::Destination)
     }
 }
 
@@ -323,56 +317,18 @@ impl Endpoint for DepotFiles {
         Box::pin(async move { Ok(Arc::new(reader?) as Arc<dyn Reader>) })
     }
 
+    fn read_only(&self, path: &[u8]) -> Error {
+        Error::new(ErrorKind::Unsupported, "write", self.show(path))
+            .cause("what lies on depots is only read")
+            .at(Locus::Destination)
+    }
+
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         let target = self.find(path).and_then(|file| match &file.kind {
             FileKind::Symlink { target } => Some(target.clone()),
             FileKind::Regular | FileKind::Directory => None,
         });
         Box::pin(async move { target.ok_or_else(|| self.missing("read link", path)) })
-    }
-
-    fn put<'a>(
-        &'a self,
-        path: &'a [u8],
-        _spec: &'a FileSpec,
-        _data: Vec<Bytes>,
-        _sum: Checksum,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn create<'a>(
-        &'a self,
-        path: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn make_link<'a>(
-        &'a self,
-        path: &'a [u8],
-        _target: &'a [u8],
-        _spec: &'a FileSpec,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn make_parents(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async move { Err(self.read_only(b"")) })
-    }
-
-    fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
-        Box::pin(async move { Err(self.read_only(path)) })
-    }
-
-    fn seal_directory<'a>(
-        &'a self,
-        path: &'a [u8],
-        _entry: &'a Entry,
-        _empty: bool,
-    ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(self.read_only(path)) })
     }
 }
 

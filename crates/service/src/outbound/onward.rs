@@ -28,7 +28,8 @@ pub(crate) fn goes_on(record: &RequestRecord) -> bool {
 
 /// The request from whose depots it is read, of what goes on from there.
 pub(crate) fn of(record: &RequestRecord) -> Option<RequestId> {
-    record.stage_in.as_ref()?;
+    // What a stage-in names is an address, or several, whatever they look like.
+    super::goes_out(record).then_some(())?;
     std::str::from_utf8(&record.source).ok()?.parse().ok()
 }
 
