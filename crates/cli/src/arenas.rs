@@ -8,6 +8,10 @@
 /// More than a fragment that is on its way has, as a rule: pages that come anew each time cost time.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 4 << 20;
+/// What may lie free at the end of what smaller pieces come from. To say what is large turns off that glibc finds this itself, and the
+/// 128 KiB that it begins with would be given back and fetched again all the time.
+#[cfg(target_env = "gnu")]
+const FREE_BYTES: libc::c_int = 16 << 20;
 
 /// Has threads share two places that memory comes from, instead of each having one of its own (malloc(3), `M_ARENA_MAX`). What a
 /// service keeps for long comes from one thread; what others need for a moment would stay with each of them, some megabytes at a time.
@@ -20,5 +24,6 @@ pub fn share() {
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_BYTES);
     }
 }

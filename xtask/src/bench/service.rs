@@ -178,7 +178,7 @@ fn keep_busy(subject: &mut Subject) -> Result<Vec<u16>> {
     let names: Vec<String> = (0..BUSY_DEPOTS)
         .map(|number| format!("busy-{number}"))
         .collect();
-    let ports: Result<Vec<u16>> = names.iter().map(|name| subject.lend(name, "16k")).collect();
+    let ports: Result<Vec<u16>> = names.iter().map(|name| subject.lend(name, "4k")).collect();
     let ports = ports?;
     let source = subject.source(BUSY_BYTES)?;
     let submits = (0..BUSY_REQUESTS).map(|number| {
