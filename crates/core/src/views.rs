@@ -46,6 +46,12 @@ impl Mind {
         })
     }
 
+    /// How many requests move. Costs nothing.
+    #[must_use]
+    pub fn moving(&self) -> usize {
+        self.index.moving()
+    }
+
     /// How everything stands, at a glance. Visits every request once.
     #[must_use]
     pub fn tally(&self) -> Tally {

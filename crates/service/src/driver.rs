@@ -43,8 +43,10 @@ use glance::Glances;
 pub(crate) const INPUTS_MAX: usize = 4096;
 /// Inputs taken in one step: bounds the transaction.
 const STEP_INPUTS_MAX: usize = 512;
-/// Inputs between snapshots: bounds the replay after a crash to about a second.
+/// Inputs between snapshots: bounds the replay after a crash to about a second. Of many requests a snapshot takes long itself: there are at least
+/// a fourth as many inputs between two as requests that move.
 const SNAPSHOT_EVERY: usize = 8192;
+const REQUESTS_PER_INPUT: usize = 4;
 
 /// An input, with what must be journaled along.
 #[derive(Debug)]
@@ -350,7 +352,8 @@ impl Driver {
         let snapshot = {
             let mut mind = self.centre.mind();
             mind.step(now, inputs.clone(), &mut out);
-            (self.since_snapshot >= SNAPSHOT_EVERY).then(|| mind.snapshot())
+            let every = SNAPSHOT_EVERY.max(mind.moving() / REQUESTS_PER_INPUT);
+            (self.since_snapshot >= every).then(|| mind.snapshot())
         };
         if snapshot.is_some() {
             self.since_snapshot = 0;
