@@ -9,12 +9,15 @@ use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::Stream;
 
-pub use crate::file_time::FileTime;
 pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     limits::Limits,
     pass::{Errand, Pass},
+};
+pub use crate::{
+    file_time::FileTime,
+    relative::{base_name, join},
 };
 
 /// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
@@ -492,22 +495,4 @@ pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, operation, subject)
         .cause("this endpoint can't")
         .hint("`posthaste endpoints` shows what each one can")
-}
-
-/// Appends `name` to a relative path.
-#[must_use]
-pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    if path.is_empty() {
-        return name.to_vec();
-    }
-    if name.is_empty() {
-        return path.to_vec();
-    }
-    [path, b"/", name].concat()
-}
-
-/// The last component of a path.
-#[must_use]
-pub fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }

@@ -32,6 +32,7 @@ mod pass;
 pub mod peer;
 pub mod plugin;
 pub mod posix;
+mod relative;
 pub mod relay;
 pub mod s3;
 pub mod sftp;

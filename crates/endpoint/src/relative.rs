@@ -1,0 +1,19 @@
+//! Paths relative to where an endpoint was opened: bytes, with `/` between names.
+
+/// Appends `name` to a relative path.
+#[must_use]
+pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() {
+        return name.to_vec();
+    }
+    if name.is_empty() {
+        return path.to_vec();
+    }
+    [path, b"/", name].concat()
+}
+
+/// The last component of a path.
+#[must_use]
+pub fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
