@@ -33,6 +33,7 @@ struct Options {
     folder: PathBuf,
     runs: usize,
     sizes: Vec<usize>,
+    servers: Vec<Protocol>,
     /// Nobody else takes part.
     only_ours: bool,
 }
@@ -53,6 +54,7 @@ impl Options {
             folder: site::memory().to_owned(),
             runs: RUNS,
             sizes: SIZES.to_vec(),
+            servers: Protocol::ALL.to_vec(),
             only_ours: false,
         };
         let mut words = arguments.iter();
@@ -75,19 +77,20 @@ impl Options {
                     let least: usize = value.parse().context("--least wants a number")?;
                     options.sizes.retain(|size| *size >= least);
                 }
+                "--server" => options.servers.retain(|server| server.title() == value),
                 _ => bail!("there is no option {word}"),
             }
         }
         ensure!(
-            options.runs > 0 && !options.sizes.is_empty(),
-            "--runs, --most and --least leave nothing to measure"
+            options.runs > 0 && !options.sizes.is_empty() && !options.servers.is_empty(),
+            "--runs, --most, --least and --server leave nothing to measure"
         );
         Ok(options)
     }
 }
 
 /// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements; `--most N` leaves larger trees out,
-/// `--least N` smaller ones, `--ours` everybody else; none of these writes a report.
+/// `--least N` smaller ones, `--server SFTP` or `S3` the other, `--ours` everybody else; none of these writes a report.
 ///
 /// # Errors
 /// When it can't be prepared, or posthaste fails.
@@ -102,7 +105,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let far = Far::start(&site, folder.path())?;
     let programs = tool::Programs::find(&posthaste);
     let mut rows = Vec::new();
-    for protocol in Protocol::ALL {
+    for &protocol in &options.servers {
         for &directories in &options.sizes {
             say(&format!("preparing {directories} directories"));
             let tree = far.make(protocol, directories)?;
@@ -118,7 +121,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         }
     }
     let text = report::write(&rows, &programs, folder.path(), options.runs);
-    if options.sizes.len() == SIZES.len() && !options.only_ours {
+    let is_whole = options.sizes.len() == SIZES.len() && options.servers == Protocol::ALL;
+    if is_whole && !options.only_ours {
         super::publish("listing", &text)
     } else {
         say(&text);
@@ -196,6 +200,7 @@ mod tests {
             &["--least", "10001"],
             &["--runs", "0"],
             &["--fast", "1"],
+            &["--server", "FTP"],
             &["--runs"],
         ] {
             assert!(read(wrong).is_err(), "{wrong:?}");
