@@ -58,7 +58,8 @@ fn bytes_are_beyond_before_the_first_relay_has_all_and_everything_is_right_whoev
     let goes_on = |id: &str, before: u64, far: &Relay, service: &Service| {
         wait_for_more(far, before + (64 << 10));
         let request = service.status(id);
-        assert_eq!(stored(&request, "near"), 0, "it did not go on as it came");
+        let why = || text(&service.run(&["explain", id]).stdout);
+        assert_eq!(stored(&request, "near"), 0, "{id}: {request:#}\n{}", why());
     };
     service.json(&offload);
     goes_on("r1", 0, &far, &service);
