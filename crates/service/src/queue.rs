@@ -26,9 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Shortest time between looks, also when jobs are told of: a burst of them costs one look.
 const LOOK_LEAST: Duration = Duration::from_secs(5);
 
-/// How long before one in ten such jobs starts data is to be there where it comes just in time: a job that misses its turn
-/// waits for the next, and with less all waits grow (docs/algorithms/queue-wait.md, closed loop).
-const AHEAD: Duration = Duration::from_secs(1800);
+/// How long before one in ten such jobs starts data is to be there where it comes just in time: as it was measured
+/// (docs/algorithms/queue-wait.md, closed loop).
+const AHEAD: Duration = Duration::from_secs(60);
 /// Data that is wanted sooner than this is not held back at all.
 const NEAR: Duration = Duration::from_secs(60);
 /// How long the data of a job is held back that came since the last look: nothing is known of it before the next, which comes

@@ -23,15 +23,16 @@ const HEAD: &str = "# Forecasts of queues\n\nWhat [the forecasts of a queue](../
 const STAGING: &str = "Each job reads data whose size is drawn from one seed (log-normal, mean 65 GB before it is clamped to 2.28 MB - \
     7.48 TB, sigma 2), at 1 Gbit/s. *Exposure* is how long it lies on scratch before its job starts. *Queue* begins staging before \
     the start that the simulated queue forecasts with requested times; *q* before the quantile *q* of what became of such forecasts so \
-    far, some by that much more. The queue is looked at when a job is submitted, else every 30 s at most.\n\n\
+    far. The queue is looked at when a job is submitted, else every 30 s at most.\n\n\
     **Replayed**: jobs start when they did. Cuts are against staging at submission; *unavoidable* is the share of jobs whose \
     data is late even so, *late* the share whose data is over a minute later than that, *delay* how much later on average \
     over all jobs.\n\n\
     **Closed loop**: a scheduler with EASY backfill starts no job before its data is there. *Held*: it does not plan for such a job \
-    either, as for jobs of PBS and of `posthaste submit`. *Passed over*: it looks for data when a job could start, as Slurm's backfill does; without \
-    it the job waits for its next turn, and one that has to wait for processors is planned for whether its data is there or not. *Wait* is \
-    against staging at submission in the same loop. The loop is chaotic, as one job that starts a second later moves all \
-    that come after it: differences of a few per cent are none.\n";
+    either, as for jobs of PBS and of `posthaste submit`. *Kept*: as Slurm does it, whose quick look at the queue passes over jobs \
+    without data, and whose backfill keeps the processors of a job that could start until its data is there. *Wait* is \
+    against staging at submission in the same loop, with its standard error: the loop is chaotic, as one job that starts a second later moves all \
+    that come after it, so all is the mean of eight draws of the data. *By width* is how the waits grow of jobs that ask for up to a sixteenth, up to a quarter, and more of \
+    the machine.\n";
 
 /// What one policy did.
 #[derive(Default)]
@@ -39,21 +40,21 @@ struct Row {
     name: String,
     replay: Vec<f64>,
     held: Vec<f64>,
-    passed: Vec<f64>,
+    kept: Vec<f64>,
 }
 
 /// What the scheduler of a closed loop makes of a job whose data is not there.
 #[derive(Clone, Copy)]
 enum Gate {
     Held,
-    PassedOver,
+    Kept,
 }
 
 impl Row {
     fn closed(&self, gate: Gate) -> &[f64] {
         match gate {
             Gate::Held => &self.held,
-            Gate::PassedOver => &self.passed,
+            Gate::Kept => &self.kept,
         }
     }
 }
@@ -71,6 +72,8 @@ struct Log {
     /// Jobs that were played.
     staged: String,
     bounds: Vec<(String, Vec<f64>)>,
+    /// Mean waits in the closed loops without data, and with data staged at submission.
+    bases: Vec<(String, Vec<f64>)>,
     rows: Vec<Row>,
 }
 
@@ -117,8 +120,9 @@ fn read(lines: &str) -> anyhow::Result<Log> {
             ["staged", played] => log.staged = played.into(),
             ["bounds", name, ..] => log.bounds.push((name.into(), numbers(2)?)),
             ["replay", name, ..] => row(&mut log, name).replay = numbers(2)?,
+            ["base", kind, ..] => log.bases.push((kind.into(), numbers(2)?)),
             ["held", name, ..] => row(&mut log, name).held = numbers(2)?,
-            ["passed", name, ..] => row(&mut log, name).passed = numbers(2)?,
+            ["kept", name, ..] => row(&mut log, name).kept = numbers(2)?,
             _ => bail!("no line of figures: {line}"),
         }
     }
@@ -138,11 +142,11 @@ fn row<'l>(log: &'l mut Log, name: &str) -> &'l mut Row {
 }
 
 impl Log {
-    /// A figure of a closed loop.
-    fn closed(&self, gate: Gate, name: &str, place: usize) -> anyhow::Result<f64> {
-        let row = self.rows.iter().find(|row| row.name == name);
-        row.and_then(|row| row.closed(gate).get(place).copied())
-            .with_context(|| format!("{}: no closed loop of `{name}`", self.name))
+    /// Mean waits in a closed loop, in seconds: without data, and with data staged at submission.
+    fn base(&self, kind: &str) -> anyhow::Result<[f64; 2]> {
+        let base = self.bases.iter().find(|(name, _)| name == kind);
+        let waits = base.and_then(|(_, waits)| waits.as_slice().try_into().ok());
+        waits.with_context(|| format!("{}: no waits where jobs are {kind}", self.name))
     }
 
     /// The policy that cuts most when replayed, of those whose delay is small, with its cut and delay.
@@ -156,25 +160,14 @@ impl Log {
     }
 
     /// The policy that cuts most in the closed loop, of those that let waits grow little, with its cut and that growth.
-    fn best_closed(&self, gate: Gate) -> anyhow::Result<Option<(&str, f64, f64)>> {
-        let (wait, exposure) = (
-            self.closed(gate, "submit", 0)?,
-            self.closed(gate, "submit", 1)?,
-        );
-        let rows = self
-            .rows
-            .iter()
-            .filter_map(|row| match row.closed(gate)[..] {
-                // Nothing is cut by the two that are compared with.
-                [waited, exposed, _] if !row.replay.is_empty() => {
-                    let growth = waited / wait - 1.0;
-                    Some((row.name.as_str(), 1.0 - exposed / exposure, growth))
-                }
-                _ => None,
-            });
-        Ok(rows
-            .filter(|(_, _, growth)| *growth < GROWTH_MAX)
-            .max_by(|one, other| one.1.total_cmp(&other.1)))
+    fn best_closed(&self, gate: Gate) -> Option<(&str, f64, f64)> {
+        let rows = self.rows.iter();
+        let rows = rows.filter_map(|row| match *row.closed(gate) {
+            [cut, growth, ..] => Some((row.name.as_str(), cut, growth)),
+            _ => None,
+        });
+        rows.filter(|(_, _, growth)| *growth < GROWTH_MAX)
+            .max_by(|one, other| one.1.total_cmp(&other.1))
     }
 }
 
@@ -185,7 +178,7 @@ fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
          The upper bound is to hold for 95 % of the jobs. The middle column is the policy that cuts most of the exposure when jobs \
          start when they did, at less than 90 s of mean delay; the last two are those that cut most in the closed loop while waits grow by less than \
          1 %. All were chosen on the log that they are shown for.\n\n\
-         | log | under upper bound | replayed | closed loop, held | closed loop, passed over |\n|---|---|---|---|---|\n",
+         | log | under upper bound | replayed | closed loop, held | closed loop, kept |\n|---|---|---|---|---|\n",
     );
     for log in logs {
         let trimmed = log.bounds.iter().find(|(name, _)| name == "trimmed");
@@ -195,16 +188,16 @@ fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
         let replayed = log.best_replayed().map_or_else(none, |(name, cut, delay)| {
             format!("{name}: {}, {delay:.0} s", percent(cut))
         });
-        let closed = |gate| -> anyhow::Result<String> {
-            let best = log.best_closed(gate)?;
-            Ok(best.map_or_else(none, |(name, cut, growth)| {
+        let closed = |gate| {
+            let best = log.best_closed(gate);
+            best.map_or_else(none, |(name, cut, growth)| {
                 format!("{name}: {}, {:+.1} %", percent(cut), growth * 100.0)
-            }))
+            })
         };
-        let (held, passed) = (closed(Gate::Held)?, closed(Gate::PassedOver)?);
+        let (held, kept) = (closed(Gate::Held), closed(Gate::Kept));
         writeln!(
             page,
-            "| {} | {bound} | {replayed} | {held} | {passed} |",
+            "| {} | {bound} | {replayed} | {held} | {kept} |",
             log.name
         )?;
     }
@@ -266,30 +259,19 @@ fn page(logs: &[Log]) -> anyhow::Result<String> {
 }
 
 fn section(page: &mut String, log: &Log) -> anyhow::Result<()> {
-    let base = |gate| -> anyhow::Result<[f64; 2]> {
-        Ok([
-            log.closed(gate, "submit", 0)?,
-            log.closed(gate, "submit", 1)?,
-        ])
-    };
-    let gates = [Gate::Held, Gate::PassedOver];
-    let [held, passed] = [base(gates[0])?, base(gates[1])?];
+    let [none, held] = log.base("held")?;
+    let [_, kept] = log.base("kept")?;
     write!(
         page,
-        "\n### {}\n\n{} processors, the first {} jobs. In the closed loop jobs without data wait {:.0} s on average; with data \
-         staged at submission {:.0} s where they are held until it is there, {:.0} s where they are passed over.\n\n\
-         | | exposure cut | by GB | unavoidable | late | delay | held: exposure cut | wait | passed over: exposure cut | wait |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-        log.name,
-        log.procs,
-        log.staged,
-        log.closed(Gate::Held, "none", 0)?,
-        held[0],
-        passed[0]
+        "\n### {}\n\n{} processors, the first {} jobs. In the closed loop jobs without data wait {none:.0} s on average; with data \
+         staged at submission {held:.0} s where they are held until it is there, {kept:.0} s where their processors are kept.\n\n\
+         | | exposure cut | by GB | unavoidable | late | delay | held: exposure cut | wait | by width | kept: exposure cut | wait | by width |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        log.name, log.procs, log.staged,
     )?;
     for row in &log.rows {
         let &[cut, by_bytes, unavoidable, late, delay] = &row.replay[..] else {
-            continue; // Nothing is replayed without a policy.
+            bail!("{}: `{}` was not replayed", log.name, row.name);
         };
         write!(
             page,
@@ -300,15 +282,20 @@ fn section(page: &mut String, log: &Log) -> anyhow::Result<()> {
             percent(unavoidable),
             percent(late)
         )?;
-        for (gate, [wait, exposure]) in gates.into_iter().zip([held, passed]) {
-            let &[waited, exposed, _] = row.closed(gate) else {
+        for gate in [Gate::Held, Gate::Kept] {
+            let &[cut, growth, error, narrow, middle, wide] = row.closed(gate) else {
                 bail!("{}: no closed loop of `{}`", log.name, row.name);
             };
+            let [growth, error] = [growth, error].map(|share| share * 100.0);
+            let by_width = [narrow, middle, wide].map(|share| match share.is_finite() {
+                true => format!("{:+.0} %", share * 100.0),
+                false => "none".to_owned(),
+            });
             write!(
                 page,
-                " {} | {:+.1} % |",
-                percent(1.0 - exposed / exposure),
-                (waited / wait - 1.0) * 100.0
+                " {} | {growth:+.1} ± {error:.1} % | {} |",
+                percent(cut),
+                by_width.join(", ")
             )?;
         }
         page.push('\n');
@@ -327,14 +314,14 @@ mod tests {
     #[test]
     fn figures_become_rows() {
         let lines = "log\tKTH\t9\t100\nbounds\ttrimmed\t.975\t.99\t.93\t.01\t900\t300\t5\t.98\t4\t.9\t0\t0\t0\t0\t0\t0\n\
-            staged\t9\nreplay\tq .30\t.5\t.25\t.4\t.125\t61.6\nheld\tnone\t90\t0\t0\nheld\tsubmit\t100\t50\t10\nheld\tq .30\t101\t10\t5\n\
-            passed\tnone\t90\t0\t0\npassed\tsubmit\t200\t50\t10\npassed\tq .30\t201\t40\t5\n";
+            staged\t9\nreplay\tq .30\t.5\t.25\t.4\t.125\t61.6\nbase\theld\t90\t100\nheld\tq .30\t.8\t.01\t.002\t.1\t0\tNaN\n\
+            base\tkept\t90\t200\nkept\tq .30\t.2\t.005\t.001\t-.1\t.2\t0\n";
         let page = page(&[read(lines).unwrap()]).unwrap();
         for row in [
             "| KTH | 97.5 % | q .30: 50.0 %, 62 s | none | q .30: 20.0 %, +0.5 % |",
             "| KTH | 9 | trimmed | 97.5 % | 99.0 % | 93.0 % | 0.010 | 900 s | 300 s |",
             "| KTH | trimmed | 98.0 % | 90.0 % | - | - | - |",
-            "| q .30 | 50.0 % | 25.0 % | 40.0 % | 12.5 % | 62 s | 80.0 % | +1.0 % | 20.0 % | +0.5 % |",
+            "| q .30 | 50.0 % | 25.0 % | 40.0 % | 12.5 % | 62 s | 80.0 % | +1.0 ± 0.2 % | +10 %, +0 %, none | 20.0 % | +0.5 ± 0.1 % | -10 %, +20 %, +0 % |",
         ] {
             assert!(page.contains(row), "{page}");
         }

@@ -161,7 +161,7 @@ fn what_a_job_reads_waits_until_its_start_is_near_and_comes_when_that_moves() {
         #POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
         ls weather > seen\n";
     let second = slurm.submit(&centre.script("second.sh", script)).unwrap();
-    // The first job may run for two hours, and data is wanted half an hour before the second starts.
+    // The first job may run for two hours, and data is wanted shortly before the second starts.
     let held_back = slurm.wait_until("its data is held back", |_| {
         let asked_for = centre.stage_ins("weather");
         let not_before = asked_for.first().map(|one| &one["stage_in"]["not_before"]);

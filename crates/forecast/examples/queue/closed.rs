@@ -12,8 +12,9 @@ use super::{
 pub enum Gate {
     /// The job is held: nothing is planned for it.
     Held,
-    /// The job is passed over when it could start. One that has to wait for processors is planned for all the same.
-    PassedOver,
+    /// As Slurm does it: what looks through the queue whenever something changes passes over jobs without data, and stops at the
+    /// first that has to wait for processors; backfill keeps the processors of a job that could start until its data is there.
+    Kept,
 }
 
 /// What became of a policy.
@@ -22,8 +23,8 @@ pub struct Outcome {
     /// Seconds that jobs waited, and that their data lay on scratch meanwhile, on average.
     pub wait: f64,
     pub exposure: f64,
-    /// The latter weighted by bytes, in byte-seconds a job.
-    pub weighted: f64,
+    /// Seconds that those waited that ask for up to a sixteenth, up to a quarter, and more of the machine.
+    pub waits: [f64; 3],
 }
 
 /// A centre while a log is played to it.
@@ -55,6 +56,7 @@ pub fn play(log: &Log, gate: Gate, policy: Option<Policy>) -> Outcome {
     let mut staging = policy.map(|policy| Staging::new(log, policy));
     let mut arrivals: BTreeSet<u64> = BTreeSet::new();
     let mut found = Outcome::default();
+    let mut jobs = [0.0; 3];
     let (mut next, mut now) = (0, 0);
     while next < log.jobs.len() || !centre.waiting.is_empty() {
         let submit = log.jobs.get(next).map(|job| job.submit);
@@ -85,20 +87,28 @@ pub fn play(log: &Log, gate: Gate, policy: Option<Policy>) -> Outcome {
         for job in centre.schedule(now) {
             let one = &log.jobs[job];
             let exposed = now - centre.ready.remove(&job).unwrap_or(now);
-            found.wait += (now - one.submit) as f64;
+            let waited = (now - one.submit) as f64;
+            let class = width(one.shape.procs, log.procs);
+            jobs[class] += 1.0;
+            found.waits[class] += waited;
+            found.wait += waited;
             found.exposure += exposed as f64;
-            found.weighted += exposed as f64 * one.bytes;
             if let Some(staging) = &mut staging {
                 staging.on_start(job, now, true);
             }
         }
     }
-    let jobs = log.jobs.len() as f64;
+    let all = log.jobs.len() as f64;
     Outcome {
-        wait: found.wait / jobs,
-        exposure: found.exposure / jobs,
-        weighted: found.weighted / jobs,
+        wait: found.wait / all,
+        exposure: found.exposure / all,
+        waits: [0, 1, 2].map(|class| found.waits[class] / jobs[class]),
     }
+}
+
+/// The class of a job by how much of the machine it asks for.
+fn width(procs: u32, all: u32) -> usize {
+    [all / 16, all / 4].partition_point(|most| *most < procs)
 }
 
 impl Centre<'_> {
@@ -116,28 +126,57 @@ impl Centre<'_> {
         }
     }
 
+    fn is_ready(&self, job: usize, now: u64) -> bool {
+        self.ready.get(&job).is_some_and(|ready| *ready <= now)
+    }
+
+    fn schedule(&mut self, now: u64) -> Vec<usize> {
+        let mut started = match self.gate {
+            Gate::Kept => self.start_first(now),
+            Gate::Held => Vec::new(),
+        };
+        started.extend(self.backfill(now));
+        started
+    }
+
+    /// Starts what may start, in the order of the queue, until one that has its data has to wait for processors.
+    fn start_first(&mut self, now: u64) -> Vec<usize> {
+        let waiting: Vec<usize> = self.waiting.iter().copied().collect();
+        let ready = waiting.into_iter().filter(|job| self.is_ready(*job, now));
+        let mut free = self.free;
+        let fits = |job: &usize| {
+            let left = free.checked_sub(self.log.jobs[*job].shape.procs);
+            free = left.unwrap_or(free);
+            left.is_some()
+        };
+        let started: Vec<usize> = ready.take_while(fits).collect();
+        started.iter().for_each(|job| self.start(*job, now));
+        started
+    }
+
     /// Starts what may start, in the order of the queue, until one has to wait for processors; after it whatever does
     /// not delay that one (EASY). A job whose data is not there is not started, and planned for as the gate says.
-    fn schedule(&mut self, now: u64) -> Vec<usize> {
+    fn backfill(&mut self, now: u64) -> Vec<usize> {
         let mut started = Vec::new();
         let mut reserved: Option<(u64, u32)> = None;
+        // Processors that are free, but for the jobs they are kept for.
+        let mut kept = 0;
         for job in self.waiting.clone() {
-            if self.free == 0 {
+            let free = self.free - kept;
+            if free == 0 {
                 break;
             }
-            let (procs, length) = (
-                self.log.jobs[job].shape.procs,
-                self.log.jobs[job].shape.walltime.as_secs(),
-            );
-            let is_ready = self.ready.get(&job).is_some_and(|ready| *ready <= now);
-            let fits = procs <= self.free;
-            if !is_ready && (fits || self.gate == Gate::Held) {
+            let shape = self.log.jobs[job].shape;
+            let (procs, length) = (shape.procs, shape.walltime.as_secs());
+            let is_ready = self.is_ready(job, now);
+            let fits = procs <= free;
+            if !is_ready && self.gate == Gate::Held {
                 continue;
             }
             match &mut reserved {
                 None if fits => {}
                 None => {
-                    reserved = Some(self.reserve(procs, now));
+                    reserved = Some(self.reserve(procs, free, now));
                     continue;
                 }
                 Some((shadow, extra)) if fits && (now + length <= *shadow || procs <= *extra) => {
@@ -147,8 +186,12 @@ impl Centre<'_> {
                 }
                 Some(_) => continue,
             }
-            self.start(job, now);
-            started.push(job);
+            if is_ready {
+                self.start(job, now);
+                started.push(job);
+            } else {
+                kept += procs;
+            }
         }
         started
     }
@@ -163,9 +206,9 @@ impl Centre<'_> {
         self.ends.insert((now + one.run.min(limit), job));
     }
 
-    /// When so many processors are free if all run as long as they may, and how many are left.
-    fn reserve(&self, procs: u32, now: u64) -> (u64, u32) {
-        let (mut at, mut free) = (now, self.free);
+    /// When so many processors are free if all run as long as they may and so many are free now, and how many are left.
+    fn reserve(&self, procs: u32, mut free: u32, now: u64) -> (u64, u32) {
+        let mut at = now;
         for (limit, job) in &self.limits {
             if free >= procs && *limit > at {
                 break;

@@ -19,23 +19,27 @@ use std::{io::Error, path::Path};
 
 use posthaste_forecast::queue::Waits;
 
-use closed::Gate;
+use closed::{Gate, Outcome};
 use staging::Policy;
+use swf::Log;
 
 /// Jobs of a log that are replayed, and for which the loop is closed: both are played with every policy, which takes minutes.
 /// Bounds are drawn for all of them.
 const PLAYED_MAX: usize = 30_000;
 
+/// Seeds that the sizes of data are drawn from, for the closed loop: as one job that starts a second later moves all that come
+/// after it, one loop tells little.
+const SEEDS: u64 = 8;
+
 /// What is compared, by the names they have in the report.
-const POLICIES: [(&str, Policy); 8] = [
+const POLICIES: [(&str, Policy); 7] = [
     ("queue", Policy::Queue),
-    ("q .50", Policy::Calibrated(500, 0)),
-    ("q .40", Policy::Calibrated(400, 0)),
-    ("q .30", Policy::Calibrated(300, 0)),
-    ("q .20", Policy::Calibrated(200, 0)),
-    ("q .10", Policy::Calibrated(100, 0)),
-    ("q .10, 10 min", Policy::Calibrated(100, 600)),
-    ("q .10, 30 min", Policy::Calibrated(100, 1800)),
+    ("q .50", Policy::Calibrated(500)),
+    ("q .40", Policy::Calibrated(400)),
+    ("q .30", Policy::Calibrated(300)),
+    ("q .20", Policy::Calibrated(200)),
+    ("q .10", Policy::Calibrated(100)),
+    ("q .05", Policy::Calibrated(50)),
 ];
 
 fn main() -> Result<(), Error> {
@@ -67,17 +71,49 @@ fn main() -> Result<(), Error> {
                 found.cut, found.cut_weighted, found.unavoidable, found.late, found.delay
             );
         }
-        let submit = [("none", None), ("submit", Some(Policy::Submit))];
-        let policies = POLICIES.map(|(name, policy)| (name, Some(policy)));
-        for (kind, gate) in [("held", Gate::Held), ("passed", Gate::PassedOver)] {
-            for (name, policy) in submit.into_iter().chain(policies) {
-                let found = closed::play(&log, gate, policy);
-                println!(
-                    "{kind}\t{name}\t{}\t{}\t{}",
-                    found.wait, found.exposure, found.weighted
-                );
-            }
+        for (kind, gate) in [("held", Gate::Held), ("kept", Gate::Kept)] {
+            close(&log, kind, gate);
         }
     }
     Ok(())
+}
+
+/// Plays a log in the closed loop, with data of each seed.
+fn close(log: &Log, kind: &str, gate: Gate) {
+    let none = closed::play(log, gate, None);
+    let logs: Vec<Log> = (0..SEEDS).map(|seed| log.drawn(seed)).collect();
+    let of_all = |policy| -> Vec<Outcome> {
+        let play = |log| closed::play(log, gate, Some(policy));
+        let halves = logs.split_at(logs.len() / 2);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| halves.0.iter().map(play).collect::<Vec<_>>());
+            let second: Vec<Outcome> = halves.1.iter().map(play).collect();
+            let first = first.join().into_iter().flatten();
+            first.chain(second).collect()
+        })
+    };
+    let submit = of_all(Policy::Submit);
+    let (wait, _) = mean(submit.iter().map(|one| one.wait));
+    println!("base\t{kind}\t{}\t{wait}", none.wait);
+    for (name, policy) in POLICIES {
+        let found = of_all(policy);
+        let of_each = || found.iter().zip(&submit);
+        let (cut, _) = mean(of_each().map(|(one, base)| 1.0 - one.exposure / base.exposure));
+        let (growth, error) = mean(of_each().map(|(one, base)| one.wait / base.wait - 1.0));
+        let classes = [0, 1, 2].map(|class| {
+            let of_class = of_each().map(|(one, base)| one.waits[class] / base.waits[class] - 1.0);
+            mean(of_class).0
+        });
+        let [narrow, middle, wide] = classes;
+        println!("{kind}\t{name}\t{cut}\t{growth}\t{error}\t{narrow}\t{middle}\t{wide}");
+    }
+}
+
+/// The mean, and its standard error.
+fn mean(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let values: Vec<f64> = values.collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0) / count).sqrt())
 }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use posthaste_forecast::queue::{Calibration, Data, Queued, Running, Said, Site, Wake, starts};
+use posthaste_forecast::queue::{
+    Calibration, DEPTH_MAX, Data, Queued, Running, Said, Site, Starts, Wake, starts,
+};
 use posthaste_types::Timestamp;
 
 use super::swf::Log;
@@ -19,8 +21,8 @@ pub enum Policy {
     Submit,
     /// Before the start that the simulated queue forecasts.
     Queue,
-    /// Before this quantile, in thousandths, of what became of such forecasts, by so many seconds more.
-    Calibrated(u16, u64),
+    /// Before this quantile, in thousandths, of what became of such forecasts.
+    Calibrated(u16),
 }
 
 /// What a policy does while a log is played.
@@ -61,7 +63,7 @@ impl<'a> Staging<'a> {
         let every = if self.is_changed { LOOK_EVERY } else { STALE };
         match self.policy {
             Policy::Submit => None,
-            Policy::Queue | Policy::Calibrated(..) => {
+            Policy::Queue | Policy::Calibrated(_) => {
                 wake.into_iter().chain([self.looked + every]).min()
             }
         }
@@ -148,11 +150,14 @@ impl<'a> Staging<'a> {
             used_permille: [1000; 3],
         };
         let now = Timestamp::from_secs(now);
-        for found in starts(&site, now) {
+        let found = starts(&site, now);
+        self.forecast_deep(found.last(), &queue, now);
+        for found in found {
             let job = found.job as usize;
             let said = Said {
                 job: found.job,
                 walltime: self.log.jobs[job].shape.walltime,
+                share_permille: self.share_permille(job),
                 submitted: Timestamp::from_secs(self.log.jobs[job].submit),
                 start: found.p50,
                 now,
@@ -164,13 +169,32 @@ impl<'a> Staging<'a> {
             let lead = Duration::from_secs(self.log.jobs[job].lead);
             let wake = match self.policy {
                 Policy::Submit | Policy::Queue => Wake::before(found.p50, lead, now),
-                Policy::Calibrated(permille, ahead) => {
-                    let lead = lead + Duration::from_secs(ahead);
-                    self.calibration.wake(&said, lead, permille)
-                }
+                Policy::Calibrated(permille) => self.calibration.wake(&said, lead, permille),
             };
             self.wake(job, wake, now);
         }
+    }
+
+    /// Jobs so deep in the queue that they are not forecast count as starting with the last that is, as in the service.
+    fn forecast_deep(&mut self, last: Option<&Starts>, queue: &[Queued], now: Timestamp) {
+        let Some(last) = last else {
+            return;
+        };
+        for job in queue
+            .iter()
+            .skip(DEPTH_MAX)
+            .map(|queued| queued.job as usize)
+        {
+            if self.begun[job].is_none() {
+                let lead = Duration::from_secs(self.log.jobs[job].lead);
+                self.wake(job, Wake::before(last.p50, lead, now), now);
+            }
+        }
+    }
+
+    fn share_permille(&self, job: usize) -> u32 {
+        let share = u64::from(self.log.jobs[job].shape.procs) * 1000 / u64::from(self.log.procs);
+        u32::try_from(share).unwrap_or(u32::MAX)
     }
 
     fn wake(&mut self, job: usize, wake: Wake, now: Timestamp) {

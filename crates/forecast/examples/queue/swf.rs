@@ -19,6 +19,8 @@ const MOST: f64 = 7.481e12;
 /// A job of a log; moments in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
+    /// As the log numbers it.
+    pub number: u64,
     pub submit: u64,
     pub start: u64,
     pub run: u64,
@@ -39,6 +41,28 @@ pub struct Log {
     pub name: String,
     pub procs: u32,
     pub jobs: Vec<Job>,
+}
+
+/// What the sizes of data are drawn from when a log is read.
+const SEED: u64 = 42;
+
+impl Log {
+    /// The same jobs with other data.
+    pub fn drawn(&self, seed: u64) -> Self {
+        let drawn = self.jobs.iter().map(|job| {
+            let bytes = size(job.number, seed);
+            Job {
+                bytes,
+                lead: (bytes / RATE).ceil() as u64,
+                ..*job
+            }
+        });
+        Self {
+            name: self.name.clone(),
+            procs: self.procs,
+            jobs: drawn.collect(),
+        }
+    }
 }
 
 /// Reads a log, through gzip where its name says so.
@@ -91,8 +115,10 @@ fn job(line: &str) -> Option<Job> {
     let positive = |place: usize| whole(place).filter(|value| *value > 0);
     let procs = positive(4).or_else(|| positive(7))?;
     let requested = positive(8).unwrap_or(run).max(1);
-    let bytes = size(whole(0)?);
+    let number = whole(0)?;
+    let bytes = size(number, SEED);
     Some(Job {
+        number,
         submit,
         start: submit + wait,
         run,
@@ -123,10 +149,10 @@ fn peak(jobs: &[Job]) -> u32 {
     u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// What the job of that number reads: the same in every run.
-fn size(number: u64) -> f64 {
+/// What the job of that number reads: the same in every run with that seed.
+fn size(number: u64, seed: u64) -> f64 {
     let even = |salt: u64| {
-        let bits = mix(number.wrapping_mul(2).wrapping_add(salt) ^ 42) >> 11;
+        let bits = mix(number.wrapping_mul(2).wrapping_add(salt) ^ seed) >> 11;
         (bits as f64 + 0.5) / (1u64 << 53) as f64
     };
     let normal = (-2.0 * even(0).ln()).sqrt() * (std::f64::consts::TAU * even(1)).cos();

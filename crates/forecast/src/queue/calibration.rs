@@ -1,24 +1,27 @@
 //! What became of earlier forecasts of the queue, and what that says of the next.
 //!
-//! A simulated queue knows processors and requested times. It does not know that long jobs start at night
-//! only, that a partition is closed or that a user is over their share: it then says "now" for hours. So each
-//! forecast is put beside those that looked like it, and what these jobs still waited is the answer.
+//! A simulated queue knows processors and requested times. It does not know which running jobs end early, that a
+//! partition is closed or that a user is over their share. So each forecast is put beside those that looked like it,
+//! and what these jobs still waited is the answer.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::time::Duration;
+use core::{ops::RangeInclusive, time::Duration};
 use posthaste_types::Timestamp;
 
 use super::rolling::Wake;
 
-/// Requested time that divides forecasts into kinds, in seconds: doubling, because a rule of a site
-/// ("over 4 hours by night") cuts anywhere.
-const WALLTIMES: [u64; 8] = [900, 1800, 3600, 7200, 14_400, 28_800, 57_600, 115_200];
+/// Requested time that divides forecasts into kinds, in seconds: by fours from half an hour.
+const WALLTIMES: [u64; 4] = [1800, 7200, 28_800, 115_200];
 
-/// How far away a forecast start divides them, in seconds.
-const AHEADS: [u64; 4] = [60, 900, 7200, 43_200];
+/// Thousandths of the machine's processors that divide them: who asks for little fills gaps, who asks for much waits to be
+/// the first.
+const SHARES_PERMILLE: [u32; 2] = [62, 250];
+
+/// How far away a forecast start divides them, in seconds: doubling from five minutes.
+const AHEADS: [u64; 9] = [300, 600, 1200, 2400, 4800, 9600, 19_200, 38_400, 76_800];
 
 /// A job this young may start at once; one that is older and "starts now" is held by what nobody simulated.
 const FRESH: Duration = Duration::from_secs(90);
@@ -26,23 +29,27 @@ const FRESH: Duration = Duration::from_secs(90);
 /// A job that starts so soon after its data came was waiting for it: schedulers look about every half minute.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
+/// A job whose data has been there for so long, and that still does not start where there is room, waits for
+/// something else.
+const NOT_THE_DATA: Duration = Duration::from_secs(120);
+
 /// Outcomes of a kind that are kept: some weeks of a middling centre, and 2 MiB for all kinds together.
 const OUTCOMES_MAX: usize = 128;
 
-/// Fewest outcomes that speak for a kind.
+/// Fewest outcomes that speak.
 const OUTCOMES_MIN: usize = 8;
 
-/// Kinds of forecast that one job has while it waits, the newest: two days of hours.
-const SAID_MAX: usize = 48;
+/// Fewest of them that a job has not outlived, for the rest to speak.
+const LEFT_MIN: usize = 3;
+
+/// Kinds of forecast that one job has while it waits, the first: more than it can have.
+const SAID_MAX: usize = 2 * (AHEADS.len() + 1);
 
 /// Jobs that are followed while they wait: many times what is forecast.
 const WAITING_MAX: usize = 10_000;
 
 /// Thousandths in one.
 const ONE: usize = 1000;
-
-/// Microseconds of an hour.
-const HOUR_MICROS: u64 = 3_600_000_000;
 
 /// What is forecast of a job, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +58,8 @@ pub struct Said {
     pub job: u64,
     /// The time that it asks for.
     pub walltime: Duration,
+    /// Thousandths of the machine's processors that it asks for.
+    pub share_permille: u32,
     /// When it was submitted.
     pub submitted: Timestamp,
     /// When the queue as it stands lets it start.
@@ -68,23 +77,81 @@ pub struct Data {
     pub ready: Timestamp,
 }
 
-/// Forecasts that look alike: asked for as much time, at the same hour of the day (UTC), as far ahead.
+/// Forecasts that look alike: as far ahead, of jobs that ask for as much of the machine and as much time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
-    hour: u64,
-    walltime: usize,
     ahead: usize,
     is_fresh: bool,
+    share: usize,
+    walltime: usize,
+}
+
+impl Kind {
+    /// Whether another looks like it in less and less: in all but the requested time, and then in how far ahead only,
+    /// about.
+    fn is_like(self, other: Self, looseness: usize) -> bool {
+        let as_fresh = self.is_fresh == other.is_fresh;
+        match looseness {
+            0 => self == other,
+            1 => as_fresh && (self.ahead, self.share) == (other.ahead, other.share),
+            _ => as_fresh && self.ahead / 2 == other.ahead / 2,
+        }
+    }
+
+    /// Between which kinds those lie that look like it.
+    fn nearest(self, looseness: usize) -> RangeInclusive<Self> {
+        let of = |ahead, is_fresh, class| Self {
+            ahead,
+            is_fresh,
+            share: class,
+            walltime: class,
+        };
+        match looseness {
+            0 => self..=self,
+            1 => of(self.ahead, self.is_fresh, 0)..=of(self.ahead, self.is_fresh, usize::MAX),
+            _ => of(self.ahead & !1, false, 0)..=of(self.ahead | 1, true, usize::MAX),
+        }
+    }
 }
 
 impl Said {
     fn kind(&self) -> Kind {
         let ahead = self.start.since(self.now);
+        let is_under = |most: &u64, time| Duration::from_secs(*most) < time;
         Kind {
-            hour: self.now.as_micros() / HOUR_MICROS % 24,
-            walltime: WALLTIMES.partition_point(|most| Duration::from_secs(*most) < self.walltime),
-            ahead: AHEADS.partition_point(|most| Duration::from_secs(*most) < ahead),
+            ahead: AHEADS.partition_point(|most| is_under(most, ahead)),
             is_fresh: self.now.since(self.submitted) < FRESH,
+            share: SHARES_PERMILLE.partition_point(|most| *most < self.share_permille),
+            walltime: WALLTIMES.partition_point(|most| is_under(most, self.walltime)),
+        }
+    }
+}
+
+/// A job that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Open {
+    /// The first forecast of each kind, the newest kind last.
+    said: Vec<(Kind, Said)>,
+    /// When it was first and last said that it could start at once.
+    room: Option<(Timestamp, Timestamp)>,
+}
+
+impl Open {
+    /// When it would have started if its data had been there from the beginning, as far as can be told.
+    fn start(&self, start: Timestamp, data: Option<Data>) -> Timestamp {
+        let Some(data) = data else {
+            return start;
+        };
+        let begun = match start.since(data.ready) < AT_ONCE {
+            true => data.begun.min(start),
+            false => start,
+        };
+        match self.room {
+            // There was room before its data came, and none was left unused after that.
+            Some((first, last)) if first < data.ready && last <= data.ready + NOT_THE_DATA => {
+                begun.min(first)
+            }
+            Some(_) | None => begun,
         }
     }
 }
@@ -94,8 +161,7 @@ impl Said {
 pub struct Calibration {
     /// Oldest first.
     outcomes: BTreeMap<Kind, VecDeque<Duration>>,
-    /// The first forecast of each kind, the newest kind last.
-    open: BTreeMap<u64, VecDeque<Said>>,
+    open: BTreeMap<u64, Open>,
 }
 
 impl Calibration {
@@ -105,31 +171,31 @@ impl Calibration {
             return;
         }
         let open = self.open.entry(said.job).or_default();
-        if open.back().is_some_and(|last| last.kind() == said.kind()) {
-            return;
+        if said.start <= said.now {
+            let (first, _) = open.room.unwrap_or((said.now, said.now));
+            open.room = Some((first, said.now));
         }
-        if open.len() >= SAID_MAX {
-            open.pop_front();
+        let kind = said.kind();
+        if open.said.len() < SAID_MAX && open.said.iter().all(|(known, _)| *known != kind) {
+            open.said.push((kind, said));
         }
-        open.push_back(said);
     }
 
     /// A job started: what had been said of it has its outcome, which is given back as well. Where its data was
-    /// what it waited for, it counts as started when that began to come: else late data would be learned as a
-    /// long queue, and the next data would come later still.
+    /// what it waited for, it counts as started when that began to come or, if that was sooner, when there was room for it: else
+    /// late data would be learned as a long queue, and the next data would come later still.
     pub fn on_start(
         &mut self,
         job: u64,
         now: Timestamp,
         data: Option<Data>,
     ) -> Vec<(Said, Duration)> {
-        let start = match data {
-            Some(data) if now.since(data.ready) < AT_ONCE => data.begun.min(now),
-            Some(_) | None => now,
-        };
         let open = self.open.remove(&job).unwrap_or_default();
-        let known = open.into_iter().map(|said| (said, start.since(said.now)));
-        let known: Vec<(Said, Duration)> = known.collect();
+        let start = open.start(now, data);
+        let known = open.said.into_iter();
+        let known: Vec<(Said, Duration)> = known
+            .map(|(_, said)| (said, start.since(said.now)))
+            .collect();
         for (said, waited) in &known {
             self.learn(said, *waited);
         }
@@ -150,19 +216,46 @@ impl Calibration {
         self.open.remove(&job);
     }
 
-    /// When a job starts of which this is said: so many thousandths of all such jobs had started by then. None
-    /// where fewer than eight are known. O(n log n) for 128.
+    /// When a job starts of which this is said: of all jobs of which the same was said, and that still waited so long
+    /// after it was said first, so many thousandths had started by then; any moment now where nearly all of them had started sooner.
+    /// Where fewer than eight are known of a kind, those that look like it in less speak; none where these are too few as well. O(n)
+    /// for 128, and for at most sixty times as many where few are known.
     #[must_use]
     pub fn start(&self, said: &Said, permille: u16) -> Option<Timestamp> {
-        let known = self.outcomes.get(&said.kind())?;
-        if known.len() < OUTCOMES_MIN {
-            return None;
+        let kind = said.kind();
+        let alike = [
+            self.alike(kind, 0),
+            self.alike(kind, 1),
+            self.alike(kind, 2),
+        ];
+        let known = alike
+            .into_iter()
+            .find(|known| known.clone().count() >= OUTCOMES_MIN)?;
+        let mut said_so = self
+            .open
+            .get(&said.job)
+            .into_iter()
+            .flat_map(|open| &open.said);
+        let first = said_so.find(|(known, _)| *known == kind);
+        let past = said
+            .now
+            .since(first.map_or(said.now, |(_, first)| first.now));
+        let left = known.filter_map(|waited| waited.checked_sub(past));
+        let mut left: Vec<Duration> = left.collect();
+        if left.len() < LEFT_MIN {
+            return Some(said.now);
         }
-        let mut sorted: Vec<Duration> = known.iter().copied().collect();
-        sorted.sort_unstable();
-        let rank = (sorted.len() * usize::from(permille)).div_ceil(ONE);
-        let place = rank.max(1).min(sorted.len()) - 1;
-        Some(said.now + sorted[place])
+        let rank = (left.len() * usize::from(permille)).div_ceil(ONE);
+        let place = rank.max(1).min(left.len()) - 1;
+        let (_, at, _) = left.select_nth_unstable(place);
+        Some(said.now + *at)
+    }
+
+    /// Outcomes of kinds that look like one.
+    fn alike(&self, kind: Kind, looseness: usize) -> impl Iterator<Item = Duration> + Clone {
+        let near = self.outcomes.range(kind.nearest(looseness));
+        let alike = near.filter(move |(other, _)| kind.is_like(**other, looseness));
+        alike.flat_map(|(_, outcomes)| outcomes.iter().copied())
     }
 
     /// When to begin staging that takes `lead`, so that it ends before this quantile of the start. Where no such
@@ -196,6 +289,7 @@ mod tests {
         Said {
             job,
             walltime: Duration::from_secs(5 * HOUR),
+            share_permille: 10,
             submitted: at(now - HOUR),
             start: at(now),
             now: at(now),
@@ -205,27 +299,93 @@ mod tests {
     #[test]
     fn a_site_that_starts_long_jobs_at_night_only_is_found_out() {
         let mut known = Calibration::default();
+        let noon = |day| day * 24 * HOUR + 12 * HOUR;
         for day in 1..20 {
-            let noon = day * 24 * HOUR + 12 * HOUR;
-            let night = noon + 6 * HOUR;
-            known.on_forecast(said(day, noon));
-            known.on_forecast(said(day, night));
-            known.on_start(day, at(night + 30), None);
+            known.on_forecast(said(day, noon(day)));
+            known.on_forecast(said(day, noon(day) + 3 * HOUR));
+            known.on_start(day, at(noon(day) + 6 * HOUR + 30), None);
         }
-        let noon = 40 * 24 * HOUR + 12 * HOUR;
-        let start = |now| known.start(&said(99, now), 300);
-        assert_eq!(start(noon), Some(at(noon + 6 * HOUR + 30)));
-        assert_eq!(start(noon + 6 * HOUR), Some(at(noon + 6 * HOUR + 30)));
-        assert_eq!(
-            start(noon + 3 * HOUR),
-            None,
-            "of that hour nothing is known"
-        );
         let lead = Duration::from_secs(1800);
-        let wake = |now| known.wake(&said(99, now), lead, 300);
-        assert_eq!(wake(noon), Wake::Later);
-        assert_eq!(wake(noon + 3 * HOUR), Wake::Now, "the queue is believed");
-        assert_eq!(wake(noon + 6 * HOUR), Wake::Now);
+        known.on_forecast(said(99, noon(40)));
+        for (hours, wake) in [(0, Wake::Later), (3, Wake::Later), (6, Wake::Now)] {
+            let later = said(99, noon(40) + hours * HOUR);
+            let start = known.start(&later, 300);
+            assert_eq!(start, Some(at(noon(40) + 6 * HOUR + 30)), "{hours}");
+            assert_eq!(known.wake(&later, lead, 300), wake, "{hours}");
+        }
+        let outlived = said(99, noon(40) + 7 * HOUR);
+        assert_eq!(
+            known.start(&outlived, 300),
+            Some(outlived.now),
+            "it may start at any moment"
+        );
+    }
+
+    #[test]
+    fn who_asks_for_more_or_longer_is_told_by_its_like_where_there_are_some() {
+        let mut known = Calibration::default();
+        let now = 50 * HOUR;
+        let wide = |job| Said {
+            share_permille: 251,
+            ..said(job, now)
+        };
+        let short = |job| Said {
+            walltime: Duration::from_secs(HOUR),
+            ..said(job, now)
+        };
+        let learn = |known: &mut Calibration, said: &Said, secs| {
+            (0..8).for_each(|_| known.learn(said, Duration::from_secs(secs)));
+        };
+        assert_eq!(
+            known.start(&said(1, now), 500),
+            None,
+            "the queue is believed"
+        );
+        learn(&mut known, &wide(1), 7 * HOUR);
+        let start = |known: &Calibration, said: Said| known.start(&said, 500);
+        for other in [said(2, now), short(2), wide(2)] {
+            assert_eq!(
+                start(&known, other),
+                Some(at(now + 7 * HOUR)),
+                "no other is known"
+            );
+        }
+        learn(&mut known, &short(1), 600);
+        assert_eq!(start(&known, said(2, now)), Some(at(now + 600)), "as wide");
+        learn(&mut known, &said(1, now), 1200);
+        assert_eq!(start(&known, said(2, now)), Some(at(now + 1200)));
+        assert_eq!(start(&known, short(2)), Some(at(now + 600)));
+        assert_eq!(start(&known, wide(2)), Some(at(now + 7 * HOUR)));
+    }
+
+    #[test]
+    fn room_that_there_was_before_the_data_is_when_it_could_have_started() {
+        let now = 50 * HOUR;
+        let waits = |looks: &[u64], begun: u64, ready: u64, start: u64| {
+            let mut known = Calibration::default();
+            let later = Said {
+                start: at(now + 9 * HOUR),
+                ..said(1, now)
+            };
+            known.on_forecast(later);
+            for look in looks {
+                known.on_forecast(said(1, now + look));
+            }
+            let data = Data {
+                begun: at(now + begun),
+                ready: at(now + ready),
+            };
+            let found = known.on_start(1, at(now + start), Some(data));
+            found[0].1.as_secs()
+        };
+        assert_eq!(waits(&[], 100, 900, 5000), 5000, "it waited for processors");
+        assert_eq!(waits(&[800], 100, 900, 5000), 800, "it lost its turn");
+        assert_eq!(waits(&[1000], 100, 900, 5000), 5000, "its data was there");
+        assert_eq!(
+            waits(&[800, 1100], 100, 900, 5000),
+            5000,
+            "its data was not what it waited for"
+        );
     }
 
     #[test]
@@ -238,12 +398,16 @@ mod tests {
                 ready: at(ready),
             })
         };
-        known.on_forecast(said(1, now));
+        let later = |job| Said {
+            start: at(now + 900),
+            ..said(job, now)
+        };
+        known.on_forecast(later(1));
         let late = known.on_start(1, at(now + 930), data(now + 600, now + 900));
-        assert_eq!(late, [(said(1, now), Duration::from_secs(600))]);
-        known.on_forecast(said(2, now));
+        assert_eq!(late, [(later(1), Duration::from_secs(600))]);
+        known.on_forecast(later(2));
         let early = known.on_start(2, at(now + 930), data(now + 600, now + 800));
-        assert_eq!(early, [(said(2, now), Duration::from_secs(930))]);
+        assert_eq!(early, [(later(2), Duration::from_secs(930))]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use posthaste_types::Timestamp;
 use super::bound::Shape;
 
 /// Queued jobs that are placed: those after them have no forecast. A centre's own backfill looks as far.
-pub const DEPTH_MAX: usize = 100;
+pub const DEPTH_MAX: usize = 500;
 
 /// A job that outlived its forecast is thought to end so much later.
 const OVERRUN: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ impl Wake {
     }
 }
 
-/// Forecasts the starts of the first 100 queued jobs by conservative backfill (each job takes
+/// Forecasts the starts of the first 500 queued jobs by conservative backfill (each job takes
 /// the earliest gap that delays none before it), once with each quantile of the time that jobs use. Jobs
 /// that ask for more than the machine has are left out. O(depth (depth + running)).
 #[must_use]

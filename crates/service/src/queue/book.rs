@@ -93,6 +93,8 @@ pub(super) struct Book {
     /// Jobs that wait for others to end, by the numbers that hooks know.
     dependent: BTreeSet<String>,
     shares_permille: VecDeque<u32>,
+    /// What became of kinds of forecast before this service ran, until it is known how large the machine is.
+    past: Vec<OutcomeRecord>,
     /// Jobs get numbers as they are seen.
     numbered: u64,
     pub(super) forecasts: Vec<Forecast>,
@@ -107,14 +109,7 @@ impl Book {
             book.numbered += 1;
             let job = book.numbered;
             if one.forecaster == KIND {
-                let said = Said {
-                    job,
-                    walltime: one.walltime,
-                    submitted: one.submitted,
-                    start: p50,
-                    now: one.said,
-                };
-                book.calibration.learn(&said, one.started.since(one.said));
+                book.past.push(one.clone());
                 continue;
             }
             let known = Forecaster::ALL
@@ -134,6 +129,22 @@ impl Book {
             }
         }
         book
+    }
+
+    /// Learns what became of kinds of forecast before, on a machine of so many processors.
+    fn recall(&mut self, procs: u32) {
+        for one in std::mem::take(&mut self.past) {
+            let [_, start, _] = one.starts;
+            let said = Said {
+                job: 0,
+                walltime: one.walltime,
+                share_permille: share_permille(one.procs, procs),
+                submitted: one.submitted,
+                start,
+                now: one.said,
+            };
+            self.calibration.learn(&said, one.started.since(one.said));
+        }
     }
 
     /// When one in ten jobs like this one has started. Only the first of a long queue are forecast: those behind them start no
@@ -194,6 +205,7 @@ impl Book {
         now: Timestamp,
         data_of: impl Fn(&str) -> Result<Option<Data>, E>,
     ) -> Result<Vec<OutcomeRecord>, E> {
+        self.recall(procs);
         let outcomes = self.settle(queue, data_of)?;
         let number = |job: &Job| job.number.as_ref().unwrap_or(&job.id).clone();
         let dependent = queue
@@ -383,25 +395,27 @@ impl Book {
             let Some(job) = waiting.get(place) else {
                 continue;
             };
-            forecasts.extend(self.forecast_one(job, asked.p50, used, now));
+            let said = Said {
+                job: asked.job,
+                walltime: shape(job).walltime,
+                share_permille: share_permille(job.procs, procs),
+                submitted: now,
+                start: asked.p50,
+                now,
+            };
+            forecasts.extend(self.forecast_one(job, said, used));
         }
         self.forecasts = forecasts;
     }
 
-    fn forecast_one(
-        &mut self,
-        job: &Job,
-        asked: Timestamp,
-        used: Starts,
-        now: Timestamp,
-    ) -> Option<Forecast> {
+    /// `said` still lacks what is known of the job alone: its number, and since when it waits.
+    fn forecast_one(&mut self, job: &Job, said: Said, used: Starts) -> Option<Forecast> {
+        let now = said.now;
         let open = self.open.get_mut(&job.id)?;
         let said = Said {
             job: open.number,
-            walltime: open.shape.walltime,
             submitted: open.submitted,
-            start: asked,
-            now,
+            ..said
         };
         let [p10, p50, p90] =
             [100, 500, 900].map(|permille| self.calibration.start(&said, permille));
@@ -450,6 +464,12 @@ impl Book {
             scheduler,
         })
     }
+}
+
+/// Thousandths of the machine's processors that so many are.
+fn share_permille(procs: u32, machine: u32) -> u32 {
+    let share = u64::from(procs) * u64::from(ONE) / u64::from(machine.max(1));
+    u32::try_from(share).unwrap_or(u32::MAX)
 }
 
 fn shape(job: &Job) -> Shape {
@@ -602,15 +622,16 @@ mod tests {
     fn a_job_far_behind_starts_no_sooner_than_the_last_that_is_forecast() {
         let mut book = Book::default();
         let mut jobs = vec![job("0", State::Running, 900, Some(1000))];
-        jobs.extend((1..=150).map(|one| job(&one.to_string(), State::Waiting, 1000 + one, None)));
+        let waits = |one: u64| job(&one.to_string(), State::Waiting, 1000 + one, None);
+        jobs.extend((1..=550).map(waits));
         look(&mut book, &jobs, 2000);
-        assert_eq!(book.forecasts.len(), 100, "the first are forecast");
-        let last = book.soonest("100").unwrap();
-        assert!(last > at(2000 + 98 * 600), "each runs for 600 s");
-        assert_eq!(book.soonest("150"), Some(last));
+        assert_eq!(book.forecasts.len(), 500, "the first are forecast");
+        let last = book.soonest("500").unwrap();
+        assert!(last > at(2000 + 498 * 600), "each runs for 600 s");
+        assert_eq!(book.soonest("550"), Some(last));
         assert!(book.soonest("1").unwrap() < last);
         assert_eq!(book.soonest("0"), None, "it runs");
-        assert_eq!(book.soonest("151"), None, "nobody knows it");
+        assert_eq!(book.soonest("551"), None, "nobody knows it");
     }
 
     #[test]
