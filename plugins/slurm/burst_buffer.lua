@@ -12,18 +12,21 @@ local function quoted(word)
     return "'" .. word:gsub("'", "'\\''") .. "'"
 end
 
--- Runs the hook with what Slurm gave, as words; the table of 23.02 and later is for plug-ins that
--- decide here. Lua 5.1 loses the exit code of a pipe, so the shell prints it last: without that
+-- Runs the hook with what Slurm gave, as words; of the table of 23.02 and later it is told of which array the job is
+-- one: Slurm keeps one script for all of them. Lua 5.1 loses the exit code of a pipe, so the shell prints it last: without that
 -- line the hook was killed, and what it was to do is not done. Slurm 22.05 takes a stage-in that
 -- was killed at its timeout for a good one unless told otherwise.
 local function hook(name, ...)
-    local words = { quoted(PROGRAM), "slurm", "hook", "--config", quoted(CONFIG), name, "--" }
+    local options = { quoted(PROGRAM), "slurm", "hook", "--config", quoted(CONFIG) }
+    local words = { name, "--" }
     for _, argument in ipairs({ ... }) do
         if type(argument) == "string" or type(argument) == "number" then
             words[#words + 1] = quoted(tostring(argument))
+        elseif type(argument) == "table" and (tonumber(argument.array_job_id) or 0) > 0 then
+            options[#options + 1] = string.format("--array %d", argument.array_job_id)
         end
     end
-    local pipe = io.popen(table.concat(words, " ") .. ' 2>&1; echo "posthaste-exit=$?"')
+    local pipe = io.popen(table.concat(options, " ") .. " " .. table.concat(words, " ") .. ' 2>&1; echo "posthaste-exit=$?"')
     if not pipe then
         return false, "can't start " .. PROGRAM
     end

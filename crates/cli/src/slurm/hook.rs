@@ -4,7 +4,8 @@ use std::{
     fmt::Write as _,
     fs::{self, OpenOptions},
     io::Write as _,
-    path::PathBuf,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     time::Duration,
 };
@@ -33,6 +34,8 @@ const GRANULARITY: u64 = 1 << 20;
 const SHOWN_MAX: usize = 1000;
 /// The pool that jobs ask for with `pool=scratch`.
 const POOL: &str = "scratch";
+/// Over so many folders Slurm spreads the scripts of jobs, by the last digit of their numbers.
+const SCRIPT_FOLDERS: u64 = 10;
 /// Larger than any script that Slurm takes.
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
@@ -50,6 +53,9 @@ pub struct HookArguments {
     /// Which service to ask, and with which token
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// The job by whose number Slurm keeps the script of the array that this one is of
+    #[arg(long, value_name = "JOB")]
+    array: Option<u64>,
     /// The plug-in's function, without slurm_bb_; comment for job_submit.lua; prolog and epilog for prolog.sh and epilog.sh
     #[arg(value_enum)]
     call: Call,
@@ -89,8 +95,8 @@ pub async fn run(arguments: HookArguments) -> Outcome {
         Call::JobProcess => return job_process(word(words, 0, "the script")?),
         Call::Comment => return comment(word(words, 0, "the comment")?),
         Call::Paths => {
-            let script = word(words, 1, "the script")?;
-            return paths(script, word(words, 2, "the file of paths")?);
+            let script = kept_script(word(words, 1, "the script")?, arguments.array);
+            return paths(&script, word(words, 2, "the file of paths")?);
         }
         Call::Prolog => return prolog::prolog(&arguments.config, word(words, 0, "the job")?).await,
         Call::Epilog => return prolog::epilog(&arguments.config, word(words, 0, "the job")?).await,
@@ -118,6 +124,7 @@ pub async fn run(arguments: HookArguments) -> Outcome {
         service: &service,
         id,
         path: format!("/v1/jobs/slurm/{id}"),
+        array: arguments.array,
     };
     match arguments.call {
         Call::Setup => job.setup(words).await,
@@ -143,13 +150,28 @@ fn word<'w>(words: &'w [String], place: usize, what: &str) -> Result<&'w str, Fa
     found.ok_or_else(|| Failure::usage(format!("Slurm did not say {what}: give it after --")))
 }
 
+/// Where Slurm keeps the script of a job. It names `hash.3/job.13/script` for each job of an array, and from 24.11 on, if not
+/// before, only the one of the array's own number is there.
+fn kept_script(named: &str, array: Option<u64>) -> PathBuf {
+    let named = PathBuf::from(named);
+    let state = named.ancestors().nth(3);
+    let (Some(array), Some(state), false) = (array, state, named.exists()) else {
+        return named;
+    };
+    let kept = format!("hash.{}/job.{array}/script", array % SCRIPT_FOLDERS);
+    let kept = state.join(kept);
+    if kept.exists() { kept } else { named }
+}
+
 /// Only the lines of a script that may be directives: the rest is none of the service's business.
-pub fn directives(path: &str) -> Result<String, Failure> {
-    let failed = |cause| Error::io("read", path.to_owned(), cause);
+pub fn directives(path: impl AsRef<Path>) -> Result<String, Failure> {
+    let path = path.as_ref();
+    let shown = path.display();
+    let failed = |cause| Error::io("read", shown.to_string(), cause);
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > SCRIPT_BYTES_MAX {
         return Err(Failure::usage(format!(
-            "can't read {path}: it is larger than any job script"
+            "can't read {shown}: it is larger than any job script"
         )));
     }
     let text = fs::read(path).map_err(failed)?;
@@ -206,11 +228,18 @@ pub fn complaints(text: &str) -> Vec<Complaint> {
 }
 
 /// Tells the job where its data is.
-fn paths(script: &str, into: &str) -> Outcome {
+fn paths(script: &Path, into: &str) -> Outcome {
     let mut text = String::new();
     for (name, path) in variables(&directives(script)?) {
         let _ = writeln!(text, "{name}={path}");
     }
+    // Of a job of an array Slurm has not made the folder, and takes it away with the job all the same.
+    let folder = Path::new(into).parent().unwrap_or(Path::new("."));
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
+    made.map_err(|cause| Error::io("make", folder.display().to_string(), cause))?;
     let file = OpenOptions::new().append(true).create(true).open(into);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|cause| Error::io("write", into.to_owned(), cause))?;
@@ -295,6 +324,7 @@ struct Job<'s> {
     service: &'s ServiceClient,
     id: &'s str,
     path: String,
+    array: Option<u64>,
 }
 
 impl Job<'_> {
@@ -308,7 +338,7 @@ impl Job<'_> {
         let new = api::NewJob {
             uid: number(1, "the user")?,
             gid: number(2, "the group")?,
-            script: directives(word(words, 5, "the script")?)?,
+            script: directives(kept_script(word(words, 5, "the script")?, self.array))?,
             held: false,
         };
         loop {
@@ -417,6 +447,24 @@ impl Job<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_of_an_array_is_where_that_of_its_own_number_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let named = place("hash.3/job.13/script");
+        let named_text = named.to_str().unwrap();
+        fs::create_dir_all(place("hash.2/job.12")).unwrap();
+        assert_eq!(kept_script(named_text, Some(12)), named);
+        fs::write(place("hash.2/job.12/script"), "#!/bin/sh\n").unwrap();
+        let kept = kept_script(named_text, Some(12));
+        assert_eq!(kept, place("hash.2/job.12/script"));
+        assert_eq!(kept_script(named_text, None), named);
+        fs::create_dir_all(place("hash.3/job.13")).unwrap();
+        fs::write(&named, "#!/bin/sh\n").unwrap();
+        assert_eq!(kept_script(named_text, Some(12)), named);
+        assert_eq!(kept_script("script", Some(12)), Path::new("script"));
+    }
 
     #[test]
     fn lines_that_are_no_directives_keep_their_place_only() {

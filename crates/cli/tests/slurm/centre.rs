@@ -76,7 +76,7 @@ impl Centre {
         make_files(&s3.bucket_folder().join("run"), 12);
         make_files(&folder.path().join("far"), 2);
         write_profiles(folder.path(), &s3, &ssh, rate);
-        lend_key(&ssh);
+        ssh.lend_key(USER).unwrap();
         let mut slurm = Slurm::set_up().unwrap();
         // Where the service looks for it.
         let conf = folder.path().join("slurm.conf");
@@ -219,14 +219,14 @@ fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     chown(&path, Some(USER), Some(USER)).unwrap();
 }
 
-/// Lets the service's user log in with the key of who runs the test.
-fn lend_key(ssh: &SshServer) {
-    let options = ssh.options();
-    let key = options[0].strip_prefix("IdentityFile=").unwrap();
-    let folder = Path::new(key).parent().unwrap();
-    for path in [folder, Path::new(key), &folder.join("known_hosts")] {
-        chown(path, Some(USER), Some(USER)).unwrap();
+/// What `burst_buffer.conf` says of how often it is asked for data: every second rather than four times a minute, where Slurm
+/// asks at all and the setting is known.
+pub fn polling(slurm: &Slurm) -> &'static str {
+    let version = slurm.ask("scontrol", &["--version"]).unwrap();
+    if version.contains("22.05") {
+        return "";
     }
+    "PollInterval=1\n"
 }
 
 /// Puts the plug-in beside slurm.conf.
@@ -248,8 +248,10 @@ fn install(slurm: &Slurm, service: &Service, stage_in_timeout: u32) {
         )
         .replace("\"/etc/posthaste/slurm.toml\"", &format!("{config:?}"));
     fs::write(file("burst_buffer.lua"), plugin).unwrap();
-    let settings =
-        format!("Directive=POSTHASTE\nFlags=TeardownFailure\nStageInTimeout={stage_in_timeout}\n");
+    let settings = format!(
+        "Directive=POSTHASTE\nFlags=TeardownFailure\nStageInTimeout={stage_in_timeout}\n{}",
+        polling(slurm)
+    );
     fs::write(file("burst_buffer.conf"), settings).unwrap();
     let conf = fs::read_to_string(file("slurm.conf")).unwrap();
     fs::write(

@@ -136,7 +136,9 @@ fn what_is_called_off_leaves_nothing_half_done() {
     centre.slurm.wait_until("it runs", is_running).unwrap();
     cancel(running, &[]);
     centre.wait_for(running, |state, _| state == "CANCELLED");
-    assert_eq!(leaves(&centre, "bad")[0]["state"], "safe");
+    let bad = centre.leaving("bad");
+    let id = bad["id"].as_str().unwrap();
+    centre.service.wait_until(id, |one| one["state"] == "safe");
     assert!(leaves(&centre, "good").is_empty());
 
     // While it stages out: what has begun to leave is not left behind.

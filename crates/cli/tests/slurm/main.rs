@@ -7,6 +7,7 @@ mod held;
 mod later;
 mod many;
 mod movers;
+mod newer;
 mod onward;
 #[path = "../support/processes.rs"]
 mod processes;

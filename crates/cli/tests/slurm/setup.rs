@@ -12,7 +12,7 @@ use posthaste_testbed::Slurm;
 use serde_json::Value;
 
 use crate::{
-    centre::{Centre, contents},
+    centre::{Centre, contents, polling},
     processes::{Service, binary, text},
 };
 
@@ -52,6 +52,8 @@ fn beside(slurm: &Slurm) -> Vec<(PathBuf, Vec<u8>)> {
 fn set_up(slurm: &Slurm, service: &Service) {
     let script = slurm.folder().join("burst_buffer.lua");
     fs::write(&script, "-- somebody else's\n").unwrap();
+    let settings = slurm.folder().join("burst_buffer.conf");
+    fs::write(settings, polling(slurm)).unwrap();
     let before = beside(slurm);
     let refused = install(slurm, service, &["--job-submit"]);
     assert!(!refused.status.success());

@@ -1,0 +1,166 @@
+//! A Debian of its own below `target/tools/`, with programs that this machine's Debian has in older versions or not at all.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{apt_install, find_in_path, last_line, say, tools_folder};
+use crate::is_root;
+
+/// The release of Debian, as its archive names it.
+const SUITE: &str = "trixie";
+/// Where packages come from.
+const ARCHIVE: &str = "http://deb.debian.org/debian";
+/// What signs them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Its folder, to be counted up when the packages change.
+const FOLDER: &str = "debian-13-1";
+/// What is wanted, and what comes with it: the Slurm and the HTCondor of today, and what tests and jobs run beside them.
+const PACKAGES: [&str; 22] = [
+    "base-files",
+    "base-passwd",
+    "bash",
+    "bsdutils",
+    "ca-certificates",
+    "condor",
+    "coreutils",
+    "dash",
+    "findutils",
+    "grep",
+    "hostname",
+    "libc-bin",
+    "lua5.1",
+    "mawk",
+    "openssh-server",
+    "procps",
+    "sed",
+    "slurm-client",
+    "slurm-wlm-basic-plugins",
+    "slurmctld",
+    "slurmd",
+    "util-linux",
+];
+/// A file that says in it that this is that Debian.
+pub(crate) const DEBIAN_13_MARK: &str = "/etc/posthaste-debian-13";
+/// Taken out again: nobody reads there.
+const UNREAD: [&str; 4] = [
+    "usr/share/doc",
+    "usr/share/i18n",
+    "usr/share/locale",
+    "usr/share/man",
+];
+/// What scripts of packages would have linked, which are not run: a link and what it names.
+const LINKS: [(&str, &str); 4] = [
+    ("usr/bin/awk", "mawk"),
+    ("usr/sbin/slurmctld", "slurmctld-wlm"),
+    ("usr/sbin/slurmd", "slurmd-wlm"),
+    ("usr/sbin/slurmstepd", "slurmstepd-wlm"),
+];
+/// Accounts that such scripts would have added, and somebody who submits jobs.
+const ACCOUNTS: &str = "sshd:x:990:65534::/run/sshd:/usr/sbin/nologin\n\
+                        condor:x:991:991::/var/lib/condor:/usr/sbin/nologin\n\
+                        alice:x:1000:1000::/home/alice:/bin/sh\n";
+/// Groups of these.
+const GROUPS: &str = "condor:x:991:\nalice:x:1000:\n";
+/// Where programs look for certificates of authorities, and where their package has them.
+const CERTIFICATES: (&str, &str) = (
+    "etc/ssl/certs/ca-certificates.crt",
+    "usr/share/ca-certificates/mozilla",
+);
+
+/// The root folder of a Debian 13 with Slurm 24.11 and HTCondor 23.9.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find_debian_13() -> Result<PathBuf> {
+    let root = tools_folder().join(FOLDER);
+    ensure!(
+        root.is_dir(),
+        "the tests need the Slurm and the HTCondor of Debian 13: run `cargo xtask test`, which installs them"
+    );
+    root.canonicalize()
+        .with_context(|| format!("find {}", root.display()))
+}
+
+/// Installs that Debian 13 where it is missing.
+///
+/// # Errors
+/// When it can't be had; the message says why.
+pub fn ensure_debian_13() -> Result<PathBuf> {
+    if let Ok(found) = find_debian_13() {
+        return Ok(found);
+    }
+    if !is_root()? {
+        bail!("only root can install Debian 13's packages: run `sudo cargo xtask test`");
+    }
+    if find_in_path("mmdebstrap").is_none() || !Path::new(KEYRING).is_file() {
+        apt_install("mmdebstrap debian-archive-keyring")?;
+    }
+    say("installing the Slurm and the HTCondor of Debian 13 from its archive");
+    // Under another name until it is whole.
+    let root = tools_folder().join(FOLDER);
+    let partial = tools_folder().join(format!("{FOLDER}.partial"));
+    if partial.exists() {
+        fs::remove_dir_all(&partial)?;
+    }
+    fs::create_dir_all(tools_folder())?;
+    extract(&partial)?;
+    finish(&partial).context("set up Debian 13")?;
+    fs::rename(&partial, &root)?;
+    find_debian_13()
+}
+
+/// Gets the packages and lays out what they hold; none of their scripts is run.
+fn extract(root: &Path) -> Result<()> {
+    let output = Command::new("mmdebstrap")
+        .args(["--quiet", "--mode=root", "--variant=extract"])
+        .arg(format!("--include={}", PACKAGES.join(",")))
+        .arg(SUITE)
+        .arg(root)
+        .arg(format!("deb [signed-by={KEYRING}] {ARCHIVE} {SUITE} main"))
+        .stdin(Stdio::null())
+        .output()
+        .context("run mmdebstrap")?;
+    let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        output.status.success(),
+        "Debian 13 can't be had from {ARCHIVE}: {}",
+        last_line(&reason)
+    );
+    Ok(())
+}
+
+/// Does what scripts of the packages would have done, as far as anything here needs it.
+fn finish(root: &Path) -> Result<()> {
+    for folder in UNREAD {
+        let folder = root.join(folder);
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+    }
+    for (link, program) in LINKS {
+        symlink(program, root.join(link))?;
+    }
+    for (name, more) in [("passwd", ACCOUNTS), ("group", GROUPS)] {
+        let path = root.join("etc").join(name);
+        let master = root.join(format!("usr/share/base-passwd/{name}.master"));
+        fs::copy(&master, &path).with_context(|| format!("copy {}", master.display()))?;
+        let mut file = fs::OpenOptions::new().append(true).open(&path)?;
+        file.write_all(more.as_bytes())?;
+    }
+    fs::write(root.join(DEBIAN_13_MARK.trim_start_matches('/')), "")?;
+    let (bundle, folder) = CERTIFICATES;
+    let mut certificates = Vec::new();
+    for certificate in fs::read_dir(root.join(folder))? {
+        certificates.extend(fs::read(certificate?.path())?);
+    }
+    fs::create_dir_all(root.join("etc/ssl/certs"))?;
+    fs::write(root.join(bundle), certificates)?;
+    Ok(())
+}
