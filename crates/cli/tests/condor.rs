@@ -1,6 +1,8 @@
 //! HTCondor's file transfer plug-in, called as HTCondor calls it, with real servers.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "condor/pool.rs"]
+mod pool;
 #[path = "support/processes.rs"]
 mod processes;
 
@@ -46,14 +48,7 @@ impl Machine {
     }
 
     fn write_profiles(&self, endpoint: &str, secret: &str, rate: &str) {
-        let options = self.ssh.options();
-        let options: Vec<String> = options.iter().map(|option| format!("{option:?}")).collect();
-        let profiles = format!(
-            "[archive]\nendpoint = {endpoint:?}\naccess_key_id = {:?}\nsecret_access_key = {secret:?}\n\
-             rate_max = {rate:?}\n\n[tape]\nssh_options = [{}]\n",
-            S3Server::ACCESS_KEY,
-            options.join(", "),
-        );
+        let profiles = profiles(&self.ssh, endpoint, secret, rate);
         let path = self.path("home/.config/posthaste/profiles.toml");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, profiles).unwrap();
@@ -105,6 +100,18 @@ impl Machine {
         let output = self.call(files, more).output().unwrap();
         (code(&output), self.report())
     }
+}
+
+/// Profiles of both servers, the first at that endpoint with that secret, and so many bytes a second at most.
+fn profiles(ssh: &SshServer, endpoint: &str, secret: &str, rate: &str) -> String {
+    let options = ssh.options();
+    let options: Vec<String> = options.iter().map(|option| format!("{option:?}")).collect();
+    format!(
+        "[archive]\nendpoint = {endpoint:?}\naccess_key_id = {:?}\nsecret_access_key = {secret:?}\n\
+         rate_max = {rate:?}\n\n[tape]\nssh_options = [{}]\n",
+        S3Server::ACCESS_KEY,
+        options.join(", "),
+    )
 }
 
 fn code(output: &Output) -> i32 {
@@ -285,6 +292,8 @@ fn no_other_input_is_waited_for_once_one_can_t_be_had() {
         "{absent}"
     );
     assert!(absent.contains("Retryable = -1;"), "{absent}");
+    let last = report.last().map(String::as_str);
+    assert_eq!(last, Some(absent), "HTCondor tells of the last");
     for (local, _) in &inputs[1..] {
         let ad = about(&report, local);
         assert!(ad.contains("TransferSuccess = false;"), "{ad}");

@@ -311,7 +311,8 @@ impl UnderWay {
 }
 
 /// Moves several at once. Where an input can't be had the job can't run, and no other is begun or waited for; what a job
-/// leaves is saved as far as it can be.
+/// leaves is saved as far as it can be. The input that stopped all is told of last: HTCondor holds the job for the last reason
+/// that it reads.
 async fn move_all(
     mut waiting: VecDeque<Wanted>,
     direction: Direction,
@@ -322,6 +323,7 @@ async fn move_all(
     let mut moving = JoinSet::new();
     let mut under_way: Vec<UnderWay> = Vec::new();
     let mut stopped_by: Option<String> = None;
+    let mut last: Option<(Wanted, Fared)> = None;
     loop {
         while stopped_by.is_none() && moving.len() < FILES_AT_ONCE {
             let Some(wanted) = waiting.pop_front() else {
@@ -346,13 +348,16 @@ async fn move_all(
             continue;
         };
         let one = under_way.swap_remove(place);
-        if outcome.is_err() && direction == Direction::Download && stopped_by.is_none() {
-            stopped_by = Some(one.wanted.local.to_string_lossy().into_owned());
-            moving.abort_all();
-        }
+        let stops = outcome.is_err() && direction == Direction::Download && stopped_by.is_none();
         let fared = one.fared(outcome);
         verdict.count(&fared);
-        report.tell(&one.wanted, direction, &fared)?;
+        if stops {
+            stopped_by = Some(one.wanted.local.to_string_lossy().into_owned());
+            moving.abort_all();
+            last = Some((one.wanted, fared));
+        } else {
+            report.tell(&one.wanted, direction, &fared)?;
+        }
     }
     for wanted in waiting {
         let now = Timestamp::now();
@@ -362,6 +367,9 @@ async fn move_all(
             outcome: Err(given_up(stopped_by.as_deref())),
         };
         verdict.count(&fared);
+        report.tell(&wanted, direction, &fared)?;
+    }
+    if let Some((wanted, fared)) = last {
         report.tell(&wanted, direction, &fared)?;
     }
     Ok(verdict.exit_code())
