@@ -121,5 +121,9 @@ end
 
 function slurm_bb_get_status(...)
     local good, said = hook("get_status", ...)
+    if said ~= "" then
+        -- scontrol prints it as it is.
+        said = said .. "\n"
+    end
     return good and slurm.SUCCESS or slurm.ERROR, said
 end

@@ -1,5 +1,5 @@
-//! The fixtures were written after what Slurm prints, cut down to what matters: that of 22.05 as Debian's 22.05.8 prints it,
-//! those of 23.11 and 24.05 by the schemas of `data_parser/v0.0.40` and `v0.0.41`, the texts by the manual pages.
+//! The fixtures were written after what Slurm prints, cut down to what matters: those of 22.05, 24.11 and 26.05 as Debian's 22.05.8, 24.11.5
+//! and 26.05.5 print it, those of 23.11 and 24.05 by the schemas of `data_parser/v0.0.40` and `v0.0.41`, the texts by the manual pages.
 
 use std::time::Duration;
 
@@ -64,6 +64,33 @@ fn squeue_says_the_same_in_every_shape_of_its_json() {
         jobs.collect::<Vec<_>>()
     };
     assert_eq!(but_priority(&plain), but_priority(&later));
+}
+
+#[test]
+fn the_slurms_of_today_say_the_same_as_json_and_as_text() {
+    const TODAY: &[u8] = include_bytes!("fixtures/squeue-24.11.json");
+    const NEXT: &[u8] = include_bytes!("fixtures/squeue-26.05.json");
+    let text = queue_text(include_bytes!("fixtures/squeue-24.11.txt"), &TimeZone::UTC);
+    let find = |queue: &Queue, id: &str| queue.jobs.iter().find(|job| job.id == id).cloned();
+    for json in [queue(TODAY).unwrap(), queue(NEXT).unwrap()] {
+        let states = [
+            ("1", State::Running, 4),
+            ("2", State::Waiting, 4),
+            ("3", State::Held, 1),
+            ("4", State::Held, 1),
+        ];
+        assert_eq!((brief(&json), json.left_out), (states.into(), 0));
+        assert!(find(&json, "4").is_some_and(|job| job.is_dependent));
+    }
+    let json = queue(TODAY).unwrap();
+    for id in ["1", "2", "4"] {
+        assert_eq!(find(&text, id), find(&json, id));
+    }
+    let array = find(&text, "3_4").unwrap();
+    assert_eq!(
+        (array.state, array.number.as_deref()),
+        (State::Held, Some("3"))
+    );
 }
 
 #[test]

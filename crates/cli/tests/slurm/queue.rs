@@ -201,7 +201,7 @@ fn what_an_array_reads_waits_until_the_first_of_it_may_start() {
     let script = "#!/bin/sh\n\
         #SBATCH --ntasks=4 --time=5 --array=0-1\n\
         #POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
-        ls weather > seen-$SLURM_ARRAY_TASK_ID\n";
+        ls $POSTHASTE_STAGE_IN_1/deep > seen-$SLURM_ARRAY_TASK_ID || rm seen-$SLURM_ARRAY_TASK_ID\n";
     slurm.submit(&centre.script("many.sh", script)).unwrap();
     let held_back = slurm.wait_until("its data is held back", |_| {
         let asked_for = centre.stage_ins("weather");

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The releases of Slurm that are known, year and month.
-const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (22, 5)..=(25, 11);
+const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (22, 5)..=(26, 5);
 
 pub(super) async fn look(site: &Site) -> Vec<Check> {
     let mut checks = vec![service(site).await, version(site)];
