@@ -229,6 +229,8 @@ impl Slurm {
             .args(arguments)
             .arg("-f")
             .arg(self.folder.path().join("slurm.conf"))
+            // Where its core is left if it crashes: slurmctld 24.11 does at times while it ends.
+            .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
