@@ -26,6 +26,8 @@ import pbs
 
 VARIABLE = "POSTHASTE"
 SCHEDULER = "pbs"
+# What stands for the number of a task in what its array says.
+INDEX = "^array_index^"
 # For one answer of the service. Twice this is far from PBS's alarm (30 s), after which a hook counts as failed.
 ANSWER_WITHIN_S = 5
 # For one check of directives, which asks nobody.
@@ -34,6 +36,11 @@ CHECK_WITHIN_S = 5
 PERIODIC_WITHIN_S = 10
 # Longest answer read: the names of all jobs, 10,000 of them.
 ANSWER_BYTES_MAX = 4 << 20
+# Tasks of an array whose own data is asked for when it is queued: the first of them, the others when they are tried. Each
+# is a question to the service, and one of the 10,000 jobs that it knows.
+TASKS_MAX = 64
+# What asking for them may take.
+TASKS_WITHIN_S = 5
 # PBS shows a message on one line.
 MESSAGE_MAX = 512
 # What a note of a job that ended says.
@@ -90,8 +97,9 @@ def read_token(path):
         raise Unreachable("can't read the service's token %s: %s" % (path, why)) from why
 
 
-def directives_of(job):
-    """What the job says in POSTHASTE, as lines of a script; None where it says nothing."""
+def directives_of(job, index=None):
+    """What the job says in POSTHASTE, as lines of a script; None where it says nothing. Of an array, what its task of that
+    number says."""
     variables = job.Variable_List
     value = variables.get(VARIABLE) if variables else None
     if not value or not value.strip():
@@ -101,13 +109,34 @@ def directives_of(job):
     if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     # A task of an array has its number in its paths, as in PBS's own staging.
-    index = getattr(job, "array_index", None)
+    if index is None:
+        index = getattr(job, "array_index", None)
     if index is not None:
-        value = value.replace("^array_index^", str(index))
+        value = value.replace(INDEX, str(index))
     # Semicolons in quotes divide nothing; a quote that is not closed goes on to the end, for the check to say so.
     pieces = re.findall(r'''(?:"[^"]*"?|'[^']*'?|[^;\n"'])+''', value)
     lines = [piece.strip() for piece in pieces if piece.strip()]
     return "".join("#POSTHASTE %s\n" % line for line in lines) or None
+
+
+def is_array(job_id):
+    """Whether it is an array as a whole, and none of its tasks."""
+    return "[]" in job_id
+
+
+def array_of(job_id):
+    """The array that a task belongs to, None for other jobs."""
+    array = re.sub(r"\[\d+\]", "[]", job_id)
+    return array if array != job_id else None
+
+
+def indexes_of(job):
+    """The numbers of an array's tasks, a range: of `1-9:2` they are odd."""
+    said = re.match(r"(\d+)-(\d+)(?::(\d+))?", str(getattr(job, "array_indices_submitted", None)))
+    if not said:
+        return range(0)
+    first, last, step = (int(number or 1) for number in said.groups())
+    return range(first, last + 1, max(step, 1))
 
 
 def user_of(job):
@@ -185,9 +214,11 @@ class Service:
 
     def stage_in(self, job):
         """Tells of a job and asks for what it reads; how far that is."""
-        job_id = str(job.id)
-        uid, gid = user_of(job)
-        self.register(job_id, uid, gid, directives_of(job))
+        return self.stage_in_as(str(job.id), user_of(job), directives_of(job))
+
+    def stage_in_as(self, job_id, user, script):
+        """The same, of a job of that name that says this."""
+        self.register(job_id, user[0], user[1], script)
         return self.ask("POST", path_of(job_id) + "/stage-in", {})
 
     def ended(self, note):
@@ -258,14 +289,33 @@ def on_queuejob(event, config):
 def on_postqueuejob(event, config):
     """Asks for the data at once, so that it may be there when nodes are."""
     job = event.job
-    # The tasks of an array are jobs of their own, which come into being when they run.
-    if "[]" in str(job.id) or not directives_of(job):
+    if not directives_of(job):
         return
     try:
-        Service(config).stage_in(job)
+        service = Service(config)
+        if is_array(str(job.id)):
+            stage_in_array(service, job)
+        else:
+            service.stage_in(job)
     except (Refused, Unreachable) as why:
         # runjob asks again, and says what is the matter.
         pbs.logjobmsg(str(job.id), "posthaste: %s" % shortened(str(why)))
+
+
+def stage_in_array(service, job):
+    """Asks for what an array reads. Its tasks are jobs of their own, which come into being when they run: data that all of
+    them read is asked for in the array's name, and what is another's for each in the names that they will have."""
+    array, user = str(job.id), user_of(job)
+    reads = [line for line in directives_of(job).splitlines() if line.startswith("#POSTHASTE stage_in")]
+    if not any(INDEX in line for line in reads):
+        if reads:
+            service.stage_in_as(array, user, "".join(line + "\n" for line in reads))
+        return
+    until = time.monotonic() + TASKS_WITHIN_S
+    for index in indexes_of(job)[:TASKS_MAX]:
+        if time.monotonic() > until:
+            return
+        service.stage_in_as(array.replace("[]", "[%d]" % index), user, directives_of(job, index))
 
 
 def on_runjob(event, config):
@@ -310,7 +360,8 @@ def on_jobobit(event, config):
     """Lets what the job leaves go, unless PBS will run it again."""
     job = event.job
     script = directives_of(job)
-    if not script or runs_again(job):
+    # What an array leaves was told of by its tasks.
+    if not script or is_array(str(job.id)) or runs_again(job):
         return
     uid, gid = user_of(job)
     note = {
@@ -379,6 +430,9 @@ def is_over(service, here, told):
             return True
         return job["safe"] or bool(job["trouble"])
     job = here.job(told["job"])
+    if job is None and array_of(told["job"]):
+        # A task that has not been tried yet is no job; it comes as long as there is its array.
+        job = here.job(array_of(told["job"]))
     if job is None:
         return True
     over = ("JOB_STATE_FINISHED", "JOB_STATE_EXPIRED", "JOB_STATE_MOVED")

@@ -102,20 +102,56 @@ pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
 pub fn queue(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> {
     let answer: Answer = serde_json::from_slice(bytes)
         .map_err(|cause| Unreadable::new("the queue of PBS", &cause.to_string()))?;
-    let mut queue = Queue::default();
-    for (id, fields) in &answer.jobs {
-        queue.take_of_pbs(id, fields, zone);
-    }
-    Ok(queue)
+    Ok(queue_of(&answer.jobs, zone))
 }
 
-impl Queue {
-    /// Takes a job by its fields. An array stands beside the jobs that it is made of, and is none itself.
-    fn take_of_pbs(&mut self, id: &str, fields: &Value, zone: &TimeZone) {
-        if !id.contains("[]") {
-            self.take(job(id, fields, zone));
-        }
+/// The queue of jobs by their ids. An array stands beside the jobs that it is made of, and is none itself: what holds it
+/// holds those of them that are shown as queued.
+fn queue_of(jobs: &BTreeMap<String, Value>, zone: &TimeZone) -> Queue {
+    let mut queue = Queue::default();
+    for (id, fields) in jobs.iter().filter(|(id, _)| !id.contains("[]")) {
+        let array = array(id);
+        let whole = array.as_ref().and_then(|array| jobs.get(array));
+        let is_held = whole.is_some_and(|whole| state(whole, None) == Some(State::Held));
+        let found = job(id, fields, zone).map(|job| Job {
+            state: if is_held && job.state == State::Waiting {
+                State::Held
+            } else {
+                job.state
+            },
+            is_dependent: job.is_dependent || whole.is_some_and(is_dependent),
+            number: array,
+            ..job
+        });
+        queue.take(found);
     }
+    queue
+}
+
+/// The array `5[].server` that the task `5[1].server` is of; none of other jobs.
+fn array(id: &str) -> Option<String> {
+    let (array, number) = id.split_once('[')?;
+    let (_, server) = number.split_once(']')?;
+    Some(format!("{array}[]{server}"))
+}
+
+/// Whether PBS itself holds a job until others have begun or ended. What waits for it stands in `depend` too: `beforeok:…`.
+fn is_dependent(fields: &Value) -> bool {
+    let word = |name: &str| fields.get(name).and_then(Value::as_str);
+    let mut kinds = word("depend").unwrap_or_default().split(',');
+    let is_held = word("Hold_Types").is_some_and(|holds| holds.contains('s'));
+    is_held && kinds.any(|kind| kind.starts_with("after") || kind.starts_with("on:"))
+}
+
+/// Where a job is that started then, if it says so.
+fn state(fields: &Value, started: Option<Timestamp>) -> Option<State> {
+    Some(match (fields.get("job_state")?.as_str()?, started) {
+        ("Q", _) => State::Waiting,
+        ("H" | "W" | "T" | "M", _) => State::Held,
+        ("R" | "S" | "E" | "B" | "U", _) => State::Running,
+        (_, Some(_)) => State::Over,
+        (_, None) => State::Cancelled,
+    })
 }
 
 fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
@@ -126,13 +162,7 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
     let estimated = fields
         .get("estimated")
         .and_then(|found| moment(found.get("start_time")?, zone));
-    let state = match (word("job_state")?, started) {
-        ("Q", _) => State::Waiting,
-        ("H" | "W" | "T" | "M", _) => State::Held,
-        ("R" | "S" | "E" | "B" | "U", _) => State::Running,
-        (_, Some(_)) => State::Over,
-        (_, None) => State::Cancelled,
-    };
+    let state = state(fields, started)?;
     let ran = fields.get("resources_used");
     let ran = ran.and_then(|used| span(used.get("walltime")?.as_str()?));
     let end = ran.and_then(|ran| Some(started.filter(|_| state == State::Over)? + ran));
@@ -144,7 +174,7 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
     Some(Job {
         id: id.to_owned(),
         number: None,
-        is_dependent: false,
+        is_dependent: is_dependent(fields),
         // alice@login1
         user: word("Job_Owner")?.split('@').next()?.to_owned(),
         state,

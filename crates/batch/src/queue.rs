@@ -40,8 +40,8 @@ pub enum State {
 pub struct Job {
     /// Its id, as a person would type it.
     pub id: String,
-    /// The number that hooks know it by, where that is another: Slurm's, of a job of an array. Those that Slurm has not made
-    /// jobs of their own yet share one.
+    /// What hooks may know it by beside its id: Slurm's number of a job of an array, which those share that Slurm has not made
+    /// jobs of their own yet; in PBS the array.
     pub number: Option<String>,
     /// Whether it waits for other jobs to end, whatever else holds it.
     pub is_dependent: bool,

@@ -19,8 +19,19 @@ JOB_STATE_RUNNING = 4
 JOB_STATE_EXITING = 5
 JOB_STATE_MOVED = 8
 JOB_STATE_FINISHED = 9
+JOB_STATE_BEGUN = 7
 JOB_SUBSTATE_EXITED = 53
 JOB_SUBSTATE_RERUN3 = 63
+
+# What stands for them in what is shown.
+_STATES = {
+    "Q": JOB_STATE_QUEUED,
+    "H": JOB_STATE_HELD,
+    "W": JOB_STATE_WAITING,
+    "R": JOB_STATE_RUNNING,
+    "B": JOB_STATE_BEGUN,
+    "F": JOB_STATE_FINISHED,
+}
 
 # What a hook may change of a job that it rejects in runjob.
 _REJECT_MAY_SET = ("Execution_Time", "Hold_Types", "project", "depend", "Variable_List", "Resource_List")
@@ -38,6 +49,7 @@ _ATTRIBUTES = (
     "job_state",
     "substate",
     "array_index",
+    "array_indices_submitted",
     "project",
     "depend",
     "Resource_List",
@@ -86,11 +98,12 @@ class _job:
 class _server:
     def __init__(self, name, jobs):
         self.name = name
-        self._jobs = jobs
+        # A task of an array is no job before it was tried.
+        self._jobs = {job_id: job for job_id, job in jobs.items() if job.get("tried", True)}
 
     def job(self, job_id):
         values = self._jobs.get(job_id)
-        return _job(values) if values else None
+        return _job({**values, "job_state": _STATES[values["job_state"]]}) if values else None
 
 
 class _event:

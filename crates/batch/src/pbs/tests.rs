@@ -119,3 +119,44 @@ fn processors_are_those_of_nodes_that_are_up() {
     assert!(processors(br#"{"nodes": {}}"#).is_err());
     assert!(processors(b"pbsnodes: Server has no node list").is_err());
 }
+
+#[test]
+fn jobs_that_wait_for_others_are_told_from_those_that_are_held_otherwise() {
+    let depends = |depend: &str, holds: &str| {
+        let asked = r#""Job_Owner": "bob@login1", "job_state": "H", "Resource_List": {"ncpus": 1}"#;
+        let job = format!(r#"{{{asked}, "depend": "{depend}", "Hold_Types": "{holds}"}}"#);
+        let answer = format!(r#"{{"Jobs": {{"7.vbox": {job}}}}}"#);
+        queue(answer.as_bytes(), &TimeZone::UTC).unwrap().jobs[0].is_dependent
+    };
+    assert!(depends("afterok:6.vbox@vbox", "s"));
+    assert!(depends("beforeok:9.vbox@vbox,afterany:6.vbox@vbox", "us"));
+    assert!(depends("on:1", "s"));
+    assert!(!depends("beforeok:9.vbox@vbox", "s"), "others wait for it");
+    assert!(!depends("afterok:6.vbox@vbox", "u"), "that one has ended");
+}
+
+#[test]
+fn jobs_of_an_array_are_told_with_the_array_and_held_with_it() {
+    let answer = |holds: &str, state: &str| {
+        let whole = format!(
+            r#""job_state": "{state}", "depend": "afterok:4.vbox@vbox", "Hold_Types": "{holds}""#
+        );
+        let common = r#""Job_Owner": "bob@login1", "Resource_List": {"ncpus": 1}"#;
+        format!(
+            r#"{{"Jobs": {{
+            "5[].vbox": {{{common}, {whole}}},
+            "5[0].vbox": {{{common}, "job_state": "Q"}},
+            "5[1].vbox": {{{common}, "job_state": "R"}}}}}}"#
+        )
+    };
+    let told = |holds, state| {
+        let found = queue(answer(holds, state).as_bytes(), &TimeZone::UTC).unwrap();
+        let [first, second] = <[Job; 2]>::try_from(found.jobs).unwrap();
+        assert_eq!(first.number.as_deref(), Some("5[].vbox"));
+        assert_eq!(second.state, State::Running);
+        (first.state, first.is_dependent)
+    };
+    assert_eq!(told("s", "H"), (State::Held, true));
+    assert_eq!(told("u", "H"), (State::Held, false));
+    assert_eq!(told("n", "B"), (State::Waiting, false));
+}

@@ -1,8 +1,11 @@
 //! `qstat -f` as text.
 
+use std::collections::BTreeMap;
+
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
+use super::queue_of;
 use crate::queue::Queue;
 
 /// Reads [`QUEUE_TEXT`](super::QUEUE_TEXT) and [`HISTORY_TEXT`](super::HISTORY_TEXT); local times are of `zone`. Jobs that
@@ -10,7 +13,7 @@ use crate::queue::Queue;
 #[must_use]
 pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
     let text = String::from_utf8_lossy(bytes);
-    let mut queue = Queue::default();
+    let mut jobs = BTreeMap::new();
     for block in text.split("Job Id: ").skip(1) {
         let (id, lines) = block.split_once('\n').unwrap_or((block, ""));
         // Long values go on in lines that begin with a tab.
@@ -21,9 +24,9 @@ pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
                 set(&mut fields, name, value);
             }
         }
-        queue.take_of_pbs(id.trim(), &Value::Object(fields), zone);
+        jobs.insert(id.trim().to_owned(), Value::Object(fields));
     }
-    queue
+    queue_of(&jobs, zone)
 }
 
 /// Sets a field as it stands in the JSON: `Resource_List.ncpus` is `ncpus` of `Resource_List`. The first of a name counts:

@@ -1,8 +1,12 @@
 //! The front door of Slurm: a real Slurm, a real service, real sources and relays.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "../support/accounts.rs"]
+mod accounts;
 mod centre;
 mod faults;
+#[path = "../support/files.rs"]
+mod files;
 mod held;
 mod later;
 mod many;

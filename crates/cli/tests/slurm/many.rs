@@ -1,54 +1,12 @@
 //! One service, run by root, for the jobs of all users: each has their own rights and no others.
 
-use std::{
-    fs::{self, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt, chown},
-    path::{Path, PathBuf},
-    thread::sleep,
-    time::Duration,
-};
-
-use serde_json::Value;
+use std::{fs, thread::sleep, time::Duration};
 
 use crate::{
-    centre::{Centre, USER, contents, make_files},
-    processes::{PATIENCE, now, text},
+    accounts::{ALICE, BOB, is_owned, lend_archive, private, requests_of},
+    centre::{Centre, contents},
+    processes::{PATIENCE, now},
 };
-
-/// Accounts that are on every machine, and their numbers.
-const ALICE: (&str, u32) = ("nobody", USER);
-const BOB: (&str, u32) = ("daemon", 1);
-
-/// A directory that only its owner may look into.
-fn private(centre: &Centre, (name, uid): (&str, u32)) -> PathBuf {
-    let folder = centre.scratch().join(format!("of-{name}"));
-    make_files(&folder, 2);
-    for path in [
-        folder.join("deep"),
-        folder.join("0.h5"),
-        folder.join("1.h5"),
-        folder.clone(),
-    ] {
-        if path.exists() {
-            chown(&path, Some(uid), Some(uid)).unwrap();
-        }
-    }
-    for file in fs::read_dir(folder.join("deep")).unwrap() {
-        chown(file.unwrap().path(), Some(uid), Some(uid)).unwrap();
-    }
-    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-    folder
-}
-
-/// Lets a user's requests, and so their jobs, use the archive of the service's.
-fn lend_archive(centre: &Centre, (name, _): (&str, u32)) {
-    let output = centre.scratch().join("token");
-    let words = ["token", "add", name, "--scope", "submit", "--owner", name];
-    let places = ["--below", "/nowhere", "--profile", "archive", "--output"];
-    let words = [&words[..], &places, &[output.to_str().unwrap()]].concat();
-    let made = centre.service.run(&words);
-    assert!(made.status.success(), "{}", text(&made.stderr));
-}
 
 fn submit(centre: &Centre, (name, uid): (&str, u32), text: &str) -> u32 {
     let number = fs::read_dir(centre.scratch()).unwrap().count();
@@ -59,19 +17,10 @@ fn submit(centre: &Centre, (name, uid): (&str, u32), text: &str) -> u32 {
     centre.slurm.submit_as(uid, &script).unwrap()
 }
 
-fn is_owned(path: &Path, (_, uid): (&str, u32)) {
-    assert_eq!(fs::metadata(path).unwrap().uid(), uid, "{}", path.display());
-}
-
-/// The requests of this owner.
-fn requests_of(centre: &Centre, (name, _): (&str, u32)) -> Vec<Value> {
-    centre.requests(|one| one["wishes"]["owner"] == *name)
-}
-
 #[test]
 fn one_service_serves_the_jobs_of_all_users_with_the_rights_of_each() {
     let centre = Centre::start_for_all("1G");
-    let folders = [ALICE, BOB].map(|user| private(&centre, user));
+    let folders = [ALICE, BOB].map(|user| private(&centre.scratch(), user));
     let jobs = [ALICE, BOB].map(|user| {
         let name = user.0;
         let text = format!(
@@ -89,7 +38,7 @@ fn one_service_serves_the_jobs_of_all_users_with_the_rights_of_each() {
         is_owned(&came, user);
         is_owned(&came.join("1.h5"), user);
         assert_eq!(contents(&came), contents(folder));
-        let asked = requests_of(&centre, user);
+        let asked = requests_of(&centre.service, user);
         assert_eq!(asked.len(), 2, "{asked:?}\n{}", centre.service_log());
         let out = asked
             .iter()
@@ -111,8 +60,8 @@ fn one_service_serves_the_jobs_of_all_users_with_the_rights_of_each() {
 #[test]
 fn nobody_s_job_reads_or_sends_off_what_another_alone_may_read_or_uses_what_was_lent_to_another() {
     let centre = Centre::start_for_all("1G");
-    private(&centre, ALICE);
-    lend_archive(&centre, ALICE);
+    private(&centre.scratch(), ALICE);
+    lend_archive(&centre.service, &centre.scratch(), ALICE);
     let scratch = centre.scratch();
     let refused = |text: &str, why: &str| {
         let job = submit(&centre, BOB, text);
@@ -156,7 +105,7 @@ fn nobody_s_job_reads_or_sends_off_what_another_alone_may_read_or_uses_what_was_
     let private = scratch.join(format!("of-{name}"));
     let start = now();
     let foreign = loop {
-        let mut asked = requests_of(&centre, BOB);
+        let mut asked = requests_of(&centre.service, BOB);
         asked.retain(|one| one["source"].as_str() == private.to_str());
         if asked.len() == 2 && asked.iter().all(|one| one["state"] != "scanning") {
             break asked;

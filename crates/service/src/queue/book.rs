@@ -90,7 +90,7 @@ pub(super) struct Book {
     held: BTreeSet<String>,
     /// The ids of jobs that wait and that hooks know by another number, by that.
     numbers: BTreeMap<String, Vec<String>>,
-    /// Jobs that wait for others to end, by the numbers that hooks know.
+    /// Jobs that wait for others to end, by their ids and by the numbers that hooks know.
     dependent: BTreeSet<String>,
     shares_permille: VecDeque<u32>,
     /// What became of kinds of forecast before this service ran, until it is known how large the machine is.
@@ -207,12 +207,12 @@ impl Book {
     ) -> Result<Vec<OutcomeRecord>, E> {
         self.recall(procs);
         let outcomes = self.settle(queue, data_of)?;
-        let number = |job: &Job| job.number.as_ref().unwrap_or(&job.id).clone();
         let dependent = queue
             .jobs
             .iter()
             .filter(|job| job.is_dependent && matches!(job.state, State::Held | State::Waiting));
-        self.dependent = dependent.map(number).collect();
+        let names = dependent.flat_map(|job| job.number.iter().chain([&job.id]));
+        self.dependent = names.cloned().collect();
         self.numbers.clear();
         for job in queue.jobs.iter().filter(|job| job.state == State::Waiting) {
             if let Some(number) = &job.number {
@@ -245,8 +245,11 @@ impl Book {
             if is_waiting {
                 self.open.insert(id, open);
             } else if let Some(start) = job.and_then(|job| job.started()) {
-                let number = job.and_then(|job| job.number.as_deref()).unwrap_or(&id);
-                outcomes.extend(self.score(open, start, data_of(number)?));
+                let data = match (data_of(&id)?, job.and_then(|job| job.number.as_deref())) {
+                    (None, Some(number)) => data_of(number)?,
+                    (data, _) => data,
+                };
+                outcomes.extend(self.score(open, start, data));
             } else {
                 // Gone, held, or started at a moment that nobody knows.
                 self.calibration.on_cancel(open.number);
