@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use posthaste_testbed::{AzureServer, FtpFace, FtpServer, GcsServer, WebFace, WebServer};
 use processes::Process;
 use serde_json::Value;
 use sources::{Centre, chunks, command, make_tree, picture, text};
@@ -89,11 +90,16 @@ fn what_a_mover_has_no_profile_for_the_service_fetches_itself() {
     assert!(centre.log().contains("mover lacking: "), "{}", centre.log());
 }
 
-/// Files of a MiB each, and one that is written in many segments.
+/// Files of a MiB each, and one of 96 MiB that is written in many segments.
 fn make_results(centre: &Centre, files: usize) -> Vec<(PathBuf, Vec<u8>)> {
+    make_results_with(centre, files, 24)
+}
+
+/// The same with one of so many times 4 MiB.
+fn make_results_with(centre: &Centre, files: usize, large: u32) -> Vec<(PathBuf, Vec<u8>)> {
     let out = centre.scratch("out");
     make_tree(&out, files);
-    let large: Vec<u8> = (0u32..24 << 20).flat_map(u32::to_le_bytes).collect();
+    let large: Vec<u8> = (0..large << 20).flat_map(u32::to_le_bytes).collect();
     fs::write(out.join("large"), large).unwrap();
     picture(&out)
 }
@@ -132,6 +138,14 @@ fn movers_write_one_tree_and_one_large_file_together_and_none_that_dies_or_hangs
     assert!(done(&centre, "living") > 0, "{}", centre.log());
 }
 
+/// Lets the service's user know one more profile.
+fn add_profile(centre: &Centre, profile: &str) {
+    let home = centre.folder.path().join("home");
+    let path = home.join(".config/posthaste/profiles.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}\n{profile}")).unwrap();
+}
+
 /// Writes to an SSH server with a profile that only the service's user has, or movers too.
 fn to_ssh(has_movers_profile: bool) {
     let centre = Centre::with("40M", "40M", 0);
@@ -142,16 +156,13 @@ fn to_ssh(has_movers_profile: bool) {
         .iter()
         .map(|option| format!("{option:?}"))
         .collect();
-    let profiles = centre
-        .folder
-        .path()
-        .join("home/.config/posthaste/profiles.toml");
-    let mut text = fs::read_to_string(&profiles).unwrap();
     let far = centre.folder.path().join("far");
     fs::create_dir(&far).unwrap();
     let (url, options) = (ssh.address(far.to_str().unwrap()), options.join(", "));
-    text += &format!("\n[tape]\nurl = \"{url}\"\nssh_options = [{options}]\n");
-    fs::write(&profiles, text).unwrap();
+    add_profile(
+        &centre,
+        &format!("[tape]\nurl = \"{url}\"\nssh_options = [{options}]\n"),
+    );
     let lacking = centre.folder.path().join("other");
     fs::create_dir_all(&lacking).unwrap();
     let home = match has_movers_profile {
@@ -182,4 +193,85 @@ fn movers_stripe_one_file_over_sftp() {
 #[test]
 fn what_movers_have_no_profile_for_the_service_writes_itself() {
     to_ssh(false);
+}
+
+/// A tree goes to a place `there` and comes back from it, while a mover dies and the service is killed on either way.
+fn there_and_back(profile: &str, do_movers_write: bool) {
+    let mut centre = Centre::with("1G", "1G", 0);
+    add_profile(&centre, &format!("{profile}rate_max = \"6M\"\n"));
+    let whole = make_results_with(&centre, 20, 5);
+    let token = token(&centre);
+    let start = |centre: &Centre, name: &str| mover(centre, centre.folder.path(), &token, name);
+    let mut dying = start(&centre, "dying");
+    let living = start(&centre, "living");
+    let id = offload(&centre, "there:run7", &["--deadline", "20m"]);
+    survives(
+        &mut centre,
+        &id,
+        do_movers_write.then_some(("dying", &mut dying)),
+    );
+    if !do_movers_write {
+        assert_eq!(done(&centre, "living"), 0, "{}", centre.log());
+    }
+
+    let mut dying = start(&centre, "dying-too");
+    let back = centre.scratch("back");
+    let words = ["stage-in", "there:run7", back.to_str().unwrap(), "--json"];
+    let request = centre.json(&[&words[..], &["--deadline", "20m"]].concat());
+    let id = request["id"].as_str().unwrap().to_owned();
+    survives(&mut centre, &id, Some(("dying-too", &mut dying)));
+    assert!(picture(&back) == whole);
+    drop(living);
+}
+
+/// Waits until that has arrived, kills the service on the way, and a mover that has moved some of it.
+fn survives(centre: &mut Centre, id: &str, dying: Option<(&str, &mut Process)>) {
+    let safe = |request: &Value| chunks(request, "chunks_safe");
+    let before = centre.wait_until(id, |request| safe(request) >= 4);
+    if let Some((name, dying)) = dying {
+        centre.wait_until(id, |_| done(centre, name) > 0);
+        dying.kill();
+    }
+    assert!(before["state"] != "arrived", "too quick: {before}");
+    centre.kill();
+    centre.restart();
+    let after = centre.json(&["status", id, "--json"]);
+    assert!(safe(&after) >= safe(&before), "{after}");
+    centre.wait_until(id, |request| request["state"] == "arrived");
+}
+
+/// The server's profile under the name `there`.
+fn there(profile: &str, name: &str, url: &str) -> String {
+    let profile = profile.replace(&format!("[{name}]"), "[there]");
+    format!("{profile}url = \"{url}\"\n")
+}
+
+#[test]
+fn a_tree_goes_to_azure_and_back_whoever_dies() {
+    let server = AzureServer::start().unwrap();
+    let url = format!("azblob://{}", AzureServer::CONTAINER);
+    there_and_back(&there(&server.profile(), "azure", &url), true);
+}
+
+#[test]
+fn a_tree_goes_to_google_cloud_storage_and_back_whoever_dies() {
+    let server = GcsServer::start().unwrap();
+    let url = format!("gs://{}", GcsServer::BUCKET);
+    there_and_back(&there(&server.profile(), "gcs", &url), true);
+}
+
+#[test]
+fn a_tree_goes_to_webdav_and_back_whoever_dies() {
+    let server = WebServer::start().unwrap();
+    let url = server.address(WebFace::Dav, "");
+    let url = url.trim_end_matches('/');
+    there_and_back(&there(&server.profile(), "web", url), true);
+}
+
+#[test]
+fn a_tree_goes_to_ftp_and_back_whoever_dies() {
+    let server = FtpServer::start(FtpFace::Plain).unwrap();
+    let url = server.address_below("");
+    let url = url.trim_end_matches('/');
+    there_and_back(&there(&server.profile(), "ftp", url), false);
 }

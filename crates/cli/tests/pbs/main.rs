@@ -13,7 +13,7 @@ mod queue;
 
 use std::fs;
 
-use posthaste_testbed::S3Server;
+use posthaste_testbed::{AzureServer, FtpFace, FtpServer, GcsServer, S3Server, WebFace, WebServer};
 use serde_json::Value;
 
 use centre::{Centre, comment};
@@ -100,6 +100,57 @@ fn a_job_runs_once_its_data_is_there_and_what_it_leaves_goes_home() {
         assert!(start.elapsed() < PATIENCE, "{}", centre.log());
         centre.ask(&["periodic"]);
     }
+}
+
+#[test]
+fn jobs_leave_results_on_servers_of_every_kind_and_read_them_from_there() {
+    let centre = Centre::start("1G");
+    let azure = AzureServer::start().unwrap();
+    let gcs = GcsServer::start().unwrap();
+    let web = WebServer::start().unwrap();
+    let ftp = FtpServer::start(FtpFace::Plain).unwrap();
+    let kinds = [
+        (
+            "azure",
+            azure.profile(),
+            format!("azblob://{}", AzureServer::CONTAINER),
+        ),
+        ("gcs", gcs.profile(), format!("gs://{}", GcsServer::BUCKET)),
+        ("web", web.profile(), web.address(WebFace::Dav, "")),
+        ("ftp", ftp.profile(), ftp.address_below("")),
+    ];
+    let profiles = centre.path("config/posthaste/profiles.toml");
+    let mut text = fs::read_to_string(&profiles).unwrap();
+    for (_, profile, url) in &kinds {
+        text += &format!("\n{profile}url = \"{}\"\n", url.trim_end_matches('/'));
+    }
+    fs::write(&profiles, text).unwrap();
+    let directives = |of: &dyn Fn(&str) -> String| {
+        let lines: Vec<String> = kinds.iter().map(|(name, ..)| of(name)).collect();
+        format!("#!/bin/sh\n#PBS -v POSTHASTE=\"{}\"\n", lines.join("; "))
+    };
+    let leave = |name: &str| format!("stage_out source=SCRATCH/out destination={name}:run/deep");
+    let make = "mkdir -p SCRATCH/out/sub && head -c 9M /dev/urandom > SCRATCH/out/large && echo 1 > SCRATCH/out/sub/one\n";
+    let job = centre.submitted(&(directives(&leave) + make));
+    centre.cycle_until(&job, |job| job["job_state"] == "F");
+    let have_left = || {
+        let requests = centre.service.json(&["list", "--json"]);
+        let requests = requests.as_array().unwrap().iter();
+        let states: Vec<_> = requests.map(|one| one["state"].clone()).collect();
+        assert!(
+            !states.iter().any(|state| state == "failed"),
+            "{}",
+            centre.log()
+        );
+        states.len() == kinds.len() && states.iter().all(|state| state == "arrived")
+    };
+    centre.wait_for("its results are there", have_left);
+    let read = |name: &str| format!("stage_in source={name}:run/deep destination=SCRATCH/{name}");
+    let compare =
+        "for name in azure gcs web ftp; do diff -r SCRATCH/out SCRATCH/$name || exit 1; done\n";
+    let job = centre.submitted(&(directives(&read) + compare));
+    let done = centre.cycle_until(&job, |job| job["job_state"] == "F");
+    assert_eq!(done["Exit_status"], 0, "{done}\n{}", centre.log());
 }
 
 #[test]
