@@ -29,6 +29,11 @@ pub struct NewDepot {
     /// When it may be used, by the centre's clock; always, when left out.
     #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
     pub hours: Option<String>,
+    /// Nothing is sent there while the load of its machine is this or more, as cores' worth for each core, where its relay says what
+    /// that is; whatever it is, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0.5)]
+    pub load_max: Option<f64>,
     /// What fails together with it: its site, provider or region.
     #[schema(example = "campus-north")]
     pub domain: Option<String>,
@@ -65,6 +70,7 @@ impl NewDepot {
             capacity_bytes: self.capacity_bytes,
             rate_bytes_per_s_max: self.rate_bytes_per_s_max,
             hours: self.hours.clone(),
+            load_max: self.load_max,
             domain: self.domain.clone(),
             landmark: self.landmark,
             level: self.level,
@@ -85,6 +91,7 @@ impl From<LentTerms> for NewDepot {
             capacity_bytes: terms.capacity_bytes,
             rate_bytes_per_s_max: terms.rate_bytes_per_s_max,
             hours: terms.hours,
+            load_max: terms.load_max,
             domain: terms.domain,
             landmark: terms.landmark,
             level: terms.level,
@@ -110,6 +117,11 @@ pub struct LentTerms {
     /// When it may be used, by the centre's clock; always, when left out.
     #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
     pub hours: Option<String>,
+    /// Nothing is sent there while the load of its machine is this or more, as cores' worth for each core, where its relay says what
+    /// that is; whatever it is, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0.5)]
+    pub load_max: Option<f64>,
     /// What fails together with it: its site, provider or region.
     pub domain: Option<String>,
     /// It belongs to the site: used when the depots of the user do not suffice.
@@ -187,6 +199,12 @@ pub struct Depot {
     pub hours: String,
     /// When the relay says itself that it is lent, which counts on top of `hours`; absent where it says nothing.
     pub own_hours: Option<OwnHours>,
+    /// Nothing is sent there while `load` is this or more; absent where that is said of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_max: Option<f64>,
+    /// How much its machine has to do, as cores' worth for each core; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
     /// What fails together with it; empty when nothing does.
     pub domain: String,
     /// It is used when the depots of the user do not suffice.

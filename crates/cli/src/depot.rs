@@ -115,6 +115,10 @@ struct TermsArguments {
     /// [default: always]
     #[arg(long, value_name = "HOURS")]
     hours: Option<Windows>,
+    /// Send nothing there while the load of its machine is this or more, as cores' worth for each core: 0.5
+    /// [default: whatever it is]
+    #[arg(long, value_name = "LOAD")]
+    load_max: Option<f64>,
     /// What fails together with it: its site, provider or region. Fragments are spread over domains
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
@@ -151,6 +155,7 @@ impl TermsArguments {
             capacity_bytes: self.capacity.map(Bytes::get),
             rate_bytes_per_s_max: self.rate.map(ByteRate::get),
             hours: self.hours.map(|hours| hours.to_string()),
+            load_max: self.load_max,
             domain: self.domain,
             landmark: self.landmark,
             level: self.level,
@@ -371,6 +376,12 @@ fn hours(depot: &api::Depot) -> String {
 /// On which terms, in a few words.
 fn lent(depot: &api::Depot) -> String {
     let mut words = vec![hours(depot)];
+    if let Some(most) = depot.load_max {
+        let now = depot
+            .load
+            .map_or("unknown".into(), |load| format!("{load:.2}"));
+        words.push(format!("below load {most} (now {now})"));
+    }
     if depot.joined {
         words.push("joined".into());
     }

@@ -9,7 +9,7 @@ mod processes;
 use std::{fs, path::Path, time::Duration};
 
 use ask::ask;
-use processes::{Relay, Service, make_tree, said_by, text};
+use processes::{Relay, Service, failure, make_tree, said_by, text};
 use serde_json::{Value, json};
 
 struct Centre {
@@ -111,6 +111,45 @@ fn nothing_is_sent_while_the_machine_has_too_much_to_do() {
         .service
         .wait_until(&id, |request| request["state"] == "safe");
     assert!(said_by(&centre.relay).load_permille.is_some());
+}
+
+#[test]
+fn a_depot_that_is_lent_below_a_load_takes_nothing_of_anybody_above_it() {
+    let mut centre = Centre::start("800.00 700.00 600.00 3/400 1234\n");
+    let refused = centre
+        .service
+        .try_to_lend(&centre.relay, &["--load-max", "5000"]);
+    let (code, line) = failure(&refused);
+    let is_said = line.contains("a load is 0 to 1000");
+    assert!(code == 2 && is_said, "{code}: {line}");
+    centre.service.lend(&centre.relay, &["--load-max", "0.5"]);
+    centre.service.kill();
+    centre.service.restart();
+    let is_known = |depot: &Value| depot["state"] == "up" && depot["load"].as_f64() > Some(0.5);
+    centre.service.wait_for_depots(is_known);
+    let id = centre.offload(&json!({"depot": "ash"}));
+    centre
+        .service
+        .wait_until(&id, |request| request["state"] == "moving");
+    std::thread::sleep(Duration::from_secs(4));
+    let request = centre.service.status(&id);
+    assert_eq!(share(&request), (0, 0), "{request}");
+    let told = centre.explain(&id);
+    assert!(told.contains("lent below 0.50"), "{told}");
+    let listed = text(&centre.service.run(&["depot", "list"]).stdout);
+    assert!(listed.contains("below load 0.5 (now "), "{listed}");
+    centre.load("0.01 0.02 0.03 1/400 1234\n");
+    centre
+        .service
+        .wait_until(&id, |request| request["state"] == "safe");
+
+    // Other terms, whatever the load: who adds it again says all of them.
+    centre.load("800.00 700.00 600.00 3/400 1234\n");
+    centre.service.add(&centre.relay);
+    let id = centre.offload(&json!({"depot": "ash"}));
+    centre
+        .service
+        .wait_until(&id, |request| request["state"] == "safe");
 }
 
 #[test]

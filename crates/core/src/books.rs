@@ -38,7 +38,7 @@ pub(crate) use book::Book;
 pub(crate) use circuit::{Asks, Change, Circuit, Circuits, Reservation, share};
 pub(crate) use crossing::{Crossing, Crossings};
 pub(crate) use decisions::Decisions;
-pub(crate) use depot::{Answer, Depot, LEVEL_BY_DISTANCE};
+pub(crate) use depot::{Answer, Depot, LEVEL_BY_DISTANCE, LOADED_FOR};
 pub(crate) use due::Due;
 pub(crate) use forget::{Forget, Forgets};
 pub(crate) use fork::Fork;

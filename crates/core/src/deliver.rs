@@ -317,7 +317,7 @@ impl Mind {
                 is_open: is_destination
                     && is_there
                     && is_free
-                    && depot.is_within_hours(self.now)
+                    && depot.is_open(self.now)
                     && self.space_to_deliver(id, request, place) >= chunk,
             })
         });

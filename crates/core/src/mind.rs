@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 45;
+const SNAPSHOT_VERSION: u32 = 46;
 
 record! {
     /// The decision maker of one centre.
@@ -377,6 +377,10 @@ impl Mind {
                 depot,
                 load_permille,
             } => self.on_load_told(depot, load_permille, out),
+            Input::LoadBounded {
+                depot,
+                load_max_permille,
+            } => self.on_load_bounded(depot, load_max_permille, out),
             Input::StageInTold { request, news } => self.on_stage_in_told(request, &news, out),
             Input::ChunkArrived {
                 request,

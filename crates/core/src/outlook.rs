@@ -236,11 +236,8 @@ impl Fares {
 
 /// What a depot takes over time, as far as is believed.
 fn lent_curve(depot: &Depot, belief: Belief, spread: u64, now: Timestamp) -> Curve {
-    let (mut curve, windows) = (
-        Curve::constant(belief.rate(depot, spread)),
-        &depot.terms.windows,
-    );
-    windows.close(&mut curve, now, now + HOURS_AHEAD);
+    let mut curve = Curve::constant(belief.rate(depot, spread));
+    depot.close(&mut curve, now, now + HOURS_AHEAD);
     curve
 }
 
@@ -275,7 +272,7 @@ impl Mind {
             };
             self.raise(*id, depot, &mut curve);
             let (from, until) = (self.now, self.now + HOURS_AHEAD);
-            depot.terms.windows.close(&mut curve, from, until);
+            depot.close(&mut curve, from, until);
             curve
         };
         Supplies {

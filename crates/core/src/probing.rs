@@ -224,9 +224,9 @@ impl Mind {
     }
 }
 
-/// Whether the hours of the depot let a probe begin and end.
+/// Whether the hours of the depot let a probe begin and end, and its load.
 fn is_open(depot: &Depot, now: Timestamp) -> bool {
-    depot.is_within_hours(now) && depot.is_within_hours(now + PROBE_SPAN_MAX)
+    depot.is_open(now) && depot.is_open(now + PROBE_SPAN_MAX)
 }
 
 /// Bytes of a probe of the depot that so much money pays.

@@ -115,6 +115,8 @@ impl Mind {
         left: Bytes,
         in_flight: u32,
     ) -> TransferState {
+        let lane = request.lane_of(depot);
+        let lent = lane.and_then(|lane| request.lent(lane));
         let depot = self.depots.get(&depot);
         let why = match (request.pause(), depot) {
             _ if in_flight > 0 => return TransferState::Running,
@@ -125,6 +127,7 @@ impl Mind {
             (None, None) => Standstill::Away,
             (None, Some(depot)) if !depot.is_up() => Standstill::Away,
             (None, Some(depot)) if !depot.is_within_hours(self.now) => Standstill::Hours,
+            (None, Some(depot)) if depot.is_loaded(lent) => Standstill::Loaded,
             (None, Some(depot)) if depot.space() < piece => Standstill::Full,
             (None, Some(_)) => {
                 let why = (!request.is_due).then_some(Standstill::Others);

@@ -30,6 +30,8 @@ pub struct DepotRecord {
     pub prices: DepotPrices,
     /// Hops from the centre: others push on to those of a higher level.
     pub level: u8,
+    /// Nothing is sent there while the load of its machine is this or more, in thousandths of a core's for each core.
+    pub load_max_permille: Option<u32>,
 }
 
 fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
@@ -52,6 +54,7 @@ fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
             .and_then(|bytes| DepotPrices::from_bytes(&bytes).ok())
             .unwrap_or_default(),
         level: row.get("level")?,
+        load_max_permille: row.get("load_max_permille")?,
     })
 }
 
@@ -71,13 +74,16 @@ impl Journal {
             depot.terms.to_bytes(),
             depot.level,
             depot.prices.to_bytes(),
+            depot.load_max_permille,
         ];
         let id = self.write(|database| {
             let row = database.query_row(
-                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level, prices)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level, prices,
+                 load_max_permille)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
-                 rate_max = ?5, terms = ?6, level = ?7, prices = ?8 RETURNING id",
+                 rate_max = ?5, terms = ?6, level = ?7, prices = ?8, load_max_permille = ?9
+                 RETURNING id",
                 &arguments,
             )?;
             number_of(row)

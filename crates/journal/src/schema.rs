@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 23] = [
+const MIGRATIONS: [&str; 24] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -172,6 +172,7 @@ const MIGRATIONS: [&str; 23] = [
         PRIMARY KEY (owner, name)
     );",
     "ALTER TABLE request ADD COLUMN lent BLOB;",
+    "ALTER TABLE depot ADD COLUMN load_max_permille INTEGER;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -131,6 +131,7 @@ fn numbers_of_requests_that_came_after_the_copy_never_mean_others_in_it() {
             rate_max: None,
             terms: DepotTerms::default(),
             prices: DepotPrices::default(),
+            load_max_permille: None,
             level: 1,
         })
         .unwrap();

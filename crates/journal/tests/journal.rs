@@ -428,6 +428,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
                 ..DepotTerms::default()
             },
             prices: posthaste_core::contract::DepotPrices::default(),
+            load_max_permille: Some(500),
             level: 2,
         };
         depot.id = journal.keep_depot(&depot).unwrap();
@@ -505,7 +506,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 22] = [
+const BACK: [&str; 23] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -528,6 +529,7 @@ const BACK: [&str; 22] = [
     "DROP TABLE moved;",
     "DROP TABLE credential;",
     "ALTER TABLE request DROP COLUMN lent;",
+    "ALTER TABLE depot DROP COLUMN load_max_permille;",
 ];
 
 /// Makes a journal one of an older schema.
@@ -656,12 +658,14 @@ fn a_depot_from_before_terms_is_lent_without_any() {
                 ..DepotTerms::default()
             },
             prices: posthaste_core::contract::DepotPrices::default(),
+            load_max_permille: Some(500),
             level: 2,
         };
         depot.id = place.open().keep_depot(&depot).unwrap();
         make_older(place, 3);
         depot.terms = DepotTerms::default();
         depot.level = 1;
+        depot.load_max_permille = None;
         assert_eq!(place.open().depots().unwrap(), [depot]);
     });
 }

@@ -76,6 +76,7 @@ fn depot() -> DepotRecord {
         rate_max: None,
         terms: DepotTerms::default(),
         prices: posthaste_core::contract::DepotPrices::default(),
+        load_max_permille: None,
         level: 1,
     }
 }

@@ -30,6 +30,7 @@ fn depot(name: &str) -> DepotRecord {
         rate_max: None,
         terms: DepotTerms::default(),
         prices: posthaste_core::contract::DepotPrices::default(),
+        load_max_permille: Some(500),
         level: 1,
     }
 }

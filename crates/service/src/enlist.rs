@@ -42,6 +42,7 @@ pub(crate) async fn enlist(
         level: level(terms.level)?,
         terms: read_terms(&terms)?,
         prices: read_prices(&terms)?,
+        load_max_permille: load_max(&terms)?,
     };
     keep(centre, watches, record, secret).await
 }
@@ -85,6 +86,7 @@ async fn keep(
     centre.tell(added(&depot.record)).await?;
     centre.tell(lent(&depot)).await?;
     centre.tell(priced(&depot.record)).await?;
+    centre.tell(bounded(&depot.record)).await?;
     centre.tell(levelled(&depot.record)).await?;
     crate::tell_ways(centre, &depot).await?;
     circuits::offer(centre).await?;
@@ -112,6 +114,7 @@ pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     check_name(name)?;
     level(terms.level)?;
     read_terms(terms).map(drop)?;
+    load_max(terms)?;
     read_prices(terms).map(drop)
 }
 
@@ -173,6 +176,45 @@ pub(crate) fn priced(record: &DepotRecord) -> Input {
     Input::DepotPriced {
         depot: record.id,
         prices: record.prices.clone(),
+    }
+}
+
+/// Below which load a depot is lent, as the mind is told.
+pub(crate) fn bounded(record: &DepotRecord) -> Input {
+    Input::LoadBounded {
+        depot: record.id,
+        load_max_permille: record.load_max_permille,
+    }
+}
+
+fn load_max(terms: &api::LentTerms) -> Result<Option<u32>> {
+    load_permille(terms.load_max)
+        .map_err(|why| Error::new(ErrorKind::Invalid, "read", "the most load").cause(why))
+}
+
+/// Most cores' worth of load for each core: more than any machine has.
+const LOAD_MAX: f64 = 1000.0;
+
+/// A load in thousandths as cores' worth for each core.
+pub(crate) fn load(permille: u32) -> f64 {
+    f64::from(permille) / 1000.0
+}
+
+/// A load as cores' worth for each core in thousandths.
+///
+/// # Errors
+/// What loads there are.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range is refused"
+)]
+pub(crate) fn load_permille(load: Option<f64>) -> core::result::Result<Option<u32>, String> {
+    match load {
+        Some(load) if !(0.0..=LOAD_MAX).contains(&load) => {
+            Err(format!("a load is 0 to {LOAD_MAX}, of each core"))
+        }
+        load => Ok(load.map(|load| (load * 1000.0).round() as u32)),
     }
 }
 

@@ -419,6 +419,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         // Its terms the mind still knows; it is told them anew when the relay says its hours.
         centre.tell(enlist::levelled(&depot.record)).await?;
         centre.tell(enlist::priced(&depot.record)).await?;
+        centre.tell(enlist::bounded(&depot.record)).await?;
         tell_ways(centre, &depot).await?;
         let _ = desk.watches.send(depot).await;
     }

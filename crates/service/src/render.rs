@@ -59,16 +59,13 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
     let view = centre.mind().depot(depot.record.id);
     let known = depot.acquaintance(crate::monotonic());
     let prices = &depot.record.prices;
+    let state = view.as_ref().map_or(DepotState::Unknown, |view| view.state);
     api::Depot {
         id: depot.record.id.to_string(),
         name: depot.record.name.clone(),
         url: depot.record.url.clone(),
         fingerprint: depot.record.fingerprint.clone(),
-        state: view
-            .as_ref()
-            .map_or(DepotState::Unknown, |view| view.state)
-            .name()
-            .to_owned(),
+        state: state.name().to_owned(),
         capacity_bytes: depot.record.capacity.get(),
         free_bytes: view.as_ref().map_or(0, |view| view.free.get()),
         rate_bytes_per_s: depot.meter.latest(crate::monotonic()).get(),
@@ -80,6 +77,8 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
             open: hours.open,
             ahead_of_utc_min: hours.ahead_of_utc_min,
         }),
+        load_max: depot.record.load_max_permille.map(crate::enlist::load),
+        load: depot.load_permille().map(crate::enlist::load),
         domain: depot.record.terms.domain.clone(),
         landmark: depot.record.terms.is_landmark,
         level: depot.record.level,

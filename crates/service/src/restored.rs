@@ -185,6 +185,7 @@ mod tests {
                     rate_max: None,
                     terms: DepotTerms::default(),
                     prices: DepotPrices::default(),
+                    load_max_permille: None,
                     level: 1,
                 };
                 store.journal(|journal| journal.keep_depot(&depot)).unwrap();

@@ -104,7 +104,7 @@ impl Told {
                 reserves,
             });
         }
-        news.extend(self.load(id, status.load_permille));
+        news.extend(self.load(&depot.record, status.load_permille));
         news.extend(self.distance(depot));
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
@@ -120,16 +120,26 @@ impl Told {
         Some(enlist::lent(depot))
     }
 
-    /// How much its machine has to do, where somebody wants to know and it is news.
-    fn load(&mut self, depot: DepotId, load_permille: Option<u32>) -> Option<Input> {
-        if !self.heeds_load {
+    /// How much its machine has to do, where somebody wants to know and it is news. Where only its owner says what is too much,
+    /// that is when it comes to be that, or less.
+    fn load(&mut self, record: &DepotRecord, load_permille: Option<u32>) -> Option<Input> {
+        let bound = record.load_max_permille;
+        if !self.heeds_load && bound.is_none() {
             self.load = None;
             return None;
         }
-        let is_news = self.load.replace(load_permille) != Some(load_permille);
-        is_news.then_some(Input::LoadTold {
-            depot,
-            load_permille,
+        let side = |load: Option<u32>| load.map(|load| bound.is_some_and(|most| load >= most));
+        let is_news = match self.load {
+            None => true,
+            Some(told) if self.heeds_load => told != load_permille,
+            Some(told) => side(told) != side(load_permille),
+        };
+        is_news.then(|| {
+            self.load = Some(load_permille);
+            Input::LoadTold {
+                depot: record.id,
+                load_permille,
+            }
         })
     }
 
@@ -171,7 +181,7 @@ impl Told {
     fn pause(&self, depot: &Depot, now: Instant) -> Duration {
         let is_up = matches!(self.report, Some((Report::Up { .. }, _)));
         let idle = is_up && self.silences == 0 && depot.meter.is_idle();
-        if idle && self.heeds_load {
+        if idle && (self.heeds_load || depot.record.load_max_permille.is_some()) {
             return POLL_LOAD;
         }
         match (idle, depot.speaks(now)) {
@@ -285,6 +295,7 @@ mod tests {
                 ..DepotTerms::default()
             },
             prices: posthaste_core::contract::DepotPrices::default(),
+            load_max_permille: None,
             level: 1,
         };
         crate::depots::open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()

@@ -242,7 +242,7 @@ fn depots_lent_for_one_request_take_nothing_of_it_outside_their_hours_or_above_t
     for seed in 0..8 {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
-        assert_eq!(report.count(Fate::Met), 3, "seed {seed}");
+        assert_eq!(report.count(Fate::Met), 4, "seed {seed}");
         assert_eq!(report.count(Fate::Refused), 1, "seed {seed}");
     }
 }

@@ -436,6 +436,12 @@ impl Service {
 
     /// Adds a depot on these terms.
     pub fn lend(&self, relay: &Relay, terms: &[&str]) {
+        let output = self.try_to_lend(relay, terms);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    /// The same where it may be refused.
+    pub fn try_to_lend(&self, relay: &Relay, terms: &[&str]) -> Output {
         let ready = &relay.process.ready;
         let mut arguments = vec![
             "depot",
@@ -448,8 +454,7 @@ impl Service {
             ready["secret_file"].as_str().unwrap(),
         ];
         arguments.extend_from_slice(terms);
-        let output = self.run(&arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        self.run(&arguments)
     }
 
     pub fn status(&self, id: &str) -> Value {

@@ -82,6 +82,9 @@ impl Mind {
         if request.uncommon.drained >> lane & 1 == 1 {
             return Some(PinReason::Drained { name });
         }
+        if depot.is_loaded(request.lent(lane)) {
+            return Some(PinReason::Loaded { name });
+        }
         if !depot.is_open_to(request, lane, self.now) {
             return Some(PinReason::Closed { name });
         }

@@ -46,7 +46,7 @@ impl Mind {
         let needed = near.flying + arrival.spec.chunk_size;
         let is_usable = |depot: &Depot| {
             let is_open = depot.is_up() && !depot.is_draining();
-            is_open && depot.is_within_hours(self.now) && depot.space() >= needed
+            is_open && depot.is_open(self.now) && depot.space() >= needed
         };
         depot.is_some_and(is_usable)
             && source.is_some_and(|source| !source.is_down())

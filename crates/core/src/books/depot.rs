@@ -1,6 +1,6 @@
 use alloc::string::String;
 use core::time::Duration;
-use posthaste_plan::tuner::Setting;
+use posthaste_plan::{Curve, tuner::Setting};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 use super::{Fork, History, Link, Request};
@@ -17,6 +17,9 @@ record! {
         pub(crate) rate_max: Option<ByteRate>,
     }
 }
+
+/// How long a machine that has too much to do is taken to have so: nobody knows, and a load average is that of a minute.
+pub(crate) const LOADED_FOR: Duration = Duration::from_secs(300);
 
 /// Stands for a level that nobody said: how far the depot is decides, for each request.
 pub(crate) const LEVEL_BY_DISTANCE: u8 = 0;
@@ -55,6 +58,8 @@ record! {
         pub(crate) arriving: Bytes,
         /// How much its machine has to do, in thousandths of a core's for each core, where it says so.
         pub(crate) load_permille: Option<u32>,
+        /// Nothing is sent there while that is this or more, whoever it is for.
+        pub(crate) load_max_permille: Option<u32>,
         /// When its hours begin or end next, or those for which it is lent for a request.
         pub(crate) turns_at: Option<Timestamp>,
         /// It went as its hours said: what it holds still counts, and it will be back.
@@ -100,6 +105,7 @@ impl Depot {
             is_said_empty: false,
             arriving: Bytes::ZERO,
             load_permille: None,
+            load_max_permille: None,
             turns_at: None,
             is_away: false,
             down_since: Timestamp::default(),
@@ -160,20 +166,42 @@ impl Depot {
         self.terms.windows.is_open(at)
     }
 
+    /// Whether something may be sent there, whoever it is for: its hours let it, and its load.
+    pub(crate) fn is_open(&self, at: Timestamp) -> bool {
+        self.is_within_hours(at) && !self.is_loaded(None)
+    }
+
     /// Whether something of a request may be sent there: its hours let it, those for which it is lent for that alone, and
     /// its load.
     pub(crate) fn is_open_to(&self, request: &Request, lane: usize, at: Timestamp) -> bool {
-        let is_lent = |lent: &LentTerms| lent.windows.is_open(at) && !self.is_loaded(lent);
-        self.is_within_hours(at) && request.lent(lane).is_none_or(is_lent)
+        let lent = request.lent(lane);
+        let is_lent = lent.is_none_or(|lent| lent.windows.is_open(at));
+        self.is_within_hours(at) && is_lent && !self.is_loaded(lent)
     }
 
-    /// Whether its machine has as much to do as whoever lends it for a request bears, or more. Where nobody knows, it has not.
-    pub(crate) fn is_loaded(&self, lent: &LentTerms) -> bool {
-        let loaded = self.load_permille.zip(lent.load_max_permille);
+    /// Below which load it is lent to all, or for a request with these terms of its own.
+    pub(crate) fn load_bound(&self, lent: Option<&LentTerms>) -> Option<u32> {
+        let own = lent.and_then(|lent| lent.load_max_permille);
+        self.load_max_permille.into_iter().chain(own).min()
+    }
+
+    /// Whether its machine has as much to do as whoever lends it to all bears, or for a request with these terms of its own,
+    /// or more. Where nobody knows, it has not.
+    pub(crate) fn is_loaded(&self, lent: Option<&LentTerms>) -> bool {
+        let loaded = self.load_permille.zip(self.load_bound(lent));
         loaded.is_some_and(|(load, most)| load >= most)
     }
 
-    /// When hours begin or end next at which something of a request may be sent there.
+    /// Takes from what it carries the times in which nothing is sent there, for whomever: outside its hours, and for a while
+    /// where its machine has too much to do.
+    pub(crate) fn close(&self, curve: &mut Curve, from: Timestamp, until: Timestamp) {
+        self.terms.windows.close(curve, from, until);
+        if self.is_loaded(None) {
+            curve.close(from, until.min(from + LOADED_FOR));
+        }
+    }
+
+    /// When hours begin or end next at which something of a request may be sent there, or its load may have fallen.
     pub(crate) fn next_turn_of(
         &self,
         request: &Request,
@@ -181,13 +209,10 @@ impl Depot {
         at: Timestamp,
     ) -> Option<Timestamp> {
         let lent = request.lent(lane);
+        let unloaded = self.is_loaded(lent).then(|| at + LOADED_FOR);
         let lent = lent.and_then(|lent| lent.windows.next_change(at));
-        self.terms
-            .windows
-            .next_change(at)
-            .into_iter()
-            .chain(lent)
-            .min()
+        let own = self.terms.windows.next_change(at);
+        own.into_iter().chain(lent).chain(unloaded).min()
     }
 
     /// What sending bytes there in one request and keeping them for some seconds costs, in millionths of a dollar.

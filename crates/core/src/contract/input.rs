@@ -467,6 +467,8 @@ record! {
         /// How much the machine of a depot has to do, in thousandths of a core's for each core; none where it does not say. Without
         /// it, nobody knows.
         132 = LoadTold { #[doc = "The depot."] depot: DepotId, #[doc = "Its load."] load_permille: Option<u32> },
+        /// An owner lends a depot only while its load is less than this, in thousandths; none whatever it is, as without it.
+        133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {
             /// Its number.

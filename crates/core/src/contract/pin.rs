@@ -63,6 +63,11 @@ record! {
             /// The code.
             code: Code,
         },
+        /// Its machine has too much to do.
+        10 = Loaded {
+            /// Its name.
+            name: String,
+        },
         /// It was removed from the books.
         9 = Removed {
             /// Its name.
@@ -95,6 +100,12 @@ impl fmt::Display for PinReason {
                 f,
                 "depot {name} is pinned and outside the hours its owner lends it"
             ),
+            Self::Loaded { name } => {
+                write!(
+                    f,
+                    "depot {name} is pinned and its machine has too much to do"
+                )
+            }
             Self::Drained { name } => {
                 write!(f, "depot {name} is pinned and is to be switched off")
             }

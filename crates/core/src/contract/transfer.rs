@@ -147,6 +147,8 @@ pub enum Standstill {
     Away,
     /// The depot is lent at other hours.
     Hours,
+    /// The depot's machine has too much to do.
+    Loaded,
     /// The depot has no space for a piece more.
     Full,
     /// It no longer holds what it held.
@@ -176,6 +178,7 @@ impl fmt::Display for Standstill {
             Self::Paused { by } => write!(f, "{by} paused the request"),
             Self::Away => f.write_str("it is away"),
             Self::Hours => f.write_str("it is lent at other hours"),
+            Self::Loaded => f.write_str("its machine has too much to do"),
             Self::Full => f.write_str("it has no space left"),
             Self::Gone => f.write_str("it no longer holds what it held"),
             Self::Others => f.write_str("more urgent requests take what there is"),

@@ -1,17 +1,13 @@
 use alloc::vec::Vec;
-use core::time::Duration;
 use posthaste_plan::Shut;
 use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::Request,
+    books::{LOADED_FOR, Request},
     contract::{LentReason, LentTerms, Outbox, Reason},
     outlook::HOURS_AHEAD,
 };
-
-/// How long a machine that has too much to do is taken to have so: nobody knows, and a load average is that of a minute.
-const LOADED_FOR: Duration = Duration::from_secs(300);
 
 impl Mind {
     /// On which terms depots are lent for a request that is asked for next.
@@ -27,27 +23,41 @@ impl Mind {
             return;
         };
         let before = core::mem::replace(&mut depot.load_permille, load);
-        if before != load && self.heeds_load(id) {
+        let is_bound = depot.load_max_permille.is_some();
+        if before != load && (is_bound || self.heeds_load(id)) {
             self.note_load(id, before, load);
+            self.give_another_chance(id, out);
+        }
+    }
+
+    /// An owner lends a depot only below this load.
+    pub(crate) fn on_load_bounded(&mut self, id: DepotId, most: Option<u32>, out: &mut Outbox) {
+        let Some(depot) = self.depots.get_mut(&id) else {
+            return;
+        };
+        if core::mem::replace(&mut depot.load_max_permille, most) != most {
             self.give_another_chance(id, out);
         }
     }
 
     /// Remembers of whom it is bound by its load when that rose above what they bear, or fell below.
     fn note_load(&mut self, id: DepotId, before: Option<u32>, load: Option<u32>) {
-        let Some(load_permille) = load else {
+        let (Some(load_permille), Some(depot)) = (load, self.depots.get(&id)) else {
             return;
         };
+        let own = depot.load_max_permille;
         for user in self.index.users(id) {
             let request = self
                 .requests
                 .get(&user)
                 .filter(|request| request.is_moving());
-            let mut lent = request
-                .into_iter()
-                .flat_map(|request| &request.uncommon.lent);
+            let lent = request.into_iter();
+            let mut lent = lent.flat_map(|request| &request.uncommon.lent);
             let lent = lent.find(|lent| lent.depot == id);
-            let Some(most_permille) = lent.and_then(|lent| lent.load_max_permille) else {
+            let lent = lent.and_then(|lent| lent.load_max_permille);
+            let is_moving = request.is_some();
+            let Some(most_permille) = own.into_iter().chain(lent).min().filter(|_| is_moving)
+            else {
                 continue;
             };
             let was_loaded = before.is_some_and(|before| before >= most_permille);
@@ -78,6 +88,7 @@ impl Mind {
     pub(super) fn remember_lent(&mut self, id: RequestId) {
         let request = self.requests.get(&id);
         let lent = request.map_or(Vec::new(), |request| request.uncommon.lent.clone());
+        self.remember_loaded(id);
         for lent in lent {
             let (depot, name) = (self.depots.get(&lent.depot), self.name_of(lent.depot));
             let load = depot.and_then(|depot| depot.load_permille);
@@ -98,6 +109,24 @@ impl Mind {
                 let what = "is lent for it".into();
                 self.remember_of(id, name.clone(), 0, what, Reason::Lent { why });
             }
+        }
+    }
+
+    /// Remembers which depots of a request have too much to do for whoever lends them to all.
+    fn remember_loaded(&mut self, id: RequestId) {
+        let request = self.requests.get(&id).into_iter();
+        let lanes = request.flat_map(|request| &request.lanes);
+        let depots = lanes.filter_map(|lane| self.depots.get(&lane.depot));
+        let loaded = depots.filter(|depot| depot.is_loaded(None));
+        let loaded = loaded.filter_map(|depot| {
+            let why = LentReason::Loaded {
+                load_permille: depot.load_permille?,
+                most_permille: depot.load_max_permille?,
+            };
+            Some((depot.name.clone(), why))
+        });
+        for (name, why) in loaded.collect::<Vec<_>>() {
+            self.remember_of(id, name, 0, "is left alone".into(), Reason::Lent { why });
         }
     }
 
@@ -143,7 +172,7 @@ impl Mind {
         let now = self.now;
         let lent = request.uncommon.lent.iter();
         let shut = lent.filter_map(|lent| {
-            let is_loaded = self.depots.get(&lent.depot)?.is_loaded(lent);
+            let is_loaded = self.depots.get(&lent.depot)?.is_loaded(Some(lent));
             let is_shut = is_loaded || !lent.windows.is_always();
             is_shut.then_some(())?;
             Some(Shut {

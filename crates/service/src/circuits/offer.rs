@@ -143,6 +143,7 @@ mod tests {
                 rate_max: None,
                 terms: DepotTerms::default(),
                 prices: posthaste_core::contract::DepotPrices::default(),
+                load_max_permille: None,
                 level: 1,
             };
             let opened = crate::depots::open(record, [7; 32], gateways, crate::monotonic());

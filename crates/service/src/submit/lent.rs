@@ -9,8 +9,6 @@ use crate::{driver::Centre, enlist};
 
 /// Depots that may be lent for one request: as many as it may name.
 const LENT_MAX: usize = 64;
-/// The highest load that can be asked for: more than any machine has.
-const LOAD_MAX: f64 = 1000.0;
 
 /// What is lent, as it is kept.
 ///
@@ -43,16 +41,7 @@ fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
     }
     let windows = one.hours.as_deref().map(str::parse::<Windows>).transpose();
     let windows = windows.map_err(|error| invalid(error.to_string()))?;
-    let load = one.load_below;
-    if load.is_some_and(|load| !(0.0..=LOAD_MAX).contains(&load)) {
-        return Err(invalid(format!("a load is 0 to {LOAD_MAX}, of each core")));
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the range is checked before"
-    )]
-    let load_max_permille = load.map(|load| (load * 1000.0).round() as u32);
+    let load_max_permille = enlist::load_permille(one.load_below).map_err(invalid)?;
     Ok(LentFor {
         depot: one.depot.clone(),
         windows: windows.unwrap_or_default(),
@@ -96,7 +85,7 @@ pub(crate) fn shown(record: &RequestRecord) -> Vec<api::LentFor> {
     let lent = record.lent.iter().map(|lent| api::LentFor {
         depot: lent.depot.clone(),
         hours: (!lent.windows.is_always()).then(|| lent.windows.to_string()),
-        load_below: lent.load_max_permille.map(|load| f64::from(load) / 1000.0),
+        load_below: lent.load_max_permille.map(enlist::load),
     });
     lent.collect()
 }

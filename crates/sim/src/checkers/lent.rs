@@ -6,13 +6,15 @@ use posthaste_types::{DepotId, RequestId, Timestamp};
 use super::{Found, ensure};
 
 pub(super) const NAME: &str =
-    "what is lent for one request used only within its hours and below its load";
+    "what is lent used only below its load, and within hours for one request";
 
 /// What is lent for requests, and what depots said of their load.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     terms: BTreeMap<RequestId, Vec<LentTerms>>,
     loads: BTreeMap<DepotId, u32>,
+    /// Below which loads depots are lent to all.
+    most: BTreeMap<DepotId, u32>,
 }
 
 impl Lent {
@@ -32,6 +34,12 @@ impl Lent {
             } => {
                 self.loads.insert(*depot, *load);
             }
+            Input::LoadBounded {
+                depot,
+                load_max_permille: Some(most),
+            } => {
+                self.most.insert(*depot, *most);
+            }
             _ => {}
         }
     }
@@ -43,12 +51,16 @@ impl Lent {
         request: RequestId,
         depot: DepotId,
     ) -> Result<(), Found> {
+        let load = self.loads.get(&depot).copied();
+        let loaded = load.zip(self.most.get(&depot).copied());
+        ensure(NAME, loaded.is_none_or(|(load, most)| load < most), || {
+            format!("{request} is sent to {depot}, whose load is {load:?}")
+        })?;
         let terms = self.terms.get(&request).into_iter().flatten();
         for lent in terms.filter(|lent| lent.depot == depot) {
             ensure(NAME, lent.windows.is_open(at), || {
                 format!("{request} is sent to {depot} outside {}", lent.windows)
             })?;
-            let load = self.loads.get(&depot).copied();
             let loaded = load.zip(lent.load_max_permille);
             ensure(NAME, loaded.is_none_or(|(load, most)| load < most), || {
                 format!("{request} is sent to {depot}, whose load is {load:?}")
@@ -86,5 +98,10 @@ mod tests {
         assert!(lent.on_send(hour(21), request, depot).is_err());
         lent.on_asked(&loaded(499));
         assert!(lent.on_send(hour(21), request, depot).is_ok());
+        lent.on_asked(&Input::LoadBounded {
+            depot,
+            load_max_permille: Some(400),
+        });
+        assert!(lent.on_send(hour(21), RequestId::new(2), depot).is_err());
     }
 }

@@ -33,6 +33,7 @@ impl Run<'_> {
             if let Input::DepotPriced { depot, prices } = input {
                 self.checkers.kept.on_priced(*depot, prices);
             }
+            self.checkers.lent.on_asked(input);
         }
         let told = told.into_iter().chain(sources);
         let told = told.chain(self.offered_circuits());
@@ -77,7 +78,15 @@ impl Run<'_> {
                 prices,
             })
         });
-        let lent = lent.chain(priced);
+        let bounded = self.world.sites.iter().zip(&self.scenario.depots);
+        let bounded = bounded.filter_map(|(site, plan)| {
+            let load_max_permille = Some(permille(plan.load_max?));
+            Some(Input::LoadBounded {
+                depot: site.id,
+                load_max_permille,
+            })
+        });
+        let lent = lent.chain(priced).chain(bounded);
         let levels = self.world.sites.iter().zip(&self.scenario.depots);
         let levels = levels.filter(|(_, plan)| plan.level != 1);
         let levels = levels.map(|(site, plan)| Input::DepotLevelled {

@@ -62,6 +62,10 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
             return Err("load_below is 0 to 1000".into());
         }
     }
+    let mut most = scenario.depots.iter().filter_map(|depot| depot.load_max);
+    if !most.all(is_load) {
+        return Err("load_max is 0 to 1000".into());
+    }
     let told = scenario.depots.iter().flat_map(|depot| &depot.load);
     for [at, load] in told {
         super::check::check_time("load", *at)?;

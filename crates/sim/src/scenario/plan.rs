@@ -93,6 +93,8 @@ pub(crate) struct DepotPlan {
     /// What it says of its load: from when, in seconds, and how much.
     #[serde(default)]
     pub(crate) load: Vec<[f64; 2]>,
+    /// Nothing is sent there while that is this or more, whoever it is for.
+    pub(crate) load_max: Option<f64>,
     /// Mean time it is there and away by turns.
     pub(crate) online_mean_s: Option<f64>,
     pub(crate) offline_mean_s: Option<f64>,
