@@ -75,6 +75,58 @@ fn a_newcomer_that_turns_would_refuse_is_taken_by_a_plan_and_others_leave_it_the
 }
 
 #[test]
+fn a_plan_knows_the_hours_at_which_a_depot_is_lent_for_one_request() {
+    let mut desk = Desk::new(Settings::default());
+    // It is 08:00:20: for forty seconds the first depot takes nothing of the first request.
+    let terms = vec![LentTerms {
+        depot: DepotId::new(1),
+        windows: "08:01-12".parse().unwrap(),
+        load_max_permille: None,
+    }];
+    desk.give(Input::LentTold {
+        request: FIRST,
+        terms,
+    });
+    desk.submit(FIRST, 1500, 100, &[1, 2, ONLY]);
+    assert!(desk.is_fed(FIRST, ONLY), "{:?}", desk.answer(FIRST));
+    desk.submit(SECOND, 600, 90, &[ONLY]);
+    assert_eq!(desk.answer(SECOND), None, "its answer waits");
+    desk.solve();
+    let answer = desk.answer(SECOND);
+    assert!(matches!(answer, Some(Reason::Planned { .. })), "{answer:?}");
+    assert!(!desk.is_fed(FIRST, ONLY) && desk.is_fed(FIRST, 1));
+}
+
+#[test]
+fn a_plan_gives_pinned_depots_their_share_and_leaves_others_what_is_left() {
+    let mut desk = Desk::new(Settings::default());
+    let spec = RequestSpec {
+        code: "1+1".parse().unwrap(),
+        ..desk.spec(900, 100, &[1, ONLY, 2])
+    };
+    desk.give(Input::RequestPinned {
+        request: FIRST,
+        spec,
+        optimizer: Method::Auto,
+        wishes: Wishes::default(),
+        purge_at: None,
+        pinned: vec![DepotId::new(1)],
+    });
+    assert!(desk.is_fed(FIRST, ONLY));
+    desk.submit(SECOND, 600, 90, &[ONLY]);
+    assert_eq!(desk.answer(SECOND), None, "its answer waits");
+    let (_, problem) = &desk.asked[0];
+    assert_eq!(problem.demands[0].pinned.len(), 1);
+    desk.solve();
+    let answer = desk.answer(SECOND);
+    assert!(matches!(answer, Some(Reason::Planned { .. })), "{answer:?}");
+    assert!(desk.is_fed(FIRST, 1) && desk.is_fed(FIRST, 2) && !desk.is_fed(FIRST, ONLY));
+    let before = desk.sent.len();
+    desk.wait(Duration::from_secs(2));
+    assert!(!desk.sent[before..].contains(&(FIRST, DepotId::new(ONLY))));
+}
+
+#[test]
 fn an_answer_to_another_question_changes_nothing() {
     let mut desk = squeezed(Settings::default());
     let (number, problem) = desk.asked[0].clone();

@@ -1,6 +1,6 @@
 use posthaste_types::Timestamp;
 
-use crate::{Supplies, Windows};
+use crate::{Curve, Supplies, Windows};
 
 /// A depot that one load alone may not use at all times, though others may.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,16 +17,23 @@ pub struct Shut {
     pub until: Timestamp,
 }
 
+impl Shut {
+    /// Takes from what the depot carries the times in which the load may not use it.
+    pub fn close(&self, curve: &mut Curve) {
+        self.windows.close(curve, self.from, self.until);
+        if self.closed_until > self.from {
+            curve.close(self.from, self.closed_until);
+        }
+    }
+}
+
 impl Supplies {
     /// What there is for a load that may not use all of it at all times.
     pub(crate) fn as_shut(&self, shut: &[Shut]) -> Self {
         let mut supplies = self.clone();
         for one in shut {
             if let Some(supply) = supplies.depots.get_mut(one.supply) {
-                one.windows.close(&mut supply.curve, one.from, one.until);
-                if one.closed_until > one.from {
-                    supply.curve.close(one.from, one.closed_until);
-                }
+                one.close(&mut supply.curve);
             }
         }
         supplies

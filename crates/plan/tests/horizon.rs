@@ -63,6 +63,8 @@ fn stage_out(bytes: u64, code: &str, by: u64, depots: usize) -> Demand {
         weight: 1,
         budget: None,
         rate_max: None,
+        lent: Vec::new(),
+        pinned: Vec::new(),
     }
 }
 

@@ -205,6 +205,8 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
         weight: 1,
         budget: None,
         rate_max: None,
+        lent: Vec::new(),
+        pinned: Vec::new(),
     }
 }
 

@@ -141,6 +141,24 @@ fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
     }
 }
 
+/// The same where the depot that is left alone is not the only bound: hours of one request, and pins.
+#[test]
+fn a_plan_over_time_knows_hours_and_pins_of_one_request() {
+    for report in play("squeezed-bound", 0..30) {
+        assert_eq!(report.count(Fate::Met), 4, "{}", report.to_text());
+    }
+    let turns = Settings {
+        plan_requests_max: 0,
+        ..Settings::default()
+    };
+    let scenario = load("squeezed-bound");
+    for seed in 0..30 {
+        let report = simulate_with(&scenario, seed, turns.clone());
+        assert!(report.is_clean(), "{}", report.to_text());
+        assert_eq!(report.count(Fate::Refused), 2, "{}", report.to_text());
+    }
+}
+
 /// What is taken by a plan goes straight to its destinations as well as any other.
 #[test]
 fn a_plan_over_time_feeds_the_destinations_of_a_newcomer() {

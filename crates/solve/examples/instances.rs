@@ -84,6 +84,8 @@ fn instance(relays: usize, slots: usize, demands: usize, is_coded: bool) -> Prob
         weight: 1,
         budget: None,
         rate_max: None,
+        lent: Vec::new(),
+        pinned: Vec::new(),
     };
     Problem {
         nodes: (0..).take(relays + 2).map(node).collect(),

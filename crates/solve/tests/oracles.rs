@@ -39,6 +39,72 @@ fn deadlines_are_kept_as_brute_force_keeps_them() {
     assert!(quick * 100 >= best * 80, "greedy {quick} of {best}");
 }
 
+/// A problem whose demands are pinned to some of their depots, and are lent some at some hours only: parts of a slot too.
+fn bound(seed: u64) -> Problem {
+    let mut problem = problem(seed);
+    let mut dice = Dice::new(seed ^ 0x1e27);
+    let slots = problem.grid.slots();
+    for demand in &mut problem.demands {
+        if demand.is_coded() && dice.chance(2) {
+            demand.pinned = vec![demand.via[dice.index(demand.via.len())]];
+        }
+        for (place, link) in problem.links.iter().enumerate() {
+            if link.from == demand.source && dice.chance(2) {
+                let opens = dice.index(slots);
+                let closes = opens + 1 + dice.index(slots - opens);
+                let lent = |(slot, carries): (usize, &Bytes)| match slot {
+                    slot if slot == opens => Bytes::new(carries.get() / 2),
+                    slot if (opens..closes).contains(&slot) => *carries,
+                    _ => Bytes::ZERO,
+                };
+                let lent = link.capacity.iter().enumerate().map(lent).collect();
+                demand.lent.push((place, lent));
+            }
+        }
+    }
+    problem
+}
+
+#[test]
+fn pins_and_hours_of_one_demand_are_kept_as_brute_force_keeps_them() {
+    let (mut ours, mut best, mut quick, mut free) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let bounded = bound(seed);
+        let schedule = solved(&bounded);
+        let plain = greedy(&bounded);
+        assert_eq!(plain.check(&bounded), Ok(()), "seed {seed}");
+        let kept = schedule.worth(&bounded).kept;
+        assert!(schedule.worth(&bounded) >= plain.worth(&bounded));
+        ours += kept;
+        quick += plain.worth(&bounded).kept;
+        best += naive::most_weight(&bounded, kept);
+        free += solved(&problem(seed)).worth(&problem(seed)).kept;
+        bounds_are_kept(&bounded, &schedule);
+    }
+    eprintln!("weight kept: {ours} of {best}, greedy {quick}, {free} without bounds");
+    assert!(ours * 100 >= best * 97, "{ours} of {best}");
+    assert!(quick * 100 >= best * 80, "greedy {quick} of {best}");
+    assert!(ours < free, "bounds bind: {ours} of {free}");
+}
+
+/// That nothing is sent where it is not lent, and that no demand counts as safe whose pinned depots lack anything.
+fn bounds_are_kept(problem: &Problem, schedule: &Schedule) {
+    for flow in &schedule.flows {
+        let lent = problem.demands[flow.demand].lent_at(flow.link, flow.slot);
+        assert!(lent.is_none_or(|lent| flow.bytes <= lent), "{flow:?}");
+    }
+    let courses = schedule.courses(problem).expect("it was checked");
+    for (demand, course) in problem.demands.iter().zip(&courses) {
+        let Some(deadline) = demand.offload_by.filter(|_| course.shortfall.is_none()) else {
+            continue;
+        };
+        let held = &course.stock[problem.grid.ended_by(deadline)];
+        for &node in &demand.pinned {
+            assert!(held[node] >= demand.column().get(), "{demand:?} {held:?}");
+        }
+    }
+}
+
 #[test]
 fn never_worse_than_greedy_and_the_same_every_time() {
     let (small, none) = (
@@ -145,6 +211,8 @@ fn copy(bytes: u64, by: u64) -> Demand {
         weight: 1,
         budget: None,
         rate_max: None,
+        lent: Vec::new(),
+        pinned: Vec::new(),
     }
 }
 
@@ -294,6 +362,18 @@ fn the_heaviest_set_of_demands_is_found_where_bytes_mislead() {
 fn what_names_no_node_is_refused() {
     let mut problem = depots(&[(100, 0)], 10);
     problem.demands.push(stage_out(900, (1, 0), 9, 2));
+    assert!(matches!(
+        solve(&problem, Effort::default()),
+        Err(SolveError::Unsound(_))
+    ));
+    problem.demands[0].via = vec![2];
+    problem.demands[0].pinned = vec![3];
+    assert!(matches!(
+        solve(&problem, Effort::default()),
+        Err(SolveError::Unsound(_))
+    ));
+    problem.demands[0].pinned = Vec::new();
+    problem.demands[0].lent = vec![(9, Vec::new())];
     assert!(matches!(
         solve(&problem, Effort::default()),
         Err(SolveError::Unsound(_))

@@ -31,15 +31,6 @@ impl Mind {
             None => Belief::P50,
         };
         let requests = self.plannable(newcomer)?;
-        // A plan knows nothing of pins. Where there is no choice of depots it needs not.
-        let is_free = |(_, request): &(RequestId, &Request)| {
-            let depots = request.depot_lanes();
-            let usable = depots.filter(|&lane| self.can_use(request, lane)).count();
-            !request.uncommon.pinned.is_empty() && usable > usize::from(request.spec.code.total())
-        };
-        if requests.iter().any(is_free) {
-            return None;
-        }
         let depots = self.used_by(&requests)?;
         let grid = self.slots(&requests);
         let (supplies, places) = (self.supplies(belief), self.places());
@@ -51,9 +42,14 @@ impl Mind {
         let mut drawn = Vec::new();
         for &(id, request) in &requests {
             let (demand, lanes) = self.demand(request, &depots, &nodes);
+            let lent = self.lent_over(request, &depots, &grid, (&supplies, &places));
             let is_newcomer = newcomer.is_some_and(|(newcomer, _)| newcomer == id);
             let weight = if is_newcomer { WEIGHTS.1 } else { WEIGHTS.0 };
-            demands.push(Demand { weight, ..demand });
+            demands.push(Demand {
+                weight,
+                lent,
+                ..demand
+            });
             drawn.push(Drawn { request: id, lanes });
         }
         for demand in &demands {
@@ -186,6 +182,24 @@ impl Mind {
         depots.iter().enumerate().map(link).collect()
     }
 
+    /// What the request alone may send to depots that are lent for it at some hours only, or below some load.
+    fn lent_over(
+        &self,
+        request: &Request,
+        depots: &[DepotId],
+        grid: &Grid,
+        (supplies, places): (&Supplies, &Places),
+    ) -> Vec<(usize, Vec<Bytes>)> {
+        let shut = self.shut(request, |depot| depots.binary_search(&depot).ok());
+        let lent = shut.iter().filter_map(|shut| {
+            let place = *places.get(depots.get(shut.supply)?)?;
+            let mut curve = supplies.depots.get(place as usize)?.curve.clone();
+            shut.close(&mut curve);
+            Some((shut.supply, grid.carried(&curve, self.now)))
+        });
+        lent.collect()
+    }
+
     /// What a byte to a depot costs: sending it, its share of a PUT, and keeping it to the end. Nothing where nobody asked
     /// for little cost: then only time counts. Where requests differ, as for the dearest.
     fn price_of_link(&self, requests: &[(RequestId, &Request)], id: DepotId) -> Price {
@@ -237,6 +251,11 @@ impl Mind {
             .map(|place| place + 1);
         let via: Vec<usize> = via.collect();
         let has_enough = via.len() >= usize::from(request.spec.code.total());
+        let pinned = request
+            .depot_lanes()
+            .filter(|&lane| request.is_pinned(lane));
+        // One that is away gets its share when it is back: of that a plan knows nothing.
+        let pinned = pinned.filter_map(usable).map(|place| place + 1);
         let demand = Demand {
             source: 0,
             sink: request.lead().and_then(usable).map(|place| place + 1),
@@ -252,6 +271,12 @@ impl Mind {
             weight: 1,
             budget: self.budget_left(request),
             rate_max: request.wishes.rate_max,
+            lent: Vec::new(),
+            pinned: if has_enough {
+                pinned.collect()
+            } else {
+                Vec::new()
+            },
         };
         let held = held(request, &demand, nodes, |lane| {
             usable(lane).map(|place| place + 1)

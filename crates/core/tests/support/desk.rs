@@ -75,7 +75,13 @@ impl Desk {
     }
 
     pub fn submit(&mut self, request: RequestId, mebi: u64, deadline_s: u64, via: &[u32]) {
-        let spec = RequestSpec {
+        let spec = self.spec(mebi, deadline_s, via);
+        self.give(Input::RequestSubmitted { request, spec });
+    }
+
+    /// What [`Desk::submit`] asks for.
+    pub fn spec(&self, mebi: u64, deadline_s: u64, via: &[u32]) -> RequestSpec {
+        RequestSpec {
             bytes: Bytes::mebi(mebi),
             files: 1,
             chunk_size: Bytes::mebi(4),
@@ -85,8 +91,7 @@ impl Desk {
             destinations: Vec::new(),
             release: ReleasePolicy::Never,
             best_effort: false,
-        };
-        self.give(Input::RequestSubmitted { request, spec });
+        }
     }
 
     pub fn give(&mut self, input: Input) {

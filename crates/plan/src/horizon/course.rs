@@ -72,6 +72,15 @@ pub(crate) fn follow(problem: &Problem, demand: &Demand, flows: &[Flow]) -> Resu
                     slot,
                 });
             }
+            if demand
+                .lent_at(flow.link, slot)
+                .is_some_and(|lent| flow.bytes > lent)
+            {
+                return Err(Flaw::Overbooked {
+                    link: flow.link,
+                    slot,
+                });
+            }
             if !is_source {
                 let left = held[link.from].checked_sub(flow.bytes.get());
                 held[link.from] = left.ok_or(Flaw::NotThere {
@@ -231,7 +240,8 @@ fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfal
     let offload = demand.offload_by.map_or(0, |deadline| {
         let held = at(deadline);
         let left = bytes.saturating_sub(at_sink(demand, held));
-        left - safe(problem, demand, left, held)
+        let uncoded = left - safe(problem, demand, left, held);
+        uncoded.max(demand.unpinned(held))
     });
     let deliver = match (demand.sink, demand.deliver_by) {
         (Some(sink), Some(deadline)) => bytes.saturating_sub(at(deadline)[sink]),

@@ -12,6 +12,8 @@ pub(super) struct Limits {
     out: Vec<Option<usize>>,
     into: Vec<Option<usize>>,
     rate: Vec<Option<usize>>,
+    /// Of each demand, links that it may use less than others, and where what it may stands.
+    lent: Vec<Vec<(usize, usize)>>,
 }
 
 impl Limits {
@@ -28,13 +30,21 @@ impl Limits {
             .collect();
         let into = nodes.map(|node| limit(node.way_in.as_deref())).collect();
         let rate = demands
+            .clone()
             .map(|demand| limit(problem.rate_caps(demand).as_deref()))
             .collect();
+        let lent = demands.map(|demand| {
+            let lent = demand.lent.iter();
+            lent.map(|(link, caps)| (*link, calendar.add(caps)))
+                .collect()
+        });
+        let lent = lent.collect();
         Self {
             calendar,
             out,
             into,
             rate,
+            lent,
         }
     }
 
@@ -43,7 +53,10 @@ impl Limits {
         let ends = &problem.links[link];
         let is_first = ends.from == problem.demands[demand].source;
         let rate = self.rate[demand].filter(|_| is_first);
-        let limits = [self.out[ends.from], self.into[ends.to], rate];
+        let mut lent = self.lent[demand].iter();
+        let lent = lent.find(|(place, _)| *place == link);
+        let lent = lent.map(|(_, place)| *place);
+        let limits = [self.out[ends.from], self.into[ends.to], rate, lent];
         limits.into_iter().flatten().chain([link]).collect()
     }
 }

@@ -89,6 +89,11 @@ record! {
         pub budget: Option<Money>,
         /// Most that may leave its source a second.
         pub rate_max: Option<ByteRate>,
+        /// What it alone may send over some links in each slot, by their place, where that is less than they carry: a depot is
+        /// lent for it at some hours only. None in slots that are missing.
+        pub lent: Vec<(usize, Vec<Bytes>)>,
+        /// Depots of `via` that must hold a fragment of each chunk before it is safe, whatever else holds it.
+        pub pinned: Vec<usize>,
     }
 }
 
@@ -154,6 +159,23 @@ impl Demand {
         held.map_or(0, |(_, bytes)| bytes.get())
     }
 
+    /// Most that it may send over the link of that place in a slot, where that is less than the link carries.
+    #[must_use]
+    pub fn lent_at(&self, link: usize, slot: usize) -> Option<Bytes> {
+        let (_, caps) = self.lent.iter().find(|(place, _)| *place == link)?;
+        Some(caps.get(slot).copied().unwrap_or(Bytes::ZERO))
+    }
+
+    /// Bytes of it whose fragments at pinned depots are missing when nodes hold this much.
+    #[must_use]
+    pub(crate) fn unpinned(&self, held: &[u64]) -> u64 {
+        let data = u64::from(self.code.data());
+        let pinned = self.pinned.iter();
+        let there = pinned.map(|&node| held[node].saturating_mul(data));
+        let least = there.min().unwrap_or(u64::MAX);
+        self.bytes.get().saturating_sub(least)
+    }
+
     /// Whether its data may go over `link`.
     #[must_use]
     pub fn may_use(&self, link: &Link) -> bool {
@@ -193,6 +215,14 @@ impl Problem {
         capacity.map_or(0, |bytes| bytes.get())
     }
 
+    /// What a link carries in a slot of one demand alone.
+    #[must_use]
+    pub fn carries_for(&self, demand: &Demand, link: usize, slot: usize) -> u64 {
+        let lent = demand.lent_at(link, slot);
+        let most = self.carries(link, slot);
+        lent.map_or(most, |lent| most.min(lent.get()))
+    }
+
     /// What may leave the source of a demand in each slot, where it is limited.
     #[must_use]
     pub fn rate_caps(&self, demand: &Demand) -> Option<Vec<Bytes>> {
@@ -223,7 +253,11 @@ impl Problem {
                 places.dedup();
                 places.len() == count
             };
-            is_known && is_held_fine && differ(&mut all) && differ(&mut held)
+            let is_via = |node: &usize| demand.via.contains(node);
+            let is_bound_fine = demand.pinned.iter().all(is_via)
+                && (demand.pinned.is_empty() || demand.is_coded())
+                && demand.lent.iter().all(|(link, _)| *link < self.links.len());
+            is_known && is_held_fine && is_bound_fine && differ(&mut all) && differ(&mut held)
         };
         if self.grid.is_sound() && are_links_sound && self.demands.iter().all(is_sound) {
             Ok(())

@@ -145,7 +145,11 @@ impl<'a> Work<'a> {
             .demand
             .via
             .iter()
-            .filter(|&&node| landmarks || !self.problem.nodes[node].is_landmark)
+            .filter(|node| {
+                landmarks
+                    || !self.problem.nodes[**node].is_landmark
+                    || self.demand.pinned.contains(node)
+            })
             .map(|&node| {
                 let up = self.link(self.demand.source, node);
                 let down = self.demand.sink.and_then(|sink| self.link(node, sink));
@@ -157,7 +161,9 @@ impl<'a> Work<'a> {
                     volume(up, window.leave.clone())
                 };
                 let is_landmark = self.problem.nodes[node].is_landmark;
-                ((is_landmark, self.price(lane), Reverse(volume), node), lane)
+                let is_pinned = self.demand.pinned.contains(&node);
+                let first = (!is_pinned, is_landmark);
+                ((first, self.price(lane), Reverse(volume), node), lane)
             })
             .collect();
         lanes.sort_by(|(one, _), (other, _)| match order {
@@ -223,7 +229,7 @@ impl<'a> Work<'a> {
             at_sink += self.direct(all.saturating_sub(at_sink));
         }
         let left = all.saturating_sub(at_sink);
-        if left == 0 {
+        if left == 0 && self.demand.pinned.is_empty() {
             return;
         }
         self.upload(left);
@@ -255,7 +261,8 @@ impl<'a> Work<'a> {
             *inside += counted;
             need = need.saturating_sub(counted);
         }
-        if safe(self.problem, self.demand, left, &held) >= left {
+        let is_safe = safe(self.problem, self.demand, left, &held) >= left;
+        if is_safe && self.demand.unpinned(&held) == 0 {
             return;
         }
         let window = self.demand.window(&self.problem.grid);
@@ -264,10 +271,15 @@ impl<'a> Work<'a> {
             let inside = domains
                 .entry(self.problem.nodes[lane.node].domain)
                 .or_default();
-            let mut quota = column
-                .saturating_sub(held[lane.node])
-                .min(domain_max.saturating_sub(*inside))
-                .min(need);
+            // A pinned depot lacks its fragments whatever others hold.
+            let mut quota = if self.demand.pinned.contains(&lane.node) {
+                let column = self.demand.column().get();
+                let inside = self.demand.domain_max().saturating_sub(*inside);
+                column.saturating_sub(held[lane.node]).min(inside)
+            } else {
+                let quota = column.saturating_sub(held[lane.node]);
+                quota.min(domain_max.saturating_sub(*inside)).min(need)
+            };
             let path = self.book.path(self.problem, self.place, up);
             let room = self.room_from(lane.node);
             let mut lies = held[lane.node];
@@ -278,7 +290,7 @@ impl<'a> Work<'a> {
                 let fits = room[slot + 1].saturating_sub(lies);
                 let taken = self.take(up, &path, slot, quota.min(fits));
                 quota -= taken;
-                need -= taken;
+                need = need.saturating_sub(taken);
                 lies += taken;
                 *inside += taken;
             }

@@ -147,5 +147,7 @@ fn demand(dice: &mut Dice, depots: usize, slots: usize) -> Demand {
             .chance(1)
             .then(|| Money::from_micro_usd(20 * bytes.get() / UNIT)),
         rate_max: dice.chance(1).then(|| ByteRate::new(30 * UNIT / SLOT_S)),
+        lent: Vec::new(),
+        pinned: Vec::new(),
     }
 }

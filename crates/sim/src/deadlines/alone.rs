@@ -146,6 +146,8 @@ mod tests {
                 weight: 1,
                 budget: None,
                 rate_max: None,
+                lent: Vec::new(),
+                pinned: Vec::new(),
             }],
             ..Problem::default()
         }

@@ -178,6 +178,8 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
             weight: 1,
             budget: None,
             rate_max: None,
+            lent: Vec::new(),
+            pinned: Vec::new(),
         }
     };
     Problem {

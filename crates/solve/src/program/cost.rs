@@ -115,6 +115,12 @@ impl Program<'_> {
             all.add_mul(1.0, missing);
             all.add_mul(1.0, safe);
             self.rows.push(all.eq(strand.bytes));
+            let data = real(demand.code.data().into());
+            for &node in &demand.pinned {
+                let mut pinned = strand.stock(self, node, boundary) * data;
+                pinned.add_mul(1.0, missing);
+                self.rows.push(pinned.geq(strand.bytes));
+            }
             self.add_safety(strand, demand, boundary, safe);
         }
     }

@@ -99,7 +99,7 @@ pub(super) fn columns(problem: &Problem, demand: &Demand) -> usize {
         .map(|(link, slots)| {
             slots
                 .iter()
-                .filter(|&&slot| problem.carries(*link, slot) > 0)
+                .filter(|&&slot| problem.carries_for(demand, *link, slot) > 0)
                 .count()
         })
         .sum();
@@ -125,7 +125,9 @@ impl Strand {
         };
         for (link, slots) in usable(problem, demand) {
             for slot in slots {
-                let most = program.residual.links[link][slot].min(total.get());
+                let carried = program.residual.links[link][slot];
+                let most = carried.min(problem.carries_for(demand, link, slot));
+                let most = most.min(total.get());
                 if most > 0 {
                     let most = program.scaled(most);
                     strand.add_flow(program, link, slot, most);

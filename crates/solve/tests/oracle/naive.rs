@@ -142,15 +142,7 @@ fn keep(
             rows.push(Expression::from(thread.stock[sink][boundary]).geq(bytes));
         }
     }
-    for (slot, cap) in problem.rate_caps(demand).into_iter().flatten().enumerate() {
-        let first = |link: usize| problem.links[link].from == demand.source;
-        let leaving = thread
-            .flows
-            .iter()
-            .filter(|((link, at), _)| *at == slot && first(*link));
-        let leaving: Expression = leaving.map(|(_, variable)| *variable).sum();
-        rows.push(leaving.leq(scaled(cap.get())));
-    }
+    stay_below(problem, demand, thread, rows);
     if let Some(budget) = demand.budget {
         let money = thread.flows.iter().map(|((link, _), variable)| {
             let (micro_usd, per) = problem.links[*link].price.fraction();
@@ -174,6 +166,9 @@ fn keep(
         thread.stock[sink][boundary].into()
     });
     rows.push((at_sink + safe).eq(bytes));
+    for &node in &demand.pinned {
+        rows.push(Expression::from(thread.stock[node][boundary]).geq(bytes / data));
+    }
     let mut all = Expression::from(0.0);
     for nodes in domains.values() {
         let mut counted = Expression::from(0.0);
@@ -196,6 +191,24 @@ fn keep(
         all += counted;
     }
     rows.push((all - safe * ((data + parity) / data)).geq(0.0));
+}
+
+/// What it may send over each link, and from its source.
+fn stay_below(problem: &Problem, demand: &Demand, thread: &Thread, rows: &mut Vec<Constraint>) {
+    for (&(link, slot), &variable) in &thread.flows {
+        if let Some(lent) = demand.lent_at(link, slot) {
+            rows.push(Expression::from(variable).leq(scaled(lent.get())));
+        }
+    }
+    for (slot, cap) in problem.rate_caps(demand).into_iter().flatten().enumerate() {
+        let first = |link: usize| problem.links[link].from == demand.source;
+        let leaving = thread
+            .flows
+            .iter()
+            .filter(|((link, at), _)| *at == slot && first(*link));
+        let leaving: Expression = leaving.map(|(_, variable)| *variable).sum();
+        rows.push(leaving.leq(scaled(cap.get())));
+    }
 }
 
 /// What demands share.
