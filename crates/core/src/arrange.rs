@@ -100,6 +100,7 @@ impl Mind {
             kept_free: self.kept_free(id, request),
             is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
             is_final: request.is_final(),
+            is_held: (0..request.lanes.len()).any(|lane| request.replica.stored(lane).0 > 0),
             rest: Rare::from(rest),
         }
     }

@@ -29,6 +29,12 @@ impl Mind {
             .map(|(id, request)| self.view(*id, request))
     }
 
+    /// Requests of which depots hold something, the newest first: those before one, or all. Each costs a look, whatever others
+    /// there are.
+    pub fn held_before(&self, before: Option<RequestId>) -> impl Iterator<Item = RequestId> + '_ {
+        self.index.held_before(before)
+    }
+
     /// The name of the state that a request is in, stage-out or stage-in; none when it is not known.
     #[must_use]
     pub fn state_of(&self, id: RequestId) -> Option<&'static str> {

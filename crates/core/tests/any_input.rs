@@ -761,6 +761,15 @@ proptest! {
             prop_assert!(view.bytes_here <= view.spec.bytes, "{view:?}");
             prop_assert!(mind.story(view.request).is_some());
         }
+        let holds = |view: &RequestView| view.shares.iter().any(|share| share.stored > 0);
+        let held = mind.requests().filter(holds).map(|view| view.request);
+        let mut held: Vec<RequestId> = held.collect();
+        held.reverse();
+        prop_assert_eq!(&held, &mind.held_before(None).collect::<Vec<_>>());
+        if let Some((newest, rest)) = held.split_first() {
+            let before: Vec<_> = mind.held_before(Some(*newest)).collect();
+            prop_assert_eq!(rest, &before[..]);
+        }
         for view in mind.requests() {
             let safe = view.chunks_safe <= view.spec.chunks();
             prop_assert!(safe, "{view:?}");

@@ -57,6 +57,8 @@ record! {
         pub(crate) is_asking: bool,
         /// Nothing about it can change any more.
         pub(crate) is_final: bool,
+        /// Depots hold something of it.
+        pub(crate) is_held: bool,
         pub(crate) rest: Rare<Rest>,
     }
 }
@@ -120,6 +122,7 @@ record! {
         due: BTreeSet<RequestId>,
         watched: BTreeSet<RequestId>,
         finals: BTreeSet<RequestId>,
+        held_of: BTreeSet<RequestId>,
     }
 }
 
@@ -204,15 +207,20 @@ impl Index {
         }
         change_sums(&mut self.kept, &old.kept_free, &new.kept_free);
         change_sums(&mut self.held, &old.rest.held, &new.rest.held);
-        set_member(&mut self.due, id, new.is_due);
-        set_member(&mut self.watched, id, new.is_watched);
-        set_member(&mut self.asking, id, new.is_asking);
-        set_member(&mut self.finals, id, new.is_final);
+        self.set_members(id, &new);
         if new == Entry::default() {
             self.entries.remove(&id);
         } else {
             **self.entries.entry(id).or_default() = new;
         }
+    }
+
+    fn set_members(&mut self, id: RequestId, new: &Entry) {
+        set_member(&mut self.due, id, new.is_due);
+        set_member(&mut self.watched, id, new.is_watched);
+        set_member(&mut self.asking, id, new.is_asking);
+        set_member(&mut self.finals, id, new.is_final);
+        set_member(&mut self.held_of, id, new.is_held);
     }
 
     /// Whether this request moves.
@@ -265,6 +273,12 @@ impl Index {
     pub(crate) fn users(&self, depot: DepotId) -> Vec<RequestId> {
         let users = self.users.get(&depot);
         users.into_iter().flatten().copied().collect()
+    }
+
+    /// Requests of which depots hold something, the newest first: those before one, or all.
+    pub(crate) fn held_before(&self, before: Option<RequestId>) -> impl Iterator<Item = RequestId> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.held_of.range((Bound::Unbounded, end)).rev().copied()
     }
 
     /// Space kept on the depot, for all requests together.

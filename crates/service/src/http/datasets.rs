@@ -7,9 +7,10 @@ use axum::{
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_journal::RequestRecord;
+use posthaste_types::RequestId;
 use serde::Deserialize;
 
-use super::{Answer, Desk, listing::pick_before, requests::parse_id};
+use super::{Answer, Desk, requests::parse_id};
 use crate::render;
 
 /// Datasets of one page, at most and where nothing is said.
@@ -36,9 +37,34 @@ pub(crate) async fn list(
 ) -> Answer<Json<Vec<api::Dataset>>> {
     let before = which.before.as_deref().map(parse_id).transpose()?;
     let limit = which.limit.unwrap_or(PAGE).min(PAGE_MAX);
-    let held =
-        |record: &RequestRecord| shown(&desk, record).filter(|dataset| !dataset.holders.is_empty());
-    Ok(Json(pick_before(&desk, before, limit, held)?))
+    Ok(Json(tokio::task::block_in_place(|| {
+        page(&desk, before, limit)
+    })?))
+}
+
+/// So many datasets that depots hold something of, if there are; what they hold may change meanwhile. Blocking.
+fn page(
+    desk: &Desk,
+    mut before: Option<RequestId>,
+    most: usize,
+) -> posthaste_endpoint::Result<Vec<api::Dataset>> {
+    let mut made = Vec::new();
+    while made.len() < most {
+        let held: Vec<RequestId> = {
+            let mind = desk.centre.mind();
+            mind.held_before(before).take(most - made.len()).collect()
+        };
+        let Some(last) = held.last() else {
+            break;
+        };
+        before = Some(*last);
+        for id in held {
+            let record = desk.centre.store.journal(|journal| journal.request(id))?;
+            let dataset = record.and_then(|record| shown(desk, &record));
+            made.extend(dataset.filter(|dataset| !dataset.holders.is_empty()));
+        }
+    }
+    Ok(made)
 }
 
 /// Shows one dataset.

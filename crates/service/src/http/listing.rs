@@ -190,7 +190,7 @@ pub(crate) async fn list(
 ///
 /// # Errors
 /// The journal's.
-pub(super) fn pick_before<T>(
+fn pick_before<T>(
     desk: &Desk,
     mut before: Option<RequestId>,
     most: usize,
