@@ -37,10 +37,10 @@ PERIODIC_WITHIN_S = 10
 # Longest answer read: the names of all jobs, 10,000 of them.
 ANSWER_BYTES_MAX = 4 << 20
 # Tasks of an array whose own data is asked for when it is queued: the first of them, the others when they are tried. Each
-# is a question to the service, and one of the 10,000 jobs that it knows.
-TASKS_MAX = 64
-# What asking for them may take.
-TASKS_WITHIN_S = 5
+# is a question to the service, and one of the 10,000 jobs that it knows, of all users.
+TASKS_MAX = 16
+# What asking for them may take: no question is begun later, and each may take as long as an answer.
+TASKS_WITHIN_S = 2
 # PBS shows a message on one line.
 MESSAGE_MAX = 512
 # What a note of a job that ended says.
@@ -137,6 +137,18 @@ def indexes_of(job):
         return range(0)
     first, last, step = (int(number or 1) for number in said.groups())
     return range(first, last + 1, max(step, 1))
+
+
+def is_before(array, task):
+    """Whether an array has still to run a task, as far as it says: `1-4,7` are before it."""
+    said = str(getattr(array, "array_indices_remaining", None))
+    index = re.search(r"\[(\d+)\]", task)
+    spans = [re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", span.strip()) for span in said.split(",")]
+    if not index or not all(spans):
+        return said != "-"
+    index = int(index.group(1))
+    of = [(int(first), int(last or first), int(step or 1)) for first, last, step in (span.groups() for span in spans)]
+    return any(first <= index <= last and (index - first) % max(step, 1) == 0 for first, last, step in of)
 
 
 def user_of(job):
@@ -431,8 +443,10 @@ def is_over(service, here, told):
         return job["safe"] or bool(job["trouble"])
     job = here.job(told["job"])
     if job is None and array_of(told["job"]):
-        # A task that has not been tried yet is no job; it comes as long as there is its array.
+        # A task that has not been tried yet is no job; it comes as long as its array has it before it.
         job = here.job(array_of(told["job"]))
+        if job is not None and not is_before(job, told["job"]):
+            return True
     if job is None:
         return True
     over = ("JOB_STATE_FINISHED", "JOB_STATE_EXPIRED", "JOB_STATE_MOVED")

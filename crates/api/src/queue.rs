@@ -15,7 +15,7 @@ pub struct Queue {
     pub trouble: Option<String>,
     /// Processors that may be used.
     pub procs: u32,
-    /// What waits, first in priority first; of a long queue, the first hundred.
+    /// What waits, first in priority first; of a long queue, the first 500.
     pub jobs: Vec<QueuedJob>,
     /// How good forecasts were so far, by forecaster.
     pub scores: Vec<QueueScore>,

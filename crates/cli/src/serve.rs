@@ -114,7 +114,7 @@ pub struct ServeArguments {
     /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
     queue: Option<Scheduler>,
-    /// Let what jobs of that queue read come so that it is there half an hour before one in ten such jobs starts, rather than
+    /// Let what jobs of that queue read come so that it is there a minute before one in ten such jobs starts, rather than
     /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
     #[arg(long, requires = "queue")]
     just_in_time: bool,

@@ -211,6 +211,7 @@ fn there_and_back(profile: &str, do_movers_write: bool) {
         do_movers_write.then_some(("dying", &mut dying)),
     );
     if !do_movers_write {
+        // As far as the service that was started again knows.
         assert_eq!(done(&centre, "living"), 0, "{}", centre.log());
     }
 
@@ -227,11 +228,12 @@ fn there_and_back(profile: &str, do_movers_write: bool) {
 /// Waits until that has arrived, kills the service on the way, and a mover that has moved some of it.
 fn survives(centre: &mut Centre, id: &str, dying: Option<(&str, &mut Process)>) {
     let safe = |request: &Value| chunks(request, "chunks_safe");
-    let before = centre.wait_until(id, |request| safe(request) >= 4);
+    centre.wait_until(id, |request| safe(request) >= 4);
     if let Some((name, dying)) = dying {
         centre.wait_until(id, |_| done(centre, name) > 0);
         dying.kill();
     }
+    let before = centre.json(&["status", id, "--json"]);
     assert!(before["state"] != "arrived", "too quick: {before}");
     centre.kill();
     centre.restart();

@@ -64,6 +64,22 @@ fn results_reach_a_bucket_as_they_are_and_leave_scratch_once_they_are_there() {
 }
 
 #[test]
+fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
+    // A file has a MiB, and so takes fifteen seconds.
+    let (centre, whole) = with_results("70k", 1);
+    let asked = offload(
+        &centre,
+        &["--to", "archive:results/slow", "--deadline", "10m"],
+    );
+    let id = asked["id"].as_str().unwrap();
+    centre.wait_until(id, is_state("released"));
+    let there = centre.s3.bucket_folder().join("results/slow");
+    assert_eq!(picture(&there), whole);
+    let told = text(&centre.run(&["explain", id]).stdout);
+    assert!(!told.contains("was left"), "{told}");
+}
+
+#[test]
 fn a_killed_service_and_a_store_that_is_away_lose_nothing() {
     let (mut centre, whole) = with_results("8M", 100);
     let request = offload(&centre, &["--to", "archive:run7", "--deadline", "20m"]);

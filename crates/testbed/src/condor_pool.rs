@@ -31,8 +31,9 @@ const ASKS_MAX: u32 = 1_500;
 /// process.
 #[derive(Debug)]
 pub struct CondorPool {
-    folder: TempDir,
+    // Ends before its folder goes.
     master: Option<Running>,
+    folder: TempDir,
 }
 
 impl CondorPool {
@@ -47,8 +48,8 @@ impl CondorPool {
             .context("make a folder for HTCondor")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let pool = Self {
-            folder,
             master: None,
+            folder,
         };
         for name in ["execute", "lock", "log", "run", "spool"] {
             let path = pool.folder().join(name);

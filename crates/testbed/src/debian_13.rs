@@ -23,6 +23,7 @@ for folder in "$3" "$4"; do
     mkdir -p "$root$folder"
     mount --bind "$folder" "$root$folder"
 done
+mount -t tmpfs -o mode=1777 none "$root/tmp"
 mount -t proc none "$root/proc"
 for folder in /dev /sys; do
     mkdir -p "$root$folder"

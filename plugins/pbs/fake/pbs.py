@@ -50,6 +50,7 @@ _ATTRIBUTES = (
     "substate",
     "array_index",
     "array_indices_submitted",
+    "array_indices_remaining",
     "project",
     "depend",
     "Resource_List",
@@ -100,6 +101,12 @@ class _server:
         self.name = name
         # A task of an array is no job before it was tried.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.get("tried", True)}
+
+        for job_id in [job_id for job_id in self._jobs if "[]" in job_id]:
+            before, after = job_id.split("[]")
+            tasks = (job for other, job in jobs.items() if other.startswith(before + "[") and other.endswith(after))
+            remaining = [str(job["array_index"]) for job in tasks if not job.get("tried", True)]
+            self._jobs[job_id] = {**self._jobs[job_id], "array_indices_remaining": ",".join(remaining) or "-"}
 
     def job(self, job_id):
         values = self._jobs.get(job_id)

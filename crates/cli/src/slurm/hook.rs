@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs::{self, OpenOptions},
-    io::Write as _,
+    io::{self, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -235,11 +235,12 @@ fn paths(script: &Path, into: &str) -> Outcome {
     }
     // Of a job of an array Slurm has not made the folder, and takes it away with the job all the same.
     let folder = Path::new(into).parent().unwrap_or(Path::new("."));
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder);
-    made.map_err(|cause| Error::io("make", folder.display().to_string(), cause))?;
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io("make", folder.display().to_string(), cause).into());
+        }
+        Ok(()) | Err(_) => {}
+    }
     let file = OpenOptions::new().append(true).create(true).open(into);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|cause| Error::io("write", into.to_owned(), cause))?;

@@ -33,12 +33,14 @@ impl Busy {
             "#!/bin/sh\n#PBS -l ncpus=4,walltime=02:00:00\nwhile [ ! -e SCRATCH/go ]; do sleep 0.1; done\n",
         );
         let running = centre.command(&["cycle"]).spawn().unwrap();
-        centre.wait_for("it runs", || centre.job(&first)["job_state"] == "R");
-        Self {
+        let busy = Self {
             centre,
             first,
             running,
-        }
+        };
+        let runs = || busy.centre.job(&busy.first)["job_state"] == "R";
+        busy.centre.wait_for("it runs", runs);
+        busy
     }
 
     /// Waits until so many stage-ins are held back for at least so long, and none of them has begun.

@@ -23,9 +23,9 @@ impl Mind {
             return;
         };
         let before = core::mem::replace(&mut depot.load_permille, load);
-        let is_bound = depot.load_max_permille.is_some();
-        if before != load && (is_bound || self.heeds_load(id)) {
-            self.note_load(id, before, load);
+        let own = depot.load_max_permille;
+        if before != load && (own.is_some() || self.heeds_load(id)) {
+            self.note_load(id, before, own);
             self.give_another_chance(id, out);
         }
     }
@@ -35,14 +35,21 @@ impl Mind {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        if core::mem::replace(&mut depot.load_max_permille, most) != most {
+        let load = depot.load_permille;
+        let before = core::mem::replace(&mut depot.load_max_permille, most);
+        if before != most {
+            self.note_load(id, load, before);
             self.give_another_chance(id, out);
         }
     }
 
-    /// Remembers of whom it is bound by its load when that rose above what they bear, or fell below.
-    fn note_load(&mut self, id: DepotId, before: Option<u32>, load: Option<u32>) {
-        let (Some(load_permille), Some(depot)) = (load, self.depots.get(&id)) else {
+    /// Remembers of whom it is bound by its load when that rose above what they bear, or fell below, since it was this, and its
+    /// owner's bound that.
+    fn note_load(&mut self, id: DepotId, before: Option<u32>, own_before: Option<u32>) {
+        let Some(depot) = self.depots.get(&id) else {
+            return;
+        };
+        let Some(load_permille) = depot.load_permille else {
             return;
         };
         let own = depot.load_max_permille;
@@ -56,12 +63,16 @@ impl Mind {
             let lent = lent.find(|lent| lent.depot == id);
             let lent = lent.and_then(|lent| lent.load_max_permille);
             let is_moving = request.is_some();
-            let Some(most_permille) = own.into_iter().chain(lent).min().filter(|_| is_moving)
-            else {
+            let most = own.into_iter().chain(lent).min();
+            let most_before = own_before.into_iter().chain(lent).min();
+            // Of a bound that is lifted the former one says from what it is free.
+            let Some(most_permille) = most.or(most_before).filter(|_| is_moving) else {
                 continue;
             };
-            let was_loaded = before.is_some_and(|before| before >= most_permille);
-            let is_loaded = load_permille >= most_permille;
+            let was_loaded = before
+                .zip(most_before)
+                .is_some_and(|(before, most)| before >= most);
+            let is_loaded = most.is_some_and(|most| load_permille >= most);
             let (what, why) = match (was_loaded, is_loaded) {
                 (false, true) => (
                     "is left alone",

@@ -1,9 +1,11 @@
 //! Where at least one end is remote: each lane takes a file or a bundle of small ones at a time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use posthaste_endpoint::{Checksum, Entry, Error, ErrorKind, Kind, Locus, Result, Summer};
+use posthaste_endpoint::{
+    Checksum, Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, Summer,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
@@ -15,6 +17,9 @@ use super::{
     small,
     walk::{There, Work},
 };
+
+/// Longest that a file waits for a cap and goes in one piece all the same.
+const WHOLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Takes files until nothing more comes.
 pub(super) async fn run(shared: &Arc<Shared>, board: &Board, lane: usize) {
@@ -69,8 +74,8 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         shared.progress.was_copied_there(entry.size);
     } else {
         // One end may take a file whole that the other does not.
-        let from = work.source.place.endpoint.capabilities();
-        let sum = if entry.size > can.segment_size_min.min(from.segment_size_min) {
+        let from = &work.source.place.endpoint;
+        let sum = if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
             large::copy(shared, work, &entry, &moving).await?
         } else {
             small::copy(shared, work, &entry, &moving).await?
@@ -80,6 +85,14 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(&shown));
     Ok(())
+}
+
+/// Most bytes of a file that goes in one piece. Under a cap that is what it lets through in a second: a piece waits for all of
+/// that first, and longer nobody would see that anything moves.
+pub(super) fn whole_max(end: &dyn Endpoint) -> u64 {
+    let rate = end.limits().and_then(|limits| limits.caps().rate_max);
+    let in_a_second = rate.map_or(u64::MAX, |rate| rate.volume(WHOLE_WITHIN).get());
+    end.capabilities().segment_size_min.min(in_a_second)
 }
 
 /// The source entry, or `None` when the destination holds the file already.

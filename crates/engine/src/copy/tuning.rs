@@ -21,6 +21,7 @@ use super::{
     board::{Board, Bundles},
     clock,
     lane::Shared,
+    remote::whole_max,
 };
 
 /// Most streams of one file.
@@ -103,12 +104,17 @@ pub(super) fn begin(shared: &Shared, placed: &[Placed]) -> (Tuning, Arc<Board>) 
     );
     let bundling = ends
         .iter()
-        .map(|end| end.endpoint.capabilities())
-        .filter(|can| can.bundle_bytes_max > 0)
-        .max_by_key(|can| can.bundle_bytes_max);
-    let bundles = bundling.map_or_else(Bundles::default, |can| Bundles {
-        bytes_max: can.bundle_bytes_max,
-        file_bytes_max: can.segment_size_min,
+        .map(|end| {
+            (
+                end.endpoint.capabilities().bundle_bytes_max,
+                whole_max(&*end.endpoint),
+            )
+        })
+        .filter(|(bytes_max, _)| *bytes_max > 0)
+        .max_by_key(|(bytes_max, _)| *bytes_max);
+    let bundles = bundling.map_or_else(Bundles::default, |(bytes_max, whole_max)| Bundles {
+        bytes_max: bytes_max.min(whole_max),
+        file_bytes_max: whole_max,
     });
     let tuned = Tuned {
         path,

@@ -151,17 +151,12 @@ impl<'a> Staging<'a> {
         };
         let now = Timestamp::from_secs(now);
         let found = starts(&site, now);
-        self.forecast_deep(found.last(), &queue, now);
+        if let Some(last) = found.last() {
+            self.forecast_deep(&self.said(last, now), &queue);
+        }
         for found in found {
             let job = found.job as usize;
-            let said = Said {
-                job: found.job,
-                walltime: self.log.jobs[job].shape.walltime,
-                share_permille: self.share_permille(job),
-                submitted: Timestamp::from_secs(self.log.jobs[job].submit),
-                start: found.p50,
-                now,
-            };
+            let said = self.said(&found, now);
             self.calibration.on_forecast(said);
             if self.begun[job].is_some() {
                 continue;
@@ -175,19 +170,30 @@ impl<'a> Staging<'a> {
         }
     }
 
+    fn said(&self, found: &Starts, now: Timestamp) -> Said {
+        let job = found.job as usize;
+        Said {
+            job: found.job,
+            walltime: self.log.jobs[job].shape.walltime,
+            share_permille: self.share_permille(job),
+            submitted: Timestamp::from_secs(self.log.jobs[job].submit),
+            start: found.p50,
+            now,
+        }
+    }
+
     /// Jobs so deep in the queue that they are not forecast count as starting with the last that is, as in the service.
-    fn forecast_deep(&mut self, last: Option<&Starts>, queue: &[Queued], now: Timestamp) {
-        let Some(last) = last else {
-            return;
+    fn forecast_deep(&mut self, last: &Said, queue: &[Queued]) {
+        let known = match self.policy {
+            Policy::Calibrated(permille) => self.calibration.start(last, permille),
+            Policy::Submit | Policy::Queue => None,
         };
-        for job in queue
-            .iter()
-            .skip(DEPTH_MAX)
-            .map(|queued| queued.job as usize)
-        {
+        let (start, now) = (known.unwrap_or(last.start), last.now);
+        let deep = queue.iter().skip(DEPTH_MAX);
+        for job in deep.map(|queued| queued.job as usize) {
             if self.begun[job].is_none() {
                 let lead = Duration::from_secs(self.log.jobs[job].lead);
-                self.wake(job, Wake::before(last.p50, lead, now), now);
+                self.wake(job, Wake::before(start, lead, now), now);
             }
         }
     }

@@ -33,7 +33,7 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 /// something else.
 const NOT_THE_DATA: Duration = Duration::from_secs(120);
 
-/// Outcomes of a kind that are kept: some weeks of a middling centre, and 2 MiB for all kinds together.
+/// Outcomes of a kind that are kept: some weeks of a middling centre, and 600 KiB for all kinds together.
 const OUTCOMES_MAX: usize = 128;
 
 /// Fewest outcomes that speak.
@@ -147,9 +147,10 @@ impl Open {
             false => start,
         };
         match self.room {
-            // There was room before its data came, and none was left unused after that.
+            // There was room before its data came, and none was left unused after that. Where there had been for long when that
+            // began to come, nobody thought that it would start then.
             Some((first, last)) if first < data.ready && last <= data.ready + NOT_THE_DATA => {
-                begun.min(first)
+                begun.min(first.max(data.begun))
             }
             Some(_) | None => begun,
         }
@@ -230,7 +231,7 @@ impl Calibration {
         ];
         let known = alike
             .into_iter()
-            .find(|known| known.clone().count() >= OUTCOMES_MIN)?;
+            .find(|known| known.clone().take(OUTCOMES_MIN).count() == OUTCOMES_MIN)?;
         let mut said_so = self
             .open
             .get(&said.job)
@@ -381,6 +382,7 @@ mod tests {
         assert_eq!(waits(&[], 100, 900, 5000), 5000, "it waited for processors");
         assert_eq!(waits(&[800], 100, 900, 5000), 800, "it lost its turn");
         assert_eq!(waits(&[1000], 100, 900, 5000), 5000, "its data was there");
+        assert_eq!(waits(&[10, 800], 700, 900, 930), 700, "nobody thought so");
         assert_eq!(
             waits(&[800, 1100], 100, 900, 5000),
             5000,

@@ -123,7 +123,7 @@ pub(crate) fn is_delivered(demand: &Demand, held: &[u64]) -> bool {
 
 pub(crate) fn drop_copies(demand: &Demand, held: &mut [u64]) {
     for (node, held) in held.iter_mut().enumerate() {
-        if Some(node) != demand.sink {
+        if Some(node) != demand.sink && !demand.pinned.contains(&node) {
             *held = 0;
         }
     }
