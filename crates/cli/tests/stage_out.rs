@@ -72,7 +72,7 @@ fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
         &["--to", "archive:results/slow", "--deadline", "10m"],
     );
     let id = asked["id"].as_str().unwrap();
-    centre.wait_until(id, is_state("released"));
+    centre.wait_until(id, is_state("arrived"));
     let there = centre.s3.bucket_folder().join("results/slow");
     assert_eq!(picture(&there), whole);
     let told = text(&centre.run(&["explain", id]).stdout);
