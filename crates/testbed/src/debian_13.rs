@@ -19,11 +19,11 @@ mount --bind "$root" "$root"
 for folder in /home /run; do
     mount -t tmpfs -o mode=755 none "$root$folder"
 done
+mount -t tmpfs -o mode=1777 none "$root/tmp"
 for folder in "$3" "$4"; do
     mkdir -p "$root$folder"
     mount --bind "$folder" "$root$folder"
 done
-mount -t tmpfs -o mode=1777 none "$root/tmp"
 mount -t proc none "$root/proc"
 for folder in /dev /sys; do
     mkdir -p "$root$folder"

@@ -53,7 +53,11 @@ fn set_up(slurm: &Slurm, service: &Service) {
     let script = slurm.folder().join("burst_buffer.lua");
     fs::write(&script, "-- somebody else's\n").unwrap();
     let settings = slurm.folder().join("burst_buffer.conf");
-    fs::write(settings, polling(slurm)).unwrap();
+    // Where it is not known, the file is made as on a fresh site.
+    let polling = polling(slurm);
+    if !polling.is_empty() {
+        fs::write(settings, polling).unwrap();
+    }
     let before = beside(slurm);
     let refused = install(slurm, service, &["--job-submit"]);
     assert!(!refused.status.success());

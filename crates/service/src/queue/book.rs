@@ -587,6 +587,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_restored_is_told_apart_by_the_share_of_the_machine() {
+        let mut book = Book::default();
+        let mut outcomes = Vec::new();
+        let habits: [(u32, u64); 2] = [(1, 30), (4, 300)];
+        for (procs, waits_s) in habits {
+            for one in 0..8 {
+                let submitted = 10_000 * u64::from(procs) + one * 1000;
+                let of = |state, start| Job {
+                    procs,
+                    ..job(&format!("{procs}-{one}"), state, submitted, start)
+                };
+                look(&mut book, &[of(State::Waiting, None)], submitted);
+                let started = of(State::Over, Some(submitted + waits_s));
+                outcomes.extend(look(&mut book, &[started], submitted + waits_s + 10));
+            }
+        }
+        for (procs, waits_s) in habits {
+            let mut restored = Book::restore(&outcomes);
+            let next = Job {
+                procs,
+                ..job("next", State::Waiting, 90_000, None)
+            };
+            look(&mut restored, &[next], 90_000);
+            assert_eq!(restored.forecasts[0].starts.p10, at(90_000 + waits_s));
+        }
+    }
+
+    #[test]
     fn what_comes_and_starts_between_two_looks_counts_as_a_short_wait() {
         let mut book = Book::default();
         look(&mut book, &[], 1000);
