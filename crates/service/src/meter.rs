@@ -111,9 +111,9 @@ impl Window {
         self.busy + since.unwrap_or_default()
     }
 
-    /// Begins the next window where the one before ended.
+    /// Begins the next window where the one before ended: that may be after `now`, which others' sends did not wait for.
     fn open(&mut self, at: Instant, busy_before: Duration, now: Instant) {
-        self.busy = self.busy_until(now) - busy_before;
+        self.busy = self.busy_until(now).saturating_sub(busy_before);
         self.busy_since = self.busy_since.map(|_| now);
         (self.opened, self.unheard_since) = (at, at);
         self.acknowledged_at = None;
@@ -415,6 +415,20 @@ mod tests {
         }
         assert!(!later[0].saturated, "it was there when the window began");
         assert!(later[1..].iter().all(|sample| sample.saturated) && later.len() > 2);
+    }
+
+    #[test]
+    fn a_send_that_ends_while_the_meter_is_read_counts() {
+        let start = start();
+        let meter = Meter::new(start);
+        (0..9).for_each(|_| meter.on_start(start, false));
+        for now in (1000..=8000).step_by(1000) {
+            meter.on_end(after(start, now), false, Bytes::new(1000));
+        }
+        // It looked at the clock before.
+        let sample = meter.sample(after(start, 7999), UNSEEN).unwrap();
+        assert_eq!(sample.bytes, Bytes::new(8000));
+        assert_eq!(sample.window, Duration::from_secs(8));
     }
 
     #[test]

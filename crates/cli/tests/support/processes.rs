@@ -418,13 +418,21 @@ impl Service {
             .unwrap()
     }
 
+    /// The last lines of what it wrote: where it is gone, they say why.
+    fn end_of_log(&self) -> String {
+        let log = fs::read_to_string(self.state.with_extension("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(100)..].join("\n")
+    }
+
     /// Runs a client command that must succeed, and reads the JSON it prints.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(
             output.status.success(),
-            "{arguments:?}: {}",
-            text(&output.stderr)
+            "{arguments:?}: {}\n{}",
+            text(&output.stderr),
+            self.end_of_log()
         );
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| panic!("{arguments:?} printed {}", text(&output.stdout)))
