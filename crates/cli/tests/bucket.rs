@@ -105,7 +105,9 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     let (asked, kept) = (received(&relays), said_by(&relays[0]).used.get());
     assert!(
         kept > 1 << 20 && asked < kept / 20,
-        "{asked} of {kept} went through"
+        "{asked} of {kept} went through: {:?}\n{}",
+        relays.iter().map(said_by).collect::<Vec<_>>(),
+        text(&service.run(&["explain", "r1"]).stdout)
     );
     assert_eq!(stores.datasets(), 1);
     // Any one of them may be lost; here a store, with its relay.
