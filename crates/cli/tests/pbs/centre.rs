@@ -12,6 +12,7 @@ use posthaste_testbed::{S3Server, SshServer, install};
 use serde_json::{Value, json};
 
 use crate::processes::{PATIENCE, Service, now, text};
+use crate::profiles;
 
 /// A centre of one host: a stand-in for PBS, a service and scratch, an S3 server and an SSH server that hold inputs.
 pub struct Centre {
@@ -262,21 +263,7 @@ fn install_programs(folder: &Path) {
 
 /// The profiles of the service, and the same for who stages by himself.
 fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
-    let options: Vec<String> = ssh
-        .options()
-        .iter()
-        .map(|option| format!("{option:?}"))
-        .collect();
-    let text = format!(
-        "[archive]\nurl = \"s3://{}\"\nendpoint = \"{}\"\naccess_key_id = \"{}\"\n\
-         secret_access_key = \"{}\"\nrate_max = \"{rate}\"\n\n[tape]\nurl = \"{}\"\nssh_options = [{}]\n",
-        S3Server::BUCKET,
-        s3.endpoint(),
-        S3Server::ACCESS_KEY,
-        S3Server::SECRET_KEY,
-        ssh.address(folder.join("far").to_str().unwrap()),
-        options.join(", "),
-    );
+    let text = profiles::of_sources(folder, s3, ssh, rate);
     for name in ["config/posthaste", "home/.config/posthaste"] {
         let path = folder.join(name).join("profiles.toml");
         fs::create_dir_all(path.parent().unwrap()).unwrap();

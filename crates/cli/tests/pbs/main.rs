@@ -9,6 +9,8 @@ mod files;
 mod many;
 #[path = "../support/processes.rs"]
 mod processes;
+#[path = "../support/profiles.rs"]
+mod profiles;
 mod queue;
 
 use std::fs;

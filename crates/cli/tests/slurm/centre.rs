@@ -171,21 +171,7 @@ impl Centre {
 
 /// What `posthaste` on the service's side knows of the sources.
 fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
-    let options: Vec<String> = ssh
-        .options()
-        .iter()
-        .map(|option| format!("{option:?}"))
-        .collect();
-    let text = format!(
-        "[archive]\nurl = \"s3://{}\"\nendpoint = \"{}\"\naccess_key_id = \"{}\"\n\
-         secret_access_key = \"{}\"\nrate_max = \"{rate}\"\n\n[tape]\nurl = \"{}\"\nssh_options = [{}]\n",
-        S3Server::BUCKET,
-        s3.endpoint(),
-        S3Server::ACCESS_KEY,
-        S3Server::SECRET_KEY,
-        ssh.address(folder.join("far").to_str().unwrap()),
-        options.join(", "),
-    );
+    let text = crate::profiles::of_sources(folder, s3, ssh, rate);
     let path = folder.join("config/posthaste/profiles.toml");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();

@@ -15,6 +15,8 @@ mod newer;
 mod onward;
 #[path = "../support/processes.rs"]
 mod processes;
+#[path = "../support/profiles.rs"]
+mod profiles;
 mod queue;
 mod setup;
 mod shared;
