@@ -1,7 +1,7 @@
-//! Plays families of scenarios with everybody who can decide. `deadlines FOLDER SEEDS [--family NAME] [--policy NAME]`
-//! prints a line for each seed, family and policy as soon as it was played, fields apart by tabs: first the names of the
-//! fields, then seed by seed, so that a run that is broken off is worth what it came to. What
-//! `cargo xtask bench deadlines` runs.
+//! Plays families of scenarios with everybody who can decide. `deadlines FOLDER SEEDS [--after SEED] [--family NAME]
+//! [--policy NAME]...` prints a line for each seed, family and policy as soon as it was played, fields apart by tabs: first
+//! the names of the fields, then seed by seed, so that a run that is broken off is worth what it came to and another goes on
+//! after it. What `cargo xtask bench deadlines` runs.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,8 @@ use posthaste_sim::{
 use posthaste_solve::{Effort, SolveError, solve};
 use posthaste_types::RequestId;
 
-const USAGE: &str = "write: deadlines FOLDER SEEDS [--family NAME] [--policy NAME]";
+const USAGE: &str =
+    "write: deadlines FOLDER SEEDS [--after SEED] [--family NAME] [--policy NAME]...";
 
 /// What the clairvoyant may spend on a seed.
 const EFFORT: Effort = Effort {
@@ -158,6 +159,8 @@ fn policies() -> Vec<(&'static str, Policy)> {
 struct Asked {
     scenarios: Vec<Scenario>,
     policies: Vec<(&'static str, Policy)>,
+    /// The last seed that is not played.
+    after: usize,
     seeds: usize,
 }
 
@@ -165,11 +168,12 @@ impl Asked {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
         let folder = PathBuf::from(words.next().ok_or(USAGE)?);
         let seeds = words.next().ok_or(USAGE)?.parse()?;
-        let (mut family, mut policy) = (None, None);
+        let (mut after, mut family, mut named) = (0, None, Vec::new());
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--family" => family = Some(words.next().ok_or(USAGE)?),
-                "--policy" => policy = Some(words.next().ok_or(USAGE)?),
+                "--after" => after = words.next().ok_or(USAGE)?.parse()?,
+                "--policy" => named.push(words.next().ok_or(USAGE)?),
                 _ => return Err(USAGE.into()),
             }
         }
@@ -189,13 +193,14 @@ impl Asked {
                 .is_none_or(|family| scenario.name == *family)
         });
         let mut policies = policies();
-        policies.retain(|(name, _)| policy.as_ref().is_none_or(|policy| name == policy));
+        policies.retain(|(name, _)| named.is_empty() || named.iter().any(|one| one == name));
         if scenarios.is_empty() || policies.is_empty() {
             return Err("there is no such family, or no such policy".into());
         }
         Ok(Self {
             scenarios,
             policies,
+            after,
             seeds,
         })
     }
@@ -204,8 +209,8 @@ impl Asked {
     fn play(&self, next: &AtomicUsize) -> Result<(), String> {
         loop {
             let world = next.fetch_add(1, Ordering::Relaxed);
-            let seed = 1 + world / self.scenarios.len();
-            if seed > self.seeds {
+            let seed = 1 + self.after + world / self.scenarios.len();
+            if seed > self.after + self.seeds {
                 return Ok(());
             }
             let scenario = &self.scenarios[world % self.scenarios.len()];
