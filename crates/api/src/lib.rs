@@ -321,19 +321,19 @@ pub struct Exposure {
 /// Something that would make an infeasible deadline feasible. It was tried before it is offered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Offer {
-    /// `depots` that were not named, a higher `budget` or `limit` of its own, a lighter `code`, `hours` of a depot, a depot `back`, another
-    /// request's `slack`, a reservation on a `circuit` that is offered, a `reservation`, a destination that is `destination-back`, doing without one
+    /// `depots` that were not named, a higher `budget` or `limit` of its own, a lighter `code`, `hours` of a depot, a depot `back`, a
+    /// source `source-back`, another request's `slack`, a reservation on a `circuit` that is offered, a `reservation`, a destination that is `destination-back`, doing without one
     /// (`fewer`), a later `delivery`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
     pub kind: String,
     /// The offer for people.
     pub text: String,
-    /// The names of the depots it is about; of a reservation none on the centre's way out.
+    /// The names of the depots, or of the source, it is about; of a reservation none on the centre's way out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depots: Vec<String>,
     /// The name of the circuit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit: Option<String>,
-    /// When the dataset would be safe then, RFC 3339, where that is known.
+    /// When the dataset would be safe, or here, then, RFC 3339, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
     /// The code.

@@ -4,6 +4,8 @@ mod bargain;
 mod pinned;
 mod spares;
 
+pub(crate) use bargain::{LATER_MIN, RATE_BITS, least, least_later};
+
 use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_plan::{Load, Offer, Proposal, Scene, Supplies, choose, offers};

@@ -1,11 +1,14 @@
 //! Stage-ins: which chunk comes from which source, and when it must begin to be here in time.
 //!
-//! `outlook` forecasts, forward and backward; `fetch` asks sources for chunks; `near` lets them go to depots near the
-//! centre meanwhile; `outward` removes the source of what goes the other way; `onward` is what goes there from depots; `review` is what time
-//! alone brings; `loss` is what becomes of sources that fail; `ending` how a stage-in ends.
+//! `outlook` forecasts, forward and backward, by what `inbound` says that sources give; `fetch` asks sources for chunks; `near`
+//! lets them go to depots near the centre meanwhile; `outward` removes the source of what goes the other way; `onward` is what
+//! goes there from depots; `review` is what time alone brings; `loss` is what becomes of sources that fail; `bargain` is what
+//! would make one possible that is refused; `ending` how a stage-in ends.
 
+mod bargain;
 mod ending;
 mod fetch;
+mod inbound;
 mod loss;
 mod near;
 mod onward;

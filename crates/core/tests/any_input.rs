@@ -362,7 +362,7 @@ proptest! {
                 WouldBuy::LighterCode { code } => ask(code, deadline).0,
                 WouldBuy::MoreRate { .. } | WouldBuy::MoreSpace { .. }
                 | WouldBuy::MoreDepots { .. } | WouldBuy::NamedDepots { .. }
-                | WouldBuy::DepotBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::Budget { .. } | WouldBuy::DepotHours { .. }
+                | WouldBuy::DepotBack { .. } | WouldBuy::SourceBack { .. } | WouldBuy::HigherLimit { .. } | WouldBuy::Budget { .. } | WouldBuy::DepotHours { .. }
                 | WouldBuy::DeliveredLater { .. } | WouldBuy::DestinationBack { .. }
                 | WouldBuy::WithoutDestination { .. }
                 | WouldBuy::Circuit { .. }

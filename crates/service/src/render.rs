@@ -374,14 +374,14 @@ fn offer(offer: &WouldBuy) -> api::Offer {
         finish: Some(moment(finish)),
         ..of(kind)
     };
+    let one = |kind, name: &String, finish: &Timestamp| safe(kind, vec![name.clone()], *finish);
     match offer {
         WouldBuy::NamedDepots { names, finish } => safe("depots", names.clone(), *finish),
-        WouldBuy::DepotBack { name, finish } => safe("back", vec![name.clone()], *finish),
-        WouldBuy::DepotHours { name, finish } => safe("hours", vec![name.clone()], *finish),
-        WouldBuy::DestinationBack { name, finish } => {
-            safe("destination-back", vec![name.clone()], *finish)
-        }
-        WouldBuy::WithoutDestination { name, finish } => safe("fewer", vec![name.clone()], *finish),
+        WouldBuy::DepotBack { name, finish } => one("back", name, finish),
+        WouldBuy::SourceBack { name, finish } => one("source-back", name, finish),
+        WouldBuy::DepotHours { name, finish } => one("hours", name, finish),
+        WouldBuy::DestinationBack { name, finish } => one("destination-back", name, finish),
+        WouldBuy::WithoutDestination { name, finish } => one("fewer", name, finish),
         WouldBuy::DeliveredLater { deliver_by } => api::Offer {
             deadline: Some(moment(*deliver_by)),
             ..of("delivery")

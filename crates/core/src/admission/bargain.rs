@@ -31,10 +31,10 @@ const MOVING_MAX: usize = 64;
 /// Links to depots on which a reservation is tried.
 const LINKS_MAX: usize = 2;
 /// Reservations are offered up to 2^50 bytes/s, from 2^16 on, to a sixteenth.
-const RATE_BITS: core::ops::RangeInclusive<u32> = 16..=50;
+pub(crate) const RATE_BITS: core::ops::RangeInclusive<u32> = 16..=50;
 const RATE_STEPS: u64 = 16;
 /// By how much another deadline might be later, as people say it, in minutes.
-const LATER_MIN: [u64; 9] = [5, 10, 20, 30, 60, 120, 240, 480, 1440];
+pub(crate) const LATER_MIN: [u64; 9] = [5, 10, 20, 30, 60, 120, 240, 480, 1440];
 
 /// One refusal being bargained over.
 struct Bargain<'a> {
@@ -147,7 +147,7 @@ impl Mind {
         let mut trial = request.clone();
         let mut finish = None;
         let rate = least(1 << RATE_BITS.end(), |rate| {
-            trial.wishes.rate_max = Some(limit.max(ByteRate::new(rate)));
+            trial.wishes.rate_max = Some(limit.max(rate));
             let found = self.try_offer(bargain, &trial, bargain.left);
             finish = found.or(finish);
             found.is_some()
@@ -359,7 +359,7 @@ impl Mind {
         let until = bargain.request.spec.deadline;
         least(most, |rate| {
             let mut left = bargain.left.clone();
-            left.reserve(target, self.now, until, ByteRate::new(rate));
+            left.reserve(target, self.now, until, rate);
             let request = bargain.request;
             self.try_offer(bargain, request, &left).is_some()
         })
@@ -385,24 +385,11 @@ impl Mind {
             let Some(deadline) = self.requests.get(&id).map(|other| other.spec.deadline) else {
                 continue;
             };
-            let mut holds = |minutes: u64| {
-                let later = deadline + Duration::from_secs(minutes * 60);
-                let left = self.left_with(id, later);
+            let later = least_later(&LATER_MIN, |later| {
+                let left = self.left_with(id, deadline + later);
                 self.try_offer(bargain, request, &left).is_some()
-            };
-            let (mut low, mut high) = (0, LATER_MIN.len() - 1);
-            if !holds(LATER_MIN[high]) {
-                continue;
-            }
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                if holds(LATER_MIN[middle]) {
-                    high = middle
-                } else {
-                    low = middle + 1
-                }
-            }
-            let later = Duration::from_secs(LATER_MIN[high] * 60);
+            });
+            let Some(later) = later else { continue };
             if best.is_none_or(|(least, _, _)| later < least) {
                 best = Some((later, id, deadline + later));
             }
@@ -415,8 +402,30 @@ impl Mind {
     }
 }
 
-/// The least rate that holds, up to `most`: first its power of two, then in sixteenths of that.
-fn least(most: u64, mut holds: impl FnMut(u64) -> bool) -> Option<ByteRate> {
+/// The least time in minutes, of those in order, that holds.
+pub(crate) fn least_later(
+    minutes: &[u64],
+    mut holds: impl FnMut(Duration) -> bool,
+) -> Option<Duration> {
+    let later = |place: usize| Duration::from_secs(minutes[place] * 60);
+    let (mut low, mut high) = (0, minutes.len().checked_sub(1)?);
+    if !holds(later(high)) {
+        return None;
+    }
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if holds(later(middle)) {
+            high = middle
+        } else {
+            low = middle + 1
+        }
+    }
+    Some(later(high))
+}
+
+/// The least rate that holds, up to `most` bytes a second: first its power of two, then in sixteenths of that.
+pub(crate) fn least(most: u64, mut holds: impl FnMut(ByteRate) -> bool) -> Option<ByteRate> {
+    let mut holds = |rate: u64| holds(ByteRate::new(rate));
     if !holds(most) {
         return None;
     }
@@ -459,7 +468,7 @@ fn effort(offer: &WouldBuy) -> u8 {
         WouldBuy::WithoutDestination { .. } => 6,
         WouldBuy::LighterCode { .. } | WouldBuy::Budget { .. } => 1,
         WouldBuy::DepotHours { .. } => 2,
-        WouldBuy::DepotBack { .. } => 3,
+        WouldBuy::DepotBack { .. } | WouldBuy::SourceBack { .. } => 3,
         WouldBuy::OthersSlack { .. } => 4,
         WouldBuy::Circuit { .. } => 2,
         WouldBuy::Reservation { .. } => 5,

@@ -9,11 +9,12 @@ mod ahead;
 
 pub(crate) use ahead::Coming;
 
-use alloc::{collections::BTreeMap, vec::Vec};
-use core::{cmp::Reverse, time::Duration};
-use posthaste_plan::{Curve, Lane, Load, Outcome, Supplies, Supply};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, SourceId, Timestamp};
+use alloc::vec::Vec;
+use core::time::Duration;
+use posthaste_plan::Curve;
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
 
+use super::inbound::{Edge, Fare, Inbound, Share};
 use crate::{
     Mind,
     books::{Arrival, Source},
@@ -37,194 +38,16 @@ pub(crate) enum Quantile {
     P90,
 }
 
-/// What the sources give, to be taken in turn.
-#[derive(Debug, Clone)]
-pub(crate) struct Inbound {
-    places: BTreeMap<SourceId, usize>,
-    /// Whether each gives anything now or later.
-    gives: Vec<bool>,
-    supplies: Supplies,
-}
-
-/// Some of what a stage-in misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Share {
-    /// What of a holding lies at its sources only.
-    Far(usize),
-    /// What of it lies near the centre.
-    Near(usize),
-    /// What of it goes there first, and has to come from there.
-    Onward,
-}
-
-/// When one share of a stage-in begins or is here; none when it does not fit.
-type Edge = (Share, Option<Timestamp>);
-
-/// How a stage-in fares.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fare {
-    /// When all of it is here; none when that can't be.
-    pub(crate) edge: Option<Timestamp>,
-    /// The place of the holding that decides it.
-    binds: Option<usize>,
-}
-
-impl Inbound {
-    /// So many bytes, from any of these.
-    fn load<'a>(&self, bytes: Bytes, sources: impl Iterator<Item = &'a SourceId>) -> Load {
-        let lanes = sources.filter_map(|source| self.places.get(source));
-        Load {
-            bytes,
-            lanes: lanes
-                .map(|&supply| Lane::new(supply, bytes, Bytes::ZERO))
-                .collect(),
-            whole: None,
-            rate_max: None,
-            shut: Vec::new(),
-        }
-    }
-
-    /// Whether a source gives anything now or later.
-    fn gives(&self, source: SourceId) -> bool {
-        let place = self.places.get(&source);
-        place.is_some_and(|place| self.gives[*place])
-    }
-
-    /// What a stage-in misses, and where that lies. What a depot near the centre can't give now has to come from its
-    /// sources after all.
-    fn shares(&self, arrival: &Arrival) -> Vec<(Share, Load)> {
-        let mut shares = Vec::new();
-        for (place, held) in arrival.held.iter().enumerate() {
-            let far = arrival.far(place);
-            if far > Bytes::ZERO {
-                shares.push((Share::Far(place), self.load(far, held.sources.iter())));
-            }
-            for near in &arrival.near {
-                let bytes = near.bytes.get(place).copied().unwrap_or(Bytes::ZERO);
-                let from = if self.gives(near.source) {
-                    core::slice::from_ref(&near.source)
-                } else {
-                    &held.sources[..]
-                };
-                if bytes > Bytes::ZERO {
-                    shares.push((Share::Near(place), self.load(bytes, from.iter())));
-                }
-            }
-        }
-        shares
-    }
-
-    /// What goes near the centre first, as it has to come from there. Nothing where nobody knows what comes from there.
-    fn onward(&self, arrival: &Arrival) -> Load {
-        let held = arrival.held.iter().enumerate();
-        let held = held.filter(|(_, held)| held.may_prestage && arrival.is_near_known);
-        let bytes = held.map(|(place, _)| arrival.far(place)).sum();
-        let near = arrival.near.iter().map(|near| &near.source);
-        self.load(bytes, near.filter(|source| self.gives(**source)))
-    }
-
-    /// Lets one share after another be taken, those first that lie at the fewest sources that give
-    /// anything: a source gives in that order too. Whatever lies where, all of it can come like this, so what
-    /// it comes to is never better than what may be.
-    fn fill(
-        &mut self,
-        arrival: &Arrival,
-        mut fill: impl FnMut(&Supplies, Share, &Load) -> Outcome,
-    ) -> Vec<Edge> {
-        let mut order = self.shares(arrival);
-        order.sort_by_key(|(share, load)| {
-            let lanes = load.lanes.iter();
-            let gives = lanes.filter(|lane| self.gives[lane.supply]).count();
-            (gives, matches!(share, Share::Near(_)))
-        });
-        let onward = self.onward(arrival);
-        if onward.bytes > Bytes::ZERO {
-            order.push((Share::Onward, onward));
-        }
-        self.supplies.pace = arrival.spec.rate_max.map(Curve::constant);
-        let edges = order.into_iter().map(|(share, load)| {
-            let outcome = fill(&self.supplies, share, &load);
-            self.supplies.take(&load, &outcome);
-            (share, outcome.edge)
-        });
-        let edges = edges.collect();
-        self.supplies.pace = None;
-        edges
-    }
-
-    /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.
-    fn early(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Fare {
-        let edges = self.fill(arrival, |supplies, share, load| {
-            supplies.early(load, from(share))
-        });
-        // None at all is later than any.
-        let last = edges
-            .iter()
-            .max_by_key(|(share, edge)| (edge.is_none(), *edge, Reverse(*share)));
-        last.map_or_else(
-            || Fare {
-                edge: (0..arrival.held.len())
-                    .map(|place| from(Share::Far(place)))
-                    .max(),
-                binds: None,
-            },
-            |(share, edge)| Fare {
-                edge: *edge,
-                binds: match share {
-                    Share::Far(place) => Some(*place),
-                    Share::Near(_) | Share::Onward => None,
-                },
-            },
-        )
-    }
-
-    /// Promises one stage-in its share before `until`. When each of what it misses must begin; none when it does not
-    /// fit.
-    fn late(&mut self, arrival: &Arrival, from: Timestamp, until: Timestamp) -> Vec<Edge> {
-        self.fill(arrival, |supplies, _, load| {
-            supplies.late(load, from, until)
-        })
-    }
-
-    /// When what may go near the centre first would have to begin to come from there, beside what lies there.
-    fn late_onward(
-        &self,
-        arrival: &Arrival,
-        from: Timestamp,
-        until: Timestamp,
-    ) -> Option<Timestamp> {
-        let near = arrival.near.iter();
-        let near = near.filter(|near| self.gives(near.source));
-        let held = arrival.held.iter().map(|held| held.missing);
-        let mut load = self.load(held.sum(), near.map(|near| &near.source));
-        load.rate_max = arrival.spec.rate_max;
-        if load.lanes.is_empty() {
-            return None;
-        }
-        self.supplies.late(&load, from, until).edge
-    }
-}
-
 impl Mind {
     /// What all sources are forecast to give.
     pub(crate) fn inbound(&self, quantile: Quantile) -> Inbound {
-        let sources = &self.arrivals.sources;
         let near = self.depots_as_sources();
-        let near = |id: &SourceId| near.get(id).copied();
-        let gives = |(id, source): (&SourceId, &Source)| !self.gives_nothing(source, near(id));
-        let supply = |(id, source): (&SourceId, &Source)| {
-            let curve = self.curve_of(source, near(id), quantile);
-            Supply::new(curve, Bytes::new(u64::MAX >> 1))
-        };
-        Inbound {
-            places: sources.keys().copied().zip(0..).collect(),
-            gives: sources.iter().map(gives).collect(),
-            supplies: Supplies {
-                depots: sources.iter().map(supply).collect(),
-                way_out: None,
-                pace: None,
-            },
-        }
+        let sources = self.arrivals.sources.iter();
+        Inbound::new(sources.map(|(id, source)| {
+            let near = near.get(id).copied();
+            let gives = !self.gives_nothing(source, near);
+            (*id, gives, self.curve_of(source, near, quantile))
+        }))
     }
 
     /// One that is lost gives nothing until it gave something again.
@@ -342,15 +165,7 @@ impl Mind {
         let Some(from) = from else {
             return (None, None);
         };
-        let order = self.arrivals.in_turn();
-        let promised = order
-            .iter()
-            .filter_map(|id| self.arrivals.requests.get(id))
-            .filter(|arrival| !arrival.is_leftover && !arrival.is_paused());
-        let mut left = self.inbound(Quantile::P10);
-        for arrival in promised {
-            left.late(arrival, now, arrival.spec.deadline);
-        }
+        let mut left = self.left_for_arrivals(None);
         let fare = left.early(newcomer, |_| from.max(now));
         (fare.edge, self.binding(newcomer, fare))
     }

@@ -129,6 +129,13 @@ impl SourceLane {
 }
 
 impl Arrival {
+    /// Its sources that still hold something, but for depots near the centre.
+    pub(crate) fn named(&self) -> impl Iterator<Item = SourceId> + '_ {
+        let lanes = self.lanes.iter();
+        let lanes = lanes.filter(|lane| !lane.is_gone && lane.near.is_none());
+        lanes.map(|lane| lane.source)
+    }
+
     /// Sources of one stage-in: more replicas than anybody keeps.
     pub(crate) const LANES_MAX: usize = 16;
 

@@ -61,11 +61,11 @@ record! {
             /// Its deadline then.
             deadline: Timestamp,
         },
-        /// A higher limit on what may be sent for the request.
+        /// A higher limit on what may be sent, or read, for the request.
         112 = HigherLimit {
             /// The limit.
             rate: ByteRate,
-            /// When it would be safe then.
+            /// When it would be safe, or here, then.
             finish: Timestamp,
         },
         /// A higher budget.
@@ -105,9 +105,16 @@ record! {
             /// When it would be safe then.
             finish: Timestamp,
         },
+        /// A source of a stage-in that is lost, were it back now.
+        44 = SourceBack {
+            /// Its name.
+            name: String,
+            /// When all of it would be here then.
+            finish: Timestamp,
+        },
         /// Rate that nobody else takes, beside what is forecast.
         20 = Reservation {
-            /// The name of the depot on whose link; empty for the centre's way out.
+            /// The name of the depot or source on whose link; empty for the centre's way out.
             on: String,
             /// How much.
             rate: ByteRate,
@@ -141,8 +148,11 @@ impl fmt::Display for WouldBuy {
                 write!(f, " as well (safe by {finish})")
             }
             Self::DepotBack { name, finish } => write!(f, "depot {name} back (safe by {finish})"),
+            Self::SourceBack { name, finish } => {
+                write!(f, "source {name} back (here by {finish})")
+            }
             Self::HigherLimit { rate, finish } => {
-                write!(f, "a limit of {rate} or more (safe by {finish})")
+                write!(f, "a limit of {rate} or more (done by {finish})")
             }
             Self::Budget { micro_usd, finish } => {
                 write!(f, "a budget of {} (safe by {finish})", Dollars(*micro_usd))

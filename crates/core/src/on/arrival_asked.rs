@@ -1,4 +1,4 @@
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
@@ -73,8 +73,8 @@ impl Mind {
         if spec.best_effort {
             return Ok(true);
         }
-        let later = |deadline| vec![WouldBuy::Later { deadline }];
-        let would_buy = p90.map_or(Vec::new(), later);
+        let mut would_buy = self.bargain_arrival(arrival, from);
+        would_buy.extend(p90.map(|deadline| WouldBuy::Later { deadline }));
         Err(match binding {
             Some(binding) => Reason::OnlyThere {
                 binding,

@@ -2,6 +2,10 @@ use posthaste_types::ByteRate;
 
 use crate::books::Depot;
 
+/// So much of the distance from p50 down to what several depots together carry at p10 is counted off where one hopes, in
+/// hundredths: all of it refuses more that could be kept, none breaks more promises.
+const DOUBT_PERCENT: u64 = 30;
+
 /// Which rate of a depot to count on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belief {
@@ -11,8 +15,8 @@ pub(crate) enum Belief {
     P50,
     /// p90.
     P90,
-    /// p10 where the depot was measured, as it was then; p90 of what is believed where it was not: no
-    /// request is refused for want of knowledge.
+    /// Somewhat below p50 where the depot was measured; p90 of what is believed where it was not: no request is refused for
+    /// want of knowledge.
     Hopeful,
 }
 
@@ -25,7 +29,7 @@ impl Belief {
             Self::P90 => rates.p90,
             Self::Hopeful if depot.link.is_measured() => {
                 let below = rates.p50.get().saturating_sub(depot.link.p10_then.get());
-                ByteRate::new(rates.p50.get() - below / spread)
+                ByteRate::new(rates.p50.get() - below / spread * DOUBT_PERCENT / 100)
             }
             Self::Hopeful => rates.p90,
         }

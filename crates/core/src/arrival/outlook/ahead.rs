@@ -3,8 +3,13 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, RequestId, SourceId, Timestamp};
 
-use super::{Inbound, Quantile, Share, forecast, starts_at};
-use crate::{Mind, books::Arrival, contract::Forecast};
+use super::{Quantile, forecast, starts_at};
+use crate::{
+    Mind,
+    arrival::inbound::{Inbound, Share},
+    books::Arrival,
+    contract::Forecast,
+};
 
 /// Stage-ins that are looked at before one, at most: some milliseconds.
 const LOOKS_MAX: usize = 128;

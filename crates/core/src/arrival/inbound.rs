@@ -1,0 +1,219 @@
+//! What sources give, and how stage-ins take it in turn: early, for their forecasts, and late, as they are promised it.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::cmp::Reverse;
+use posthaste_plan::{Curve, Lane, Load, Outcome, Supplies, Supply};
+use posthaste_types::{ByteRate, Bytes, SourceId, Timestamp};
+
+use crate::books::Arrival;
+
+/// What the sources give, to be taken in turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Inbound {
+    pub(super) places: BTreeMap<SourceId, usize>,
+    /// Whether each gives anything now or later.
+    gives: Vec<bool>,
+    supplies: Supplies,
+}
+
+/// Some of what a stage-in misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Share {
+    /// What of a holding lies at its sources only.
+    Far(usize),
+    /// What of it lies near the centre.
+    Near(usize),
+    /// What of it goes there first, and has to come from there.
+    Onward,
+}
+
+/// When one share of a stage-in begins or is here; none when it does not fit.
+pub(super) type Edge = (Share, Option<Timestamp>);
+
+/// How a stage-in fares.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fare {
+    /// When all of it is here; none when that can't be.
+    pub(crate) edge: Option<Timestamp>,
+    /// The place of the holding that decides it.
+    pub(super) binds: Option<usize>,
+}
+
+impl Inbound {
+    /// Each source, whether it gives anything now or later, and how much.
+    pub(super) fn new(sources: impl Iterator<Item = (SourceId, bool, Curve)>) -> Self {
+        let mut inbound = Self {
+            places: BTreeMap::new(),
+            gives: Vec::new(),
+            supplies: Supplies::default(),
+        };
+        for (place, (id, gives, curve)) in sources.enumerate() {
+            inbound.places.insert(id, place);
+            inbound.gives.push(gives);
+            let endless = Bytes::new(u64::MAX >> 1);
+            inbound.supplies.depots.push(Supply::new(curve, endless));
+        }
+        inbound
+    }
+
+    /// So many bytes, from any of these.
+    fn load<'a>(&self, bytes: Bytes, sources: impl Iterator<Item = &'a SourceId>) -> Load {
+        let lanes = sources.filter_map(|source| self.places.get(source));
+        Load {
+            bytes,
+            lanes: lanes
+                .map(|&supply| Lane::new(supply, bytes, Bytes::ZERO))
+                .collect(),
+            whole: None,
+            rate_max: None,
+            shut: Vec::new(),
+        }
+    }
+
+    /// Whether a source gives anything now or later.
+    pub(super) fn gives(&self, source: SourceId) -> bool {
+        let place = self.places.get(&source);
+        place.is_some_and(|place| self.gives[*place])
+    }
+
+    /// Supposes that a source gives this.
+    pub(super) fn give_from(&mut self, source: SourceId, curve: Curve) {
+        if let Some(place) = self.places.get(&source) {
+            self.gives[*place] = true;
+            self.supplies.depots[*place].curve = curve;
+        }
+    }
+
+    /// Supposes more rate from a source.
+    pub(super) fn reserve(
+        &mut self,
+        source: SourceId,
+        from: Timestamp,
+        until: Timestamp,
+        rate: ByteRate,
+    ) {
+        if let Some(place) = self.places.get(&source) {
+            let curve = &mut self.supplies.depots[*place].curve;
+            curve.give_back(from, until, rate);
+        }
+    }
+
+    /// What a stage-in misses, and where that lies. What a depot near the centre can't give now has to come from its
+    /// sources after all.
+    fn shares(&self, arrival: &Arrival) -> Vec<(Share, Load)> {
+        let mut shares = Vec::new();
+        for (place, held) in arrival.held.iter().enumerate() {
+            let far = arrival.far(place);
+            if far > Bytes::ZERO {
+                shares.push((Share::Far(place), self.load(far, held.sources.iter())));
+            }
+            for near in &arrival.near {
+                let bytes = near.bytes.get(place).copied().unwrap_or(Bytes::ZERO);
+                let from = if self.gives(near.source) {
+                    core::slice::from_ref(&near.source)
+                } else {
+                    &held.sources[..]
+                };
+                if bytes > Bytes::ZERO {
+                    shares.push((Share::Near(place), self.load(bytes, from.iter())));
+                }
+            }
+        }
+        shares
+    }
+
+    /// What goes near the centre first, as it has to come from there. Nothing where nobody knows what comes from there.
+    fn onward(&self, arrival: &Arrival) -> Load {
+        let held = arrival.held.iter().enumerate();
+        let held = held.filter(|(_, held)| held.may_prestage && arrival.is_near_known);
+        let bytes = held.map(|(place, _)| arrival.far(place)).sum();
+        let near = arrival.near.iter().map(|near| &near.source);
+        self.load(bytes, near.filter(|source| self.gives(**source)))
+    }
+
+    /// Lets one share after another be taken, those first that lie at the fewest sources that give
+    /// anything: a source gives in that order too. Whatever lies where, all of it can come like this, so what
+    /// it comes to is never better than what may be.
+    pub(super) fn fill(
+        &mut self,
+        arrival: &Arrival,
+        mut fill: impl FnMut(&Supplies, Share, &Load) -> Outcome,
+    ) -> Vec<Edge> {
+        let mut order = self.shares(arrival);
+        order.sort_by_key(|(share, load)| {
+            let lanes = load.lanes.iter();
+            let gives = lanes.filter(|lane| self.gives[lane.supply]).count();
+            (gives, matches!(share, Share::Near(_)))
+        });
+        let onward = self.onward(arrival);
+        if onward.bytes > Bytes::ZERO {
+            order.push((Share::Onward, onward));
+        }
+        self.supplies.pace = arrival.spec.rate_max.map(Curve::constant);
+        let edges = order.into_iter().map(|(share, load)| {
+            let outcome = fill(&self.supplies, share, &load);
+            self.supplies.take(&load, &outcome);
+            (share, outcome.edge)
+        });
+        let edges = edges.collect();
+        self.supplies.pace = None;
+        edges
+    }
+
+    /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.
+    pub(super) fn early(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Fare {
+        let edges = self.fill(arrival, |supplies, share, load| {
+            supplies.early(load, from(share))
+        });
+        // None at all is later than any.
+        let last = edges
+            .iter()
+            .max_by_key(|(share, edge)| (edge.is_none(), *edge, Reverse(*share)));
+        last.map_or_else(
+            || Fare {
+                edge: (0..arrival.held.len())
+                    .map(|place| from(Share::Far(place)))
+                    .max(),
+                binds: None,
+            },
+            |(share, edge)| Fare {
+                edge: *edge,
+                binds: match share {
+                    Share::Far(place) => Some(*place),
+                    Share::Near(_) | Share::Onward => None,
+                },
+            },
+        )
+    }
+
+    /// Promises one stage-in its share before `until`. When each of what it misses must begin; none when it does not
+    /// fit.
+    pub(super) fn late(
+        &mut self,
+        arrival: &Arrival,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Vec<Edge> {
+        self.fill(arrival, |supplies, _, load| {
+            supplies.late(load, from, until)
+        })
+    }
+
+    /// When what may go near the centre first would have to begin to come from there, beside what lies there.
+    pub(super) fn late_onward(
+        &self,
+        arrival: &Arrival,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Option<Timestamp> {
+        let near = arrival.near.iter();
+        let near = near.filter(|near| self.gives(near.source));
+        let held = arrival.held.iter().map(|held| held.missing);
+        let mut load = self.load(held.sum(), near.map(|near| &near.source));
+        load.rate_max = arrival.spec.rate_max;
+        if load.lanes.is_empty() {
+            return None;
+        }
+        self.supplies.late(&load, from, until).edge
+    }
+}
