@@ -184,9 +184,9 @@ pub struct ChoreDepot {
     pub fingerprint: String,
     /// What is shown to it: good for this dataset, for some minutes.
     pub token: String,
-    /// It lets those who send through to a store.
-    #[serde(default)]
-    pub lets_through: bool,
+    /// Whether it lets those who send through to a store, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lets_through: Option<bool>,
 }
 
 impl fmt::Debug for ChoreDepot {

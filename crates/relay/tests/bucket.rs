@@ -354,6 +354,23 @@ async fn only_what_the_store_has_whole_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_yet_that_it_hands_out_passes_asks_before_bytes_are_sent_to_it() {
+    for place in Place::all() {
+        let relay = place.start().await;
+        let stranger = relay.client();
+        let bytes = noise(3, 1 << 20);
+        let puts = (0..4).map(|n| put(&stranger, n, &bytes));
+        for stored in futures_util::future::join_all(puts).await {
+            stored.unwrap();
+        }
+        let status = stranger.status().await.unwrap();
+        assert_eq!(status.used, Amount::new(4 << 20));
+        let received = status.received.get();
+        assert!(received < 1 << 18, "{received} bytes went to the relay");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_relays_send_there_and_take_and_gather_from_there() {
     for place in Place::all() {
         let backed = place.start().await;

@@ -274,8 +274,16 @@ impl Depot {
         self.heard().load_permille
     }
 
+    /// Whether it lets those who send through to a store; none before it said anything.
+    pub(crate) fn is_known_to_let_through(&self) -> Option<bool> {
+        let is_known = self.heard().at.is_some();
+        is_known.then(|| self.lets_through.load(Ordering::Relaxed))
+    }
+
     /// Notes what it said of itself.
     pub(crate) fn heed(&self, status: &RelayStatus) {
+        self.lets_through
+            .store(status.lets_through, Ordering::Relaxed);
         let mut heard = self.heard();
         heard.at = Some(crate::monotonic());
         heard.version = Some(status.version.clone());
@@ -293,8 +301,6 @@ impl Depot {
         self.mends.store(status.mends, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
         self.takes.store(status.takes, Ordering::Relaxed);
-        self.lets_through
-            .store(status.lets_through, Ordering::Relaxed);
         // One that says by itself how it is was not asked.
         self.client.expect_passes(status.lets_through);
         self.measures.store(status.measures, Ordering::Relaxed);

@@ -90,13 +90,24 @@ impl RelayClient {
         self.pool.rate_limit.store(bytes_per_s, Ordering::Relaxed);
     }
 
-    /// Whether it hands out passes to a store rather than take bytes itself.
-    pub(super) fn lets_through(&self) -> bool {
+    /// Whether it hands out passes to a store rather than take bytes itself. It is asked once where nobody knows yet; what does not
+    /// answer is sent to as any other, and whoever does that finds out what is wrong.
+    pub(super) async fn lets_through(&self) -> bool {
+        let asked = async || {
+            // The answer itself notes what it says.
+            self.ask_status().await.ok();
+        };
+        self.pool.is_known.get_or_init(asked).await;
         self.pool.lets_through.load(Ordering::Relaxed)
     }
 
     /// Takes it from others that the relay hands out passes to a store, so that no bytes are sent to it in vain.
     pub fn expect_passes(&self, lets_through: bool) {
+        self.note_passes(lets_through);
+        self.pool.is_known.set(()).ok();
+    }
+
+    fn note_passes(&self, lets_through: bool) {
         self.pool
             .lets_through
             .store(lets_through, Ordering::Relaxed);
@@ -115,6 +126,12 @@ impl RelayClient {
     /// for 10 s) may pass; [`ErrorKind::Unauthenticated`] (key not the pinned one, token not taken)
     /// and [`ErrorKind::PermissionDenied`] (token for something else) will not.
     pub async fn status(&self) -> Result<RelayStatus> {
+        let status = self.ask_status().await?;
+        self.pool.is_known.set(()).ok();
+        Ok(status)
+    }
+
+    async fn ask_status(&self) -> Result<RelayStatus> {
         let ask = Ask {
             operation: "ask",
             method: Method::GET,
@@ -134,7 +151,7 @@ impl RelayClient {
             .rate_limit
             .store(rate.unwrap_or(0), Ordering::Relaxed);
         let status = RelayStatus::read(body);
-        self.expect_passes(status.lets_through);
+        self.note_passes(status.lets_through);
         Ok(status)
     }
 
@@ -197,7 +214,7 @@ impl RelayClient {
         object: Object,
         load: Load,
     ) -> Result<()> {
-        if self.lets_through() {
+        if self.lets_through().await {
             return self.put_through(dataset, object, load).await;
         }
         let ask = Ask {

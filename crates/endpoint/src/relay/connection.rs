@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::{
     net::TcpStream,
+    sync::OnceCell,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -107,8 +108,9 @@ pub(super) struct Pool {
     pub(super) traffic: Arc<Traffic>,
     /// Bytes a second the relay said it takes; 0 when it did not say.
     pub(super) rate_limit: Arc<AtomicU64>,
-    /// Whether it hands out passes to a store rather than take bytes itself.
+    /// Whether it hands out passes to a store rather than take bytes itself; and set once that is known.
     pub(super) lets_through: Arc<AtomicBool>,
+    pub(super) is_known: Arc<OnceCell<()>>,
     /// Whether the store checks what it is sent by its MD5 alone.
     pub(super) needs_md5: Arc<AtomicBool>,
     /// Connections to where its passes lead.
@@ -133,6 +135,7 @@ impl Pool {
             traffic: Arc::default(),
             rate_limit: Arc::default(),
             lets_through: Arc::default(),
+            is_known: Arc::default(),
             needs_md5: Arc::default(),
             stores: Mutex::default(),
         }
@@ -148,6 +151,7 @@ impl Pool {
             traffic: Arc::clone(&self.traffic),
             rate_limit: Arc::clone(&self.rate_limit),
             lets_through: Arc::clone(&self.lets_through),
+            is_known: Arc::clone(&self.is_known),
             needs_md5: Arc::clone(&self.needs_md5),
             ..Self::of(self.place.clone(), Vec::new())
         }

@@ -72,7 +72,7 @@ impl RelayClient {
             token: to.credential.lent(Scope::Write, dataset, now_s),
             expires_unix_s: expires.as_micros().div_ceil(1_000_000),
             rate_limit_bytes_per_s: (rate > 0).then_some(rate),
-            lets_through: to.lets_through(),
+            lets_through: to.lets_through().await,
             follow: follow.map(|digest| digest.to_string()),
         };
         let target = Target::Forward(*dataset, Object::Fragment(chunk, fragment));

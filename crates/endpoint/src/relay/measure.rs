@@ -62,7 +62,7 @@ impl RelayClient {
                 .credential
                 .lent(Scope::Write, &nobody, clock::unix_secs()),
             budget_bytes: budget.get(),
-            lets_through: to.lets_through(),
+            lets_through: to.lets_through().await,
         };
         let target = Target::Measure;
         let end: MeasureEnd = self.order("measure from", target, &body).await?;

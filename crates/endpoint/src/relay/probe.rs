@@ -57,7 +57,7 @@ impl RelayClient {
         goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
     ) -> Result<Probed> {
         let probing = async {
-            if self.lets_through() {
+            if self.lets_through().await {
                 return self.probe_store(budget, goes_on).await;
             }
             let opened = self.pool.connect().await?;

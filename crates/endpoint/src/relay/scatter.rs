@@ -61,7 +61,7 @@ impl RelayClient {
         expires: Timestamp,
     ) -> Result<Scattering> {
         let now_s = clock::unix_secs();
-        let taker = |(client, fragment, digest): &(Self, FragmentIndex, Digest)| {
+        let taker = async |(client, fragment, digest): &(Self, FragmentIndex, Digest)| {
             let rate = client.rate_limit();
             ScatterTaker {
                 url: client.address.url.clone(),
@@ -70,9 +70,13 @@ impl RelayClient {
                 fragment: fragment.get(),
                 digest: digest.to_string(),
                 rate_limit_bytes_per_s: (rate > 0).then_some(rate),
-                lets_through: client.lets_through(),
+                lets_through: client.lets_through().await,
             }
         };
+        let mut takers = Vec::with_capacity(to.len());
+        for one in to {
+            takers.push(taker(one).await);
+        }
         let order = ScatterBody {
             size: coded.bytes.len() as u64,
             digest: coded.digest.to_string(),
@@ -82,7 +86,7 @@ impl RelayClient {
                 fragment: coded.keep.0.get(),
                 digest: coded.keep.1.to_string(),
             },
-            to: to.iter().map(taker).collect(),
+            to: takers,
         };
         let mut line = serde_json::to_vec(&order).unwrap_or_default();
         line.push(b'\n');
