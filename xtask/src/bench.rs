@@ -52,7 +52,7 @@ const ALL: &[Benchmark] = &[
     (
         "deadlines",
         deadlines::run,
-        "[--seeds N] [--family NAME] [--from FILE]: who keeps how many deadlines in the same simulated worlds",
+        "[--seeds N] [--after SEED] [--family NAME] [--from FILE]: who keeps how many deadlines in the same simulated worlds",
     ),
     (
         "lab",

@@ -32,18 +32,23 @@ const KEEP_USD: f64 = 23.0;
 /// The mind as it ships, and the one that is asked what the clairvoyant keeps and nothing else.
 const MIND: &str = "posthaste";
 const CHOSEN: &str = "posthaste, asked the feasible only";
-const USAGE: &str = "write `cargo xtask bench deadlines [--seeds N] [--family NAME] [--from FILE]`";
+const USAGE: &str =
+    "write `cargo xtask bench deadlines [--seeds N] [--after SEED] [--family NAME] [--from FILE]`";
 
-/// Plays `--seeds N` seeds of each family or one of them, or reads the lines of a `--from FILE` that was played before.
+/// Plays `--seeds N` seeds of each family or one of them, or reads the lines of a `--from FILE` that was played before. With
+/// `--after SEED` it goes on where a run was broken off: what is played is added to what was.
 ///
 /// # Errors
 /// When the program can't be built, or prints something else than figures.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut seeds, mut family, mut from) = (SEEDS, None, None);
+    let (mut seeds, mut after, mut family, mut from) = (SEEDS, 0, None, None);
     for pair in arguments.chunks(2) {
         match pair {
             [option, value] if option == "--seeds" => {
                 seeds = value.parse().context("--seeds wants a number")?;
+            }
+            [option, value] if option == "--after" => {
+                after = value.parse().context("--after wants a number")?;
             }
             [option, name] if option == "--family" => family = Some(name),
             [option, file] if option == "--from" => from = Some(file.clone()),
@@ -52,7 +57,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     let from = match from {
         Some(file) => file,
-        None => play(seeds, family)?,
+        None => play(seeds, after, family)?,
     };
     let lines = fs::read_to_string(&from).with_context(|| format!("reading {from}"))?;
     let page = page(&lines, &facts())?;
@@ -65,14 +70,21 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// Plays, and returns the file that tells of it.
-fn play(seeds: u64, family: Option<&String>) -> anyhow::Result<String> {
+fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<String> {
     let path = root().join(PLAYED);
-    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .append(after > 0)
+        .truncate(after == 0)
+        .open(&path);
+    let file = file.with_context(|| format!("creating {}", path.display()))?;
     say(&format!("what is played is written to {}", path.display()));
     let status = Command::new(std::env!("CARGO"))
         .args(["run", "--quiet", "--release", "--package", "posthaste-sim"])
         .args(["--example", "deadlines", "--", "scenarios/deadlines"])
         .arg(seeds.to_string())
+        .args(["--after", &after.to_string()])
         .args(family.into_iter().flat_map(|name| ["--family", name]))
         .current_dir(root())
         .stdout(file)
@@ -145,13 +157,17 @@ impl Played {
     /// Sums what was played. Of most deadlines that can be kept with a seed as many count as anybody kept, the
     /// clairvoyant or whoever found more within its effort.
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let mut lines = text.lines();
-        let head: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
+        let names = text.lines().next().unwrap_or_default();
+        let head: Vec<&str> = names.split('\t').collect();
         ensure!(head.len() > NAMES, "nothing was played");
         // What was being written when the run was broken off is no line.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let lines = whole.lines().skip(1).map(|line| Line::parse(&head, line));
-        let lines: Vec<Line<'_>> = lines.collect::<anyhow::Result<_>>()?;
+        // Whoever goes on begins with the names again, and may play again what was played.
+        let lines = whole.lines().filter(|line| *line != names);
+        let lines = lines.map(|line| Line::parse(&head, line));
+        let mut lines: Vec<Line<'_>> = lines.collect::<anyhow::Result<_>>()?;
+        let mut played = BTreeSet::new();
+        lines.retain(|line| played.insert(line.names));
         ensure!(!lines.is_empty(), "nothing was played");
         let mut most: BTreeMap<(&str, &str), u128> = BTreeMap::new();
         for line in &lines {
@@ -426,6 +442,9 @@ mod tests {
         assert!(text.contains(goals), "{text}");
         assert!(text.contains("seeds: bursts 2 (1 to 2)"), "{text}");
         assert!(text.contains("keeps 18, and 20 can be kept"), "{text}");
+        let went_on = [NAMES_OF, first, NAMES_OF, first, second].concat();
+        let went_on = page(&went_on, "- facts\n").unwrap();
+        assert!(went_on == text, "{went_on}");
         assert!(page("", "").is_err());
         assert!(page(NAMES_OF, "").is_err());
         assert!(page(&[NAMES_OF, "bursts\t1\n"].concat(), "").is_err());
