@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 47;
+const SNAPSHOT_VERSION: u32 = 48;
 
 record! {
     /// The decision maker of one centre.
@@ -49,6 +49,8 @@ record! {
         /// What the last look left for newcomers.
         pub(crate) promised: Option<Promised>,
         pub(crate) way_out: WayOut,
+        /// Whether depots come and go, as of the last tick or loss.
+        pub(crate) is_restless: bool,
         /// The plan over time.
         pub(crate) planning: Planning,
         /// Stage-ins, and where they come from.
@@ -85,6 +87,7 @@ impl Mind {
             sweep: None,
             promised: None,
             way_out: WayOut::default(),
+            is_restless: false,
             planning: Planning::default(),
             arrivals: Arrivals::default(),
             circuits: Circuits::default(),

@@ -31,6 +31,7 @@ impl Mind {
             self.tick_at = None;
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.
             self.look_at_links();
+            self.judge_rest();
             debug_assert!(self.is_balanced(), "flights, lanes and links differ");
             self.find_stalled(out);
             self.ask_again(out);

@@ -120,6 +120,13 @@ impl Desk {
         self.give(vec![Input::RequestSubmitted { request, spec }]);
     }
 
+    /// A depot goes and comes back.
+    fn lose(&mut self, depot: DepotId) {
+        self.give(vec![down(depot)]);
+        self.wait(10);
+        self.give(vec![up(depot, 4096)]);
+    }
+
     fn wait(&mut self, secs: u64) {
         for _ in 0..secs {
             self.now = self.now + Duration::from_secs(1);
@@ -134,40 +141,56 @@ impl Desk {
     }
 }
 
+/// Depots of which this one was lost and came back.
+fn restless(lost: u32) -> Desk {
+    let mut desk = Desk::new();
+    desk.lose(DepotId::new(lost));
+    desk
+}
+
 #[test]
 fn who_is_fed_to_a_depot_that_was_lost_lately_is_fed_to_one_more() {
     let mut steady = Desk::new();
+    steady.wait(700);
     steady.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(steady.fan_out(), 2);
 
     let mut shaky = Desk::new();
-    shaky.give(vec![down(DepotId::new(1))]);
-    shaky.wait(10);
-    shaky.give(vec![up(DepotId::new(1), 4096)]);
+    shaky.wait(700);
+    shaky.lose(DepotId::new(1));
     shaky.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(shaky.fan_out(), 3);
 
     // In a tenth of the time there is, as what is lost must be sent again.
-    let mut hurried = Desk::new();
-    hurried.give(vec![down(DepotId::new(1))]);
-    hurried.wait(10);
-    hurried.give(vec![up(DepotId::new(1), 4096)]);
+    let mut hurried = restless(1);
     hurried.submit(FIRST, 300, 100, Vec::new());
     assert_eq!(hurried.fan_out(), 4);
 
     // Who stayed for long stays.
-    let mut calm = Desk::new();
-    calm.give(vec![down(DepotId::new(1))]);
-    calm.wait(10);
-    calm.give(vec![up(DepotId::new(1), 4096)]);
+    let mut calm = restless(1);
     calm.wait(700);
     calm.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(calm.fan_out(), 2);
 }
 
 #[test]
+fn where_depots_come_and_go_nobody_counts_on_one_that_is_new() {
+    // The fourth is not fed, and tells of the others.
+    let mut new = restless(4);
+    new.submit(FIRST, 300, 1000, Vec::new());
+    assert!(new.fan_out() > 2, "{}", new.fan_out());
+
+    let mut known = Desk::new();
+    known.wait(700);
+    known.lose(DepotId::new(4));
+    known.submit(FIRST, 300, 1000, Vec::new());
+    assert_eq!(known.fan_out(), 2);
+}
+
+#[test]
 fn who_runs_is_fed_to_one_more_once_a_depot_comes_and_goes() {
     let mut desk = Desk::new();
+    desk.wait(700);
     desk.submit(FIRST, 300, 200, Vec::new());
     assert_eq!(desk.fan_out(), 2);
     for _ in 0..2 {

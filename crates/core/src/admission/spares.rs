@@ -15,6 +15,8 @@ use crate::{
     review::reason_late,
 };
 
+/// Where of so many depots one was lost a short while ago, those that have not been there for long may go as well.
+const RESTLESS: usize = 20;
 /// In so small a part of the time that is left a request is to be safe without one of its depots: a tenth.
 const EARLY: u32 = 10;
 
@@ -65,7 +67,18 @@ impl Mind {
             && way.scene.holds(&without, &left, self.early(request))
     }
 
-    /// The fastest of these lanes whose depot is there and was lost a short while ago.
+    /// Judges whether depots come and go here: one in twenty was lost a short while ago. This looks at every depot.
+    pub(crate) fn judge_rest(&mut self) {
+        let shaky = self
+            .depots
+            .values()
+            .filter(|depot| depot.is_shaky(self.now));
+        let all = self.depots.values().count();
+        self.is_restless = all > 0 && shaky.count() * RESTLESS >= all;
+    }
+
+    /// The fastest of these lanes whose depot is there and may go: it was lost a short while ago, or others were and it has not
+    /// been there for long.
     fn fastest_shaky(
         &self,
         request: &Request,
@@ -73,8 +86,8 @@ impl Mind {
     ) -> Option<usize> {
         let shaky = lanes.filter_map(|lane| {
             let depot = self.depots.get(&request.lanes[lane].depot)?;
-            let goes_again = !depot.is_down() && depot.is_shaky(self.now);
-            goes_again.then_some((Reverse(depot.link.rates.p50), lane))
+            let may_go = depot.is_shaky(self.now) || self.is_restless && depot.is_new(self.now);
+            (may_go && !depot.is_down()).then_some((Reverse(depot.link.rates.p50), lane))
         });
         shaky.min().map(|(_, lane)| lane)
     }

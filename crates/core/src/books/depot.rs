@@ -21,6 +21,9 @@ record! {
 /// How long a machine that has too much to do is taken to have so: nobody knows, and a load average is that of a minute.
 pub(crate) const LOADED_FOR: Duration = Duration::from_secs(300);
 
+/// Depots must have been there for so long before they count as those that stay.
+const CALM: Duration = Duration::from_secs(600);
+
 /// Stands for a level that nobody said: how far the depot is decides, for each request.
 pub(crate) const LEVEL_BY_DISTANCE: u8 = 0;
 
@@ -135,9 +138,17 @@ impl Depot {
 
     /// Whether it was lost a short while ago: who goes once goes again.
     pub(crate) fn is_shaky(&self, now: Timestamp) -> bool {
-        /// Depots must have been there for so long before they count as those that stay.
-        const CALM: Duration = Duration::from_secs(600);
-        self.is_down() || self.losses > 0 && self.down_since + CALM > now
+        self.is_down() || self.went_lately(now)
+    }
+
+    /// Whether it was lost a short while ago, and not long ago for good.
+    pub(crate) fn went_lately(&self, now: Timestamp) -> bool {
+        self.losses > 0 && self.down_since + CALM > now
+    }
+
+    /// Whether nobody knows yet that it stays.
+    pub(crate) fn is_new(&self, now: Timestamp) -> bool {
+        self.history.watched(now) < CALM
     }
 
     /// Whether it is lost and may be back some time.

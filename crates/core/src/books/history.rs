@@ -40,6 +40,11 @@ impl History {
         }
     }
 
+    /// How long it has been watched, less the longer ago.
+    pub(crate) fn watched(&self, now: Timestamp) -> Duration {
+        Duration::from_secs(self.seen_s) + now.since(self.at)
+    }
+
     /// It is gone, and with it what it holds.
     pub(crate) fn on_lost(&mut self, now: Timestamp) {
         self.age(now);

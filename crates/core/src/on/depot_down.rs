@@ -110,6 +110,7 @@ impl Mind {
         depot.history.on_lost(now);
         depot.answered = None;
         depot.failures = 0;
+        self.judge_rest();
         self.tell(out, None, Some(id), Happening::DepotDown, reason.clone());
         self.drop_depot(id, &reason, out);
     }
