@@ -6,7 +6,9 @@
 //! what is measured is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
 //!
 //! Where that takes too long, because fragments are large for what the path carries now, bytes count as they arrive,
-//! as the kernels at both ends of a connection know, until what was on its way then has ended. Through gateways nobody
+//! as the kernels at both ends of a connection know, until what was on its way then has ended: after 5 s without an
+//! acknowledgement, and at once where for a second less than half of what the path carried last arrived, and less than
+//! half was acknowledged. Through gateways nobody
 //! sees from here what has arrived; there it is only seen that something moves, and the window stays open until something
 //! is acknowledged: all of that arrived in all of that time.
 
@@ -26,10 +28,16 @@ const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
 /// one only what it took (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
-/// The length of a window in which bytes count as they arrive…
-const SEEN_MIN: Duration = Duration::from_secs(2);
+/// The least length of a window in which bytes count as they arrive: a connection whose path has just become slow needs a
+/// while to find its pace…
+const SEEN_MIN: Duration = Duration::from_millis(1400);
 /// …and the fewest that are taken for a rate: questions how the depot is are bytes too.
 const SEEN_BYTES_MIN: u64 = 64 << 10;
+/// Less than this share, in per cent, of what the path carried last, for this long, makes it a slow one.
+const EBB_PERCENT_MAX: u64 = 50;
+const EBB_MIN: Duration = Duration::from_millis(900);
+/// Two looks at that are at least this far apart.
+const EBB_LOOK_MIN: Duration = Duration::from_millis(400);
 /// After a pause of this long sends are a new burst: connections have begun to forget how fast they
 /// were.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -76,6 +84,10 @@ struct Window {
     before: Option<Look>,
     /// Bytes count as they arrive, until so many sends have ended.
     seen: Option<u32>,
+    /// What the last windows that say what the path can take came to.
+    full: ByteRate,
+    /// The last two looks, the earlier one first, at whether it still does.
+    ebb: [Option<Look>; 2],
     latest: ByteRate,
 }
 
@@ -86,6 +98,10 @@ pub(crate) struct Carried {
     pub(crate) sent: Bytes,
     /// What has arrived; none where that is not seen.
     pub(crate) arrived: Option<Bytes>,
+    /// What arrived of that is known late: so much of it was told by movers, from time to time, ...
+    pub(crate) told: Bytes,
+    /// ... or the depot itself reads slowly what its kernel took at once.
+    pub(crate) is_held_back: bool,
 }
 
 /// What the network had carried at a moment.
@@ -95,6 +111,8 @@ struct Look {
     at: Instant,
     /// How long the window had been busy by then.
     busy: Duration,
+    /// What was stored by then, of all windows.
+    stored: Bytes,
 }
 
 impl Window {
@@ -103,7 +121,42 @@ impl Window {
             carried,
             at: now,
             busy: self.busy_until(now),
+            stored: self.stored,
         }
+    }
+
+    /// Nothing is known any more of what the path carried before.
+    fn lose_sight(&mut self) {
+        (self.seen, self.full, self.ebb) = (None, ByteRate::ZERO, [None; 2]);
+    }
+
+    /// Looks whether the path suddenly carries much less than before.
+    fn ebbs(&mut self, now: Instant, carried: Carried) -> bool {
+        let [earlier, later] = self.ebb;
+        let is_far = |look: Look, least| now.duration_since(look.at) >= least;
+        if later.is_none_or(|later| is_far(later, EBB_LOOK_MIN)) {
+            self.ebb = [later, Some(self.look(now, carried))];
+        }
+        let Some(before) = earlier.filter(|earlier| is_far(*earlier, EBB_MIN)) else {
+            return false;
+        };
+        let is_sure = self.in_flight > 0 && self.ramp == Ramp::Over && !self.was_humble;
+        let is_told_late = carried.is_held_back || carried.told != before.carried.told;
+        let arrived = before.carried.arrived.zip(carried.arrived);
+        let Some((arrived_before, arrived)) = arrived.filter(|_| is_sure && !is_told_late) else {
+            return false;
+        };
+        let arrived = arrived - arrived_before;
+        let bytes = arrived.max(self.stored - before.stored);
+        let most = self.full.scaled(EBB_PERCENT_MAX, 100);
+        arrived.get() >= SEEN_BYTES_MIN && bytes < most.volume(now.duration_since(before.at))
+    }
+
+    /// Counts bytes as they arrive from now on, until what is on its way has ended.
+    fn begin_to_see(&mut self, now: Instant, carried: Carried) {
+        self.open(now, self.busy_until(now), now);
+        self.before = Some(self.look(now, carried));
+        (self.seen, self.ebb) = (Some(self.in_flight), [None; 2]);
     }
 
     fn busy_until(&self, now: Instant) -> Duration {
@@ -139,6 +192,9 @@ impl Window {
             window,
             saturated: is_busy && !self.was_humble,
         };
+        if sample.saturated {
+            self.full = self.latest;
+        }
         self.open(now, self.busy_until(now), now);
         self.before = Some(self.look(now, carried));
         Some(sample)
@@ -227,6 +283,8 @@ impl Meter {
                 stored: Bytes::ZERO,
                 before: None,
                 seen: None,
+                full: ByteRate::ZERO,
+                ebb: [None; 2],
                 latest: ByteRate::ZERO,
             }),
         }
@@ -247,9 +305,13 @@ impl Meter {
             let is_burst = window
                 .idle_since
                 .is_none_or(|since| now.duration_since(since) >= PAUSE_MIN);
+            if window.in_flight == 0 {
+                // Nothing arrived while nothing was sent.
+                window.ebb = [None; 2];
+            }
             if window.in_flight == 0 && is_burst {
                 window.ramp = Ramp::Filling;
-                window.seen = None;
+                window.lose_sight();
             }
             window.in_flight += 1;
             window.humble += u32::from(is_humble);
@@ -261,7 +323,7 @@ impl Meter {
     /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
-            window.seen = None;
+            window.lose_sight();
             window.ramp = match window.in_flight {
                 0 => Ramp::Filling,
                 before => Ramp::Draining(before),
@@ -299,6 +361,10 @@ impl Meter {
             if window.seen.is_some() && window.in_flight > 0 {
                 return window.see(now, before, carried);
             }
+            if window.ebbs(now, carried) {
+                window.begin_to_see(now, carried);
+                return None;
+            }
             let (ended, busy) = match window.acknowledged_at {
                 Some(acknowledged) => acknowledged,
                 None if now.duration_since(window.unheard_since) < WINDOW_MAX => return None,
@@ -331,6 +397,9 @@ impl Meter {
                 saturated: is_busy && window.ramp == Ramp::Over && !window.was_humble,
             };
             window.latest = ByteRate::over(bytes, open_for);
+            if sample.saturated {
+                window.full = window.latest;
+            }
             window.open(ended, busy, now);
             (!busy.is_zero()).then_some(sample)
         })
@@ -368,6 +437,8 @@ mod tests {
     const UNSEEN: Carried = Carried {
         sent: Bytes::ZERO,
         arrived: None,
+        told: Bytes::ZERO,
+        is_held_back: false,
     };
 
     fn after(start: Instant, millis: u64) -> Instant {
@@ -549,6 +620,23 @@ mod tests {
         until: u64,
         is_straight: bool,
     ) -> Vec<(u64, Sample)> {
+        let told = |_, arrived| Carried {
+            sent: Bytes::new(arrived),
+            arrived: is_straight.then(|| Bytes::new(arrived)),
+            ..UNSEEN
+        };
+        run_told(meter, start, size, (rates, turn), until, told)
+    }
+
+    /// The same, where `told` says at each moment what is known of what arrived by then.
+    fn run_told(
+        meter: &Meter,
+        start: Instant,
+        size: u64,
+        (rates, turn): ((u64, u64), u64),
+        until: u64,
+        told: impl Fn(u64, u64) -> Carried,
+    ) -> Vec<(u64, Sample)> {
         const SENDS: u64 = 8;
         (0..SENDS).for_each(|_| meter.on_start(start, false));
         let (mut arrived, mut ended, mut samples) = (0, 0, Vec::new());
@@ -562,11 +650,7 @@ mod tests {
                 }
             }
             if now % 500 == 0 {
-                let carried = Carried {
-                    sent: Bytes::new(arrived),
-                    arrived: is_straight.then(|| Bytes::new(arrived)),
-                };
-                let sample = meter.sample(after(start, now), carried);
+                let sample = meter.sample(after(start, now), told(now, arrived));
                 samples.extend(sample.map(|sample| (now, sample)));
             }
         }
@@ -587,14 +671,67 @@ mod tests {
         let late = samples.iter().filter(|(at, _)| *at > 10_400);
         let late: Vec<_> = late.filter(|(_, sample)| sample.saturated).collect();
         let (first, _) = late.first().unwrap();
-        assert!((14_000..18_000).contains(first), "{samples:?}");
-        for (at, sample) in late.iter().filter(|(at, _)| *at > 18_000) {
+        assert!((12_000..=13_500).contains(first), "{samples:?}");
+        for (at, sample) in late.iter().filter(|(at, _)| *at > 10_400) {
             assert!(
                 (900_000..1_100_000).contains(&rate(sample)),
                 "{at}: {sample:?}"
             );
         }
         assert!(late.len() > 10);
+    }
+
+    /// The first rate that is known for sure after 10.4 s, where the path carries a tenth since then, and when that was:
+    /// as `change` has it, what arrives is known otherwise than in an instant.
+    fn ebbs(change: impl Fn(u64, &mut Carried)) -> Option<(u64, Sample)> {
+        let start = start();
+        let meter = Meter::new(start);
+        let changed = |now: u64, arrived: u64| {
+            let mut carried = Carried {
+                arrived: Some(Bytes::new(arrived)),
+                ..UNSEEN
+            };
+            change(now, &mut carried);
+            carried
+        };
+        let rates = ((10_000, 1000), 10_400);
+        let samples = run_told(&meter, start, 2_000_000, rates, 26_000, changed);
+        let mut late = samples.into_iter().filter(|(at, _)| *at > 10_400);
+        late.find(|(_, sample)| sample.saturated && rate(sample) < 5_000_000)
+    }
+
+    #[test]
+    fn where_it_is_known_late_what_arrived_silence_is_waited_for() {
+        let (at, _) = ebbs(|_, _| {}).unwrap();
+        assert!(at <= 13_500, "{at}");
+        let (at, _) = ebbs(|_, carried| carried.is_held_back = true).unwrap();
+        assert!(at > 14_000, "{at}");
+        let by_movers = |now: u64, carried: &mut Carried| carried.told = Bytes::new(now);
+        let (at, _) = ebbs(by_movers).unwrap();
+        assert!(at > 14_000, "{at}");
+    }
+
+    #[test]
+    fn what_is_acknowledged_though_it_arrived_earlier_is_no_ebb() {
+        let start = start();
+        let meter = Meter::new(start);
+        (0..8).for_each(|_| meter.on_start(start, false));
+        // What the depot's kernel took at once it reads and acknowledges for two seconds, in turns.
+        let mut samples = Vec::new();
+        for now in (250..=30_000).step_by(250) {
+            meter.on_start(after(start, now), false);
+            meter.on_end(after(start, now), false, Bytes::new(250_000));
+            let carried = Carried {
+                arrived: Some(Bytes::new(now / 2000 * 2_000_000 + now * 100)),
+                ..UNSEEN
+            };
+            samples.extend(meter.sample(after(start, now), carried));
+        }
+        let full: Vec<_> = samples.iter().filter(|sample| sample.saturated).collect();
+        assert!(full.len() > 15);
+        for sample in full {
+            assert_eq!(rate(sample), 1_000_000);
+        }
     }
 
     #[test]
@@ -671,6 +808,7 @@ mod tests {
             let carried = Carried {
                 sent: Bytes::new(now / 2),
                 arrived: Some(Bytes::new(now / 2)),
+                ..UNSEEN
             };
             let sample = meter.sample(after(start, now), carried);
             assert_eq!(sample, None);

@@ -72,4 +72,10 @@ impl RelayClient {
         let is_straight = self.pool.ways.hops(self.way()?).is_empty();
         is_straight.then(|| Amount::new(self.pool.traffic.arrived.count()))
     }
+
+    /// Whether the relay said that it takes no more than some rate, so that its kernel holds what it does not read yet.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.rate_limit() > 0
+    }
 }
