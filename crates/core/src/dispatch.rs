@@ -6,6 +6,7 @@ mod endgame;
 mod patience;
 mod pinned;
 mod rank;
+mod recall;
 mod scatter;
 mod tight;
 mod whole;
@@ -362,6 +363,7 @@ impl Placing<'_> {
             keep_micro_usd,
             is_raised: fed.tuning.as_deref().is_some_and(Tuning::is_raised),
             is_scattered,
+            is_recalled: false,
         };
         if let Some(link) = self.depots.get_mut(&depot).map(|depot| &mut depot.link) {
             link.begin_flight(now, &flight);

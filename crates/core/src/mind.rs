@@ -313,6 +313,12 @@ impl Mind {
             } => {
                 self.on_fragment_failed(request, depot, chunk, fragment, fault, out);
             }
+            Input::Recalled {
+                request,
+                depot,
+                chunk,
+                fragment,
+            } => self.on_recalled(request, depot, chunk, fragment),
             Input::Throughput {
                 depot,
                 bytes,

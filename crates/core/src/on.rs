@@ -34,6 +34,7 @@ mod priority_moved;
 mod probe_asked;
 mod probed;
 mod rate_limited;
+mod recalled;
 mod request_cancelled;
 mod request_submitted;
 mod reservation_told;

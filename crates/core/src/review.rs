@@ -34,6 +34,7 @@ impl Mind {
             self.judge_rest();
             debug_assert!(self.is_balanced(), "flights, lanes and links differ");
             self.find_stalled(out);
+            self.recall_waiting(out);
             self.ask_again(out);
             self.probe_asked(out);
             self.review_pushes(out);

@@ -214,6 +214,7 @@ impl Desk {
             | Command::ReserveSpace { .. }
             | Command::ReleaseSpace { .. }
             | Command::Take { .. }
+            | Command::Recall { .. }
             | Command::Solve { .. } => {}
         }
         None

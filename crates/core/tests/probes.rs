@@ -79,6 +79,7 @@ impl Desk {
                     ..
                 } => self.sent.push((depot, chunk, fragment)),
                 Command::Abandon { .. }
+                | Command::Recall { .. }
                 | Command::Inventory { .. }
                 | Command::Release { .. }
                 | Command::Forget { .. }

@@ -173,6 +173,7 @@ impl Desk {
             | Command::ReserveSpace { .. }
             | Command::ReleaseSpace { .. }
             | Command::Take { .. }
+            | Command::Recall { .. }
             | Command::Release { .. }
             | Command::Forget { .. }
             | Command::Fetch { .. }

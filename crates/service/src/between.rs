@@ -78,6 +78,7 @@ impl Hands {
             }
             Command::Send { .. }
             | Command::Abandon { .. }
+            | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Release { .. }
             | Command::Forget { .. }

@@ -311,6 +311,7 @@ impl Driver {
                 Manner { share, haste }
             }
             Command::Abandon { .. }
+            | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Release { .. }
             | Command::Forget { .. }

@@ -6,7 +6,7 @@ mod send;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_core::contract::{Command, Fault, Input, Reason};
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Result, relay::Departure};
 use posthaste_engine::sealed::Sealed;
 use posthaste_journal::ChunkRecord;
 use posthaste_plan::horizon::{Effort, Problem};
@@ -44,8 +44,8 @@ pub(crate) struct Hands {
     pub(crate) depots: Arc<Depots>,
     pub(crate) inputs: mpsc::Sender<Arrival>,
     pub(crate) running: JoinSet<()>,
-    /// Sends that an `Abandon` must reach.
-    sends: HashMap<(RequestId, DepotId), Vec<AbortHandle>>,
+    /// Sends that an `Abandon` or a `Recall` must reach.
+    sends: HashMap<(RequestId, DepotId), Vec<UnderWay>>,
     /// How far sends are, for what follows them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
@@ -54,6 +54,15 @@ pub(crate) struct Hands {
     inbound: Inbound,
     outbound: Outbound,
     reservations: Reservations,
+}
+
+/// What is being sent.
+struct UnderWay {
+    chunk: ChunkIndex,
+    fragment: FragmentIndex,
+    handle: AbortHandle,
+    /// Of what is sent from here, or by a mover; none of what relays do among themselves.
+    departure: Option<Arc<Departure>>,
 }
 
 /// One fragment on its way.
@@ -86,6 +95,22 @@ impl Leg {
             request: self.request,
             chunk: self.chunk,
             digests,
+        }
+    }
+
+    /// What the mind is told when it was taken back.
+    pub(crate) fn recalled(self) -> Input {
+        let Self {
+            request,
+            depot,
+            chunk,
+            fragment,
+        } = self;
+        Input::Recalled {
+            request,
+            depot,
+            chunk,
+            fragment,
         }
     }
 
@@ -148,11 +173,14 @@ impl Hands {
                 let leg = Leg::new(request, depot, chunk, fragment);
                 self.send(leg, manner);
             }
-            Command::Abandon {
+            Command::Recall {
                 request,
                 depot,
+                chunk,
+                fragment,
                 reason: _,
-            } => self.abandon(request, depot),
+            } => self.recall(Leg::new(request, depot, chunk, fragment)),
+            Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, reason: _ } => self.release(request),
             Command::Forget {
@@ -207,15 +235,36 @@ impl Hands {
 
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
         for send in self.sends.remove(&(request, depot)).into_iter().flatten() {
-            send.abort();
+            send.handle.abort();
+        }
+    }
+
+    /// Calls a send back; it says itself that it stays, and nothing where it has left.
+    fn recall(&self, leg: Leg) {
+        let sends = self.sends.get(&(leg.request, leg.depot));
+        let of_leg = |send: &&UnderWay| (send.chunk, send.fragment) == (leg.chunk, leg.fragment);
+        for send in sends.into_iter().flatten().filter(of_leg) {
+            if let Some(departure) = &send.departure {
+                departure.call_back();
+            }
         }
     }
 
     /// Keeps what an `Abandon` must reach.
     pub(crate) fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
+        self.keep(leg, handle, None);
+    }
+
+    /// The same of what a `Recall` may reach too.
+    fn keep(&mut self, leg: Leg, handle: AbortHandle, departure: Option<Arc<Departure>>) {
         let sends = self.sends.entry((leg.request, leg.depot)).or_default();
-        sends.retain(|send| !send.is_finished());
-        sends.push(handle);
+        sends.retain(|send| !send.handle.is_finished());
+        sends.push(UnderWay {
+            chunk: leg.chunk,
+            fragment: leg.fragment,
+            handle,
+            departure,
+        });
     }
 
     fn inventory(&mut self, request: RequestId, depot: DepotId) {

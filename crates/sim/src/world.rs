@@ -27,6 +27,10 @@ use network::Network;
 use process::{Alternation, Change, Process, Processes};
 use shares::ResourceId;
 
+/// Sends to one depot that have left at once: the service has so many connections to a relay. Here they move one after the
+/// other all the same.
+const CONNECTIONS: usize = 8;
+
 /// Everything that is really so.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -162,6 +166,12 @@ impl World {
     ) -> Vec<Sending> {
         self.network
             .drop_sends(Node::CENTRE, Node::site(place), is_gone)
+    }
+
+    /// Takes a send from the centre back of which nothing has left. Returns whether there is one.
+    pub(crate) fn recall(&mut self, place: usize, is_it: impl Fn(&Sending) -> bool) -> bool {
+        let to = Node::site(place);
+        self.network.recall(Node::CENTRE, to, CONNECTIONS, is_it)
     }
 
     /// Takes back what other sites send to one.

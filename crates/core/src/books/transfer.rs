@@ -24,6 +24,8 @@ record! {
         pub(crate) is_raised: bool,
         /// All of the chunk is on its way, to be coded there; the fragment is what is kept of it.
         pub(crate) is_scattered: bool,
+        /// It was asked back, which comes too late where it has left.
+        pub(crate) is_recalled: bool,
     }
 }
 
@@ -36,6 +38,7 @@ impl Flight {
             since,
             is_raised: false,
             is_scattered: false,
+            is_recalled: false,
             keep_micro_usd: 0,
         }
     }
@@ -73,6 +76,13 @@ impl Transfers {
             before.is_none(),
             "a depot gets one fragment of a chunk at a time"
         );
+    }
+
+    /// The flight is asked back.
+    pub(crate) fn recall(&mut self, key: &FlightKey) {
+        if let Some(flight) = self.flights.get_mut(key) {
+            flight.is_recalled = true;
+        }
     }
 
     /// Ends the flight if it carries this fragment.

@@ -25,6 +25,20 @@ record! {
             /// Why there and why now.
             reason: Reason,
         },
+        /// Take a send back of which nothing has left yet. Answered by `Recalled` where it was; otherwise the send goes on
+        /// and is answered as ever.
+        68 = Recall {
+            /// For this request.
+            request: RequestId,
+            /// To this depot.
+            depot: DepotId,
+            /// This chunk.
+            chunk: ChunkIndex,
+            /// This fragment of it.
+            fragment: FragmentIndex,
+            /// Why.
+            reason: Reason,
+        },
         /// Stop every send of the request to the depot; each unfinished one ends in
         /// `FragmentFailed` or is forgotten: the mind no longer counts on them.
         1 = Abandon {
@@ -311,6 +325,7 @@ impl Command {
     pub const fn reason(&self) -> &Reason {
         match self {
             Self::Send { reason, .. }
+            | Self::Recall { reason, .. }
             | Self::Abandon { reason, .. }
             | Self::Inventory { reason, .. }
             | Self::Release { reason, .. }

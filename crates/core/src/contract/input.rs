@@ -89,6 +89,13 @@ record! {
             /// Why.
             fault: Fault,
         },
+        /// A send was taken back before anything of it had left.
+        134 = Recalled {
+            #[doc = "For this request."] request: RequestId,
+            #[doc = "To this depot."] depot: DepotId,
+            #[doc = "This chunk."] chunk: ChunkIndex,
+            #[doc = "This fragment of it."] fragment: FragmentIndex,
+        },
         /// What a depot took over a window, measured on real sends, for all requests together.
         10 = Throughput {
             /// The depot.
@@ -407,10 +414,7 @@ record! {
             encode: Encode,
         },
         /// Somebody said what the centre's way out carries, or that nobody knows.
-        94 = EgressTold {
-            /// What; none where nobody knows.
-            rate: Option<ByteRate>,
-        },
+        94 = EgressTold { #[doc = "What; none where nobody knows."] rate: Option<ByteRate> },
         /// Rate can be reserved on a circuit, on these terms from now on.
         101 = CircuitOffered {
             /// The circuit.
@@ -419,10 +423,7 @@ record! {
             terms: CircuitTerms,
         },
         /// Nothing more can be reserved on it; what is reserved stays.
-        102 = CircuitWithdrawn {
-            /// The circuit.
-            circuit: CircuitId,
-        },
+        102 = CircuitWithdrawn { #[doc = "The circuit."] circuit: CircuitId },
         /// What became of a command `Reserve`, `Rearrange` or `GiveBack`, or of what was reserved by itself.
         103 = ReservationTold {
             /// The reservation.

@@ -3,6 +3,7 @@ mod delivery;
 mod words;
 
 use alloc::{string::String, vec::Vec};
+use core::time::Duration;
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
@@ -71,6 +72,8 @@ record! {
             /// Forecast now (p50).
             to: ByteRate,
         },
+        /// A path became so slow that others would have sooner what waits for it.
+        229 = Slowed { #[doc = "How long what is on its way there would take."] waits: Duration },
         /// A fragment's depot was lost, so another depot gets a fragment of that chunk.
         9 = Repair { #[doc = "The depot that was lost."] lost: DepotId },
         /// A send failed and is tried again.

@@ -27,6 +27,8 @@ pub struct Desk {
     pub sent: Vec<(RequestId, DepotId)>,
     /// Which pieces those are.
     pub pieces: Vec<(ChunkIndex, FragmentIndex)>,
+    /// What was asked back.
+    pub asked_back: Vec<(RequestId, DepotId, ChunkIndex, FragmentIndex)>,
 }
 
 impl Desk {
@@ -39,6 +41,7 @@ impl Desk {
             said: Vec::new(),
             sent: Vec::new(),
             pieces: Vec::new(),
+            asked_back: Vec::new(),
         };
         for number in 1..=DEPOTS {
             let (depot, capacity) = (DepotId::new(number), Bytes::mebi(100_000));
@@ -116,6 +119,13 @@ impl Desk {
                     self.sent.push((request, depot));
                     self.pieces.push((chunk, fragment));
                 }
+                Command::Recall {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    ..
+                } => self.asked_back.push((request, depot, chunk, fragment)),
                 _ => {}
             }
         }

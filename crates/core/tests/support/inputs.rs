@@ -492,6 +492,11 @@ fn input() -> impl Strategy<Value = Input> {
                 Input::FragmentFailed { request, depot, chunk, fragment, fault }
             }
         ),
+        1 => (request(), depot(), chunk(), fragment()).prop_map(
+            |(request, depot, chunk, fragment)| {
+                Input::Recalled { request, depot, chunk, fragment }
+            }
+        ),
         1 => (0u64..4, any::<bool>()).prop_map(|(number, is_found)| Input::PlanSolved {
             number,
             schedule: is_found.then(Default::default),

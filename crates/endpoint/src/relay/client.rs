@@ -14,6 +14,7 @@ use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
     cargo::{Ask, Body, Cargo, Load},
     connection::{Lease, Pool},
+    departure::Departure,
     exchange::Call,
     pulse::Pulse,
     turnstile::Haste,
@@ -34,6 +35,7 @@ pub struct RelayClient {
     pub(super) credential: Credential,
     pub(super) pool: Arc<Pool>,
     pub(super) haste: Haste,
+    pub(super) departure: Option<Arc<Departure>>,
 }
 
 impl fmt::Debug for RelayClient {
@@ -64,6 +66,7 @@ impl RelayClient {
             address: Arc::new(address),
             credential,
             haste: Haste::default(),
+            departure: None,
         })
     }
 
@@ -400,6 +403,7 @@ impl RelayClient {
             path: ask.target.path(),
             is_urgent: ask.target == Target::Status,
             haste: self.haste,
+            departure: self.departure.clone(),
         }
     }
 

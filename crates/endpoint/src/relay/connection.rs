@@ -24,11 +24,12 @@ use tokio::{
 use super::{
     RelayAddress,
     cargo::Body,
+    exchange::Call,
     pin,
     place::Place,
     pulse::Pulse,
     stream::{Counted, Stream, Traffic},
-    turnstile::{Haste, Pass, Turnstile},
+    turnstile::{Pass, Turnstile},
 };
 use crate::{
     Boxed, Error, ErrorKind, Locus, Result,
@@ -180,15 +181,22 @@ impl Pool {
         Ok(store)
     }
 
-    /// Waits for the right to a connection, one of a few set apart for what is `urgent`; then takes an idle one (if
+    /// Waits for the right to a connection, one of a few set apart for what is urgent; then takes an idle one (if
     /// `reuse`) or opens one.
-    pub(super) async fn lease(&self, reuse: bool, urgent: bool, haste: Haste) -> Result<Lease> {
-        let turnstile = if urgent {
+    pub(super) async fn lease(&self, reuse: bool, call: &Call) -> Result<Lease> {
+        let turnstile = if call.is_urgent {
             &self.urgent_turnstile
         } else {
             &self.turnstile
         };
-        let pass = turnstile.pass(haste).await;
+        let pass = turnstile.pass(call.haste).await;
+        if let Some(departure) = &call.departure
+            && !departure.leave()
+        {
+            let subject = self.place.url.clone();
+            return Err(Error::new(ErrorKind::Cancelled, call.operation, subject)
+                .cause("it was called back"));
+        }
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
             // One of a way that was left, or only stood in for another, has done its service.
             if !connection.sender.is_closed()

@@ -11,6 +11,7 @@ use posthaste_types::Digest;
 use super::{
     cargo::Body,
     connection::{Lease, Pool},
+    departure::Departure,
     pulse::Pulse,
     turnstile::Haste,
 };
@@ -24,6 +25,8 @@ pub(super) struct Call {
     /// It has connections of its own, beside what carries fragments.
     pub(super) is_urgent: bool,
     pub(super) haste: Haste,
+    /// What is not to be sent once it was called back.
+    pub(super) departure: Option<Arc<Departure>>,
 }
 
 impl Pool {
@@ -37,7 +40,7 @@ impl Pool {
         Box::pin(async move {
             let mut reuse = true;
             loop {
-                let mut lease = self.lease(reuse, call.is_urgent, call.haste).await?;
+                let mut lease = self.lease(reuse, call).await?;
                 let pulse = lease.connection.pulse();
                 let request = request(&pulse)?;
                 let exchange = async {

@@ -234,6 +234,7 @@ impl<'a> Through<'a> {
             path: uri.path().to_owned(),
             is_urgent: false,
             haste,
+            departure: None,
         };
         Self {
             store,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_types::Bytes as Amount;
 
-use super::{Credential, Haste, RelayClient, connection::Manners};
+use super::{Credential, Departure, Haste, RelayClient, connection::Manners};
 use crate::{Result, gateway::Reserved};
 
 impl RelayClient {
@@ -35,6 +35,16 @@ impl RelayClient {
     pub fn hasty(&self, haste: Haste) -> Self {
         Self {
             haste,
+            ..self.clone()
+        }
+    }
+
+    /// The same relay over the same connections, for what may be called back while it waits for one of them: then it
+    /// ends as [cancelled](crate::ErrorKind::Cancelled), and nothing of it was sent.
+    #[must_use]
+    pub fn departing(&self, departure: Arc<Departure>) -> Self {
+        Self {
+            departure: Some(departure),
             ..self.clone()
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_api as api;
 use posthaste_core::{contract::Fault, movers::MoverId};
-use posthaste_endpoint::relay::{Haste, Scope, TOKEN_LIFETIME_S, mint};
+use posthaste_endpoint::relay::{Departure, Haste, Scope, TOKEN_LIFETIME_S, mint};
 use posthaste_engine::sealed::{Encryption, Sealed};
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, Digest, Timestamp};
@@ -26,6 +26,7 @@ struct Way {
     movers: Arc<Movers>,
     leg: Leg,
     manner: Manner,
+    departure: Arc<Departure>,
 }
 
 /// What became of a fragment that movers might send.
@@ -45,7 +46,9 @@ impl Hands {
             movers: Arc::clone(&self.movers),
             leg,
             manner,
+            departure: Arc::default(),
         };
+        let departure = Arc::clone(&way.departure);
         let lead = self.leads.begin(leg);
         let span = self.traced.of_send(leg, &self.depots);
         let handle = self.running.spawn(async move {
@@ -55,7 +58,15 @@ impl Hands {
                     Err(error) => Err(fault_of(&error)),
                 }
             };
-            let ended = sending.instrument(span.clone()).await;
+            let ended = tokio::select! {
+                biased;
+                () = way.departure.called_back() => {
+                    // Nothing of it has left: what reads it, or waits, ends with this.
+                    let _ = inputs.send(Arrival::bare(leg.recalled())).await;
+                    return;
+                }
+                ended = sending.instrument(span.clone()) => ended,
+            };
             posthaste_trace::ended(&span, &ended);
             let arrival = match ended {
                 Ok(record) => Arrival {
@@ -71,7 +82,7 @@ impl Hands {
                 lead.send_replace(Lead::Stored);
             }
         });
-        self.keep_send(leg, handle);
+        self.keep(leg, handle, Some(departure));
     }
 }
 
@@ -110,6 +121,7 @@ async fn from_here(
     lead.send_replace(Lead::Begun(fragment.digest));
     let seal = sealed.seal();
     let sender = depot.sender(manner);
+    let sender = sender.departing(Arc::clone(&way.departure));
     let stored = sender.put_fragment(
         &seal.dataset,
         leg.chunk,
@@ -143,8 +155,12 @@ async fn by_mover(
     let offered = offered(sealed, depot, way);
     let mut metered = None;
     let ending = way.movers.carry(offered, |news| match news {
-        // Of another mover nothing is acknowledged.
-        News::Given => metered = None,
+        News::Given => {
+            // Called back just now, it is taken from the mover again before that has begun.
+            way.departure.leave();
+            // Of another mover nothing is acknowledged.
+            metered = None;
+        }
         News::Fetched(_) => {}
         News::Begun(digest) => {
             metered.get_or_insert_with(|| Metered::start(depot, gives_way));

@@ -50,6 +50,7 @@ impl Drains {
                 to.iter().map(|(to, _)| *to).chain([*depot]).collect()
             }
             Command::Abandon { .. }
+            | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Release { .. }
             | Command::Forget { .. }

@@ -44,6 +44,7 @@ impl Pauses {
             Command::Mend { .. }
             | Command::Reserve { .. }
             | Command::Abandon { .. }
+            | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Forget { .. }
             | Command::Quit { .. }

@@ -138,6 +138,13 @@ impl Run<'_> {
                 to,
                 ..
             } => self.scatter((depot, request, chunk), fragment, &to),
+            Command::Recall {
+                request,
+                depot,
+                chunk,
+                fragment,
+                ..
+            } => self.recall((depot, request, chunk, fragment)),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, .. } if self.checkers.arrivals.is_known(request) => {

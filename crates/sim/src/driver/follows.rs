@@ -12,7 +12,7 @@ use super::{
 use crate::{checkers::End, world::Sending};
 
 /// How soon the driver tells of one once what it follows has ended.
-const SOON: Duration = Duration::from_millis(1);
+pub(super) const SOON: Duration = Duration::from_millis(1);
 
 /// One that goes on while it still arrives.
 #[derive(Debug, Clone)]

@@ -3,13 +3,33 @@
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use super::Run;
+use super::{Run, follows::SOON};
 use crate::world::Sending;
 
 /// A fragment on its way to a depot.
 pub(super) type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
 
 impl Run<'_> {
+    /// Takes a send back, where it still waits for a connection.
+    pub(super) fn recall(&mut self, (depot, request, chunk, fragment): Send) {
+        let is_it = |sending: &Sending| {
+            (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
+        };
+        let Some(place) = self.world.place(depot) else {
+            return;
+        };
+        if self.world.recall(place, is_it) {
+            self.left -= self.bytes_of(request, chunk, fragment);
+            let input = Input::Recalled {
+                request,
+                depot,
+                chunk,
+                fragment,
+            };
+            self.tell_after(SOON, input);
+        }
+    }
+
     /// A depot stores what nobody sent it from here, or has no room; none where there is no such depot. Returns the
     /// fault that the driver hears of, if any: an answer may be lost.
     pub(super) fn store_among_relays(&mut self, send: Send) -> Option<Option<Fault>> {
@@ -78,6 +98,12 @@ pub(super) fn answered(input: &Input) -> Option<(Send, bool)> {
             chunk,
             fragment,
             ..
+        }
+        | Input::Recalled {
+            request,
+            depot,
+            chunk,
+            fragment,
         } => Some(((*depot, *request, *chunk, *fragment), false)),
         _ => None,
     }

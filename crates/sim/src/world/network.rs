@@ -312,6 +312,23 @@ impl Network {
         found.map_or_else(Vec::new, |id| self.drop_of(id, is_gone))
     }
 
+    /// Takes one send out of a path, where more than `begun` are before it. Returns whether it was there.
+    pub(crate) fn recall(
+        &mut self,
+        from: Node,
+        to: Node,
+        begun: usize,
+        is_it: impl Fn(&Sending) -> bool,
+    ) -> bool {
+        let found = self.by_ends.get(&(from, to)).copied();
+        let waiting = found.and_then(|id| {
+            let queue = &self.flows[id].queue;
+            let place = queue.iter().position(&is_it)?;
+            (place >= begun.max(1)).then_some((id, place))
+        });
+        waiting.is_some_and(|(id, place)| self.flows[id].queue.remove(place).is_some())
+    }
+
     /// Takes everything out that is on its way to or from a place.
     pub(crate) fn drop_all(&mut self, node: Node) -> Vec<Arrival> {
         let mut dropped = Vec::new();

@@ -27,6 +27,11 @@ impl fmt::Display for Reason {
             Self::DepotLost { fault } => write!(f, "the depot is lost: {fault}"),
             Self::DepotBack => f.write_str("the depot is back"),
             Self::RateMoved { from, to } => write!(f, "its forecast moved from {from} to {to}"),
+            Self::Slowed { waits } => write!(
+                f,
+                "what is on its way there would take {} s: others would have it sooner",
+                waits.as_secs()
+            ),
             Self::Repair { lost } => write!(f, "a fragment was lost with depot {lost}"),
             Self::Retry { fault, attempt } => write!(f, "try {attempt}: {fault}"),
             Self::Circuit { name, why } => write_circuit(f, name, *why),

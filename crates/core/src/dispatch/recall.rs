@@ -1,0 +1,117 @@
+//! Takes back what waits for a path that has become slow (`docs/algorithms/placement.md`): it was sent when the path
+//! was thought to carry it within seconds, and other depots would have it sooner now.
+
+use alloc::{collections::BTreeMap, format, vec::Vec};
+use core::{cmp::Reverse, time::Duration};
+use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
+
+use super::Placing;
+use crate::{
+    Mind,
+    books::{Depot, Flight, FlightKey},
+    contract::{Command, Outbox, Reason},
+};
+
+/// Fragments that stay on their way, so that the path never idles.
+const STAY_MIN: u32 = 2;
+/// So many of the longest windows must be on their way to a depot: less is what a forecast strays by.
+const WINDOWS_MIN: u32 = 2;
+
+impl Mind {
+    /// Takes back what was sent last to depots to which far more is on its way than their paths carry in a window, as far
+    /// as others would have it in half the time. Each send is asked back once: what has left already goes on.
+    pub(crate) fn recall_waiting(&mut self, out: &mut Outbox) {
+        let most = self.settings.window_raised * WINDOWS_MIN;
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        let is_behind = |depot: &Depot| {
+            let link = &depot.link;
+            depot.is_up() && link.flights > STAY_MIN && link.finish_micros(Bytes::ZERO) > most
+        };
+        let behind = self.depots.iter().filter(|(_, depot)| is_behind(depot));
+        let behind: Vec<DepotId> = behind.map(|(id, _)| *id).collect();
+        for depot in behind {
+            self.recall_from(depot, out);
+        }
+    }
+
+    fn recall_from(&mut self, id: DepotId, out: &mut Outbox) {
+        let Some(depot) = self.depots.get(&id) else {
+            return;
+        };
+        let (mut stays, mut left) = (depot.link.flights, depot.link.in_flight);
+        let window = depot.link.window(self.settings.window, &self.settings);
+        let waits = Duration::from_micros(depot.link.finish_micros(Bytes::ZERO));
+        let mut last_first: Vec<(FlightKey, Flight)> = self.transfers.to(id, None).collect();
+        last_first.sort_by_cached_key(|(key, flight)| {
+            Reverse((self.index.urgency(key.request), flight.since, key.chunk))
+        });
+        let mut recalled: BTreeMap<RequestId, u32> = BTreeMap::new();
+        for (key, flight) in last_first {
+            if stays <= STAY_MIN || left <= window {
+                break;
+            }
+            (stays, left) = (stays - 1, left - flight.bytes);
+            let placing = self.placing(key.request);
+            if flight.is_recalled
+                || !placing.is_some_and(|placing| placing.is_sooner_elsewhere(&key, &flight))
+            {
+                continue;
+            }
+            self.transfers.recall(&key);
+            *recalled.entry(key.request).or_default() += 1;
+            out.commands.push(Command::Recall {
+                request: key.request,
+                depot: id,
+                chunk: key.chunk,
+                fragment: flight.fragment,
+                reason: Reason::Slowed { waits },
+            });
+        }
+        let name = self.name_of(id);
+        for (request, count) in recalled {
+            let what = match count {
+                1 => format!("a fragment for {name} is asked back"),
+                _ => format!("{count} fragments for {name} are asked back"),
+            };
+            self.remember(request, what, Reason::Slowed { waits });
+        }
+    }
+}
+
+impl Placing<'_> {
+    /// Whether depots that lack this chunk would have what is on its way in half the time.
+    fn is_sooner_elsewhere(&self, key: &FlightKey, flight: &Flight) -> bool {
+        let Some((from, stripe)) = self
+            .request
+            .lane_of(key.depot)
+            .zip(self.request.stripes.get(&key.chunk))
+        else {
+            return false;
+        };
+        if flight.is_scattered || self.request.is_pinned(from) {
+            return false;
+        }
+        let is_whole = flight.fragment == FragmentIndex::WHOLE;
+        let fragment = match is_whole {
+            true => FragmentIndex::new(0),
+            false => flight.fragment,
+        };
+        let bytes = self.request.replica.bytes_of(key.chunk, fragment);
+        let within = self.finish_micros(from, Bytes::ZERO) / 2;
+        let is_sooner = |&lane: &usize| {
+            self.is_free(key.chunk, stripe.taken, lane)
+                && self.is_fed(lane, bytes)
+                && self.finish_micros(lane, bytes) <= within
+        };
+        let wanted = match is_whole {
+            true => usize::from(self.request.spec.code.total()),
+            false => 1,
+        };
+        self.request
+            .depot_lanes()
+            .filter(is_sooner)
+            .take(wanted)
+            .count()
+            == wanted
+    }
+}

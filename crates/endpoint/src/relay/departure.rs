@@ -1,0 +1,97 @@
+//! Whether something that waits for a connection has left: it leaves or is called back, and never both.
+
+use tokio::sync::watch;
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waits,
+    Left,
+    CalledBack,
+}
+
+/// A departure that can be called back for as long as it waits.
+#[derive(Debug)]
+pub struct Departure {
+    stage: watch::Sender<Stage>,
+}
+
+impl Default for Departure {
+    fn default() -> Self {
+        Self {
+            stage: watch::Sender::new(Stage::Waits),
+        }
+    }
+}
+
+impl Departure {
+    fn turn_to(&self, next: Stage) -> bool {
+        // Decided under the channel's lock.
+        let is_first = self.stage.send_if_modified(|stage| {
+            let waits = *stage == Stage::Waits;
+            if waits {
+                *stage = next;
+            }
+            waits
+        });
+        is_first || *self.stage.borrow() == next
+    }
+
+    /// It leaves now, or has left. Returns whether it may: not once it was called back.
+    pub fn leave(&self) -> bool {
+        self.turn_to(Stage::Left)
+    }
+
+    /// It is not to leave. Returns whether it stays: not once it has left.
+    pub fn call_back(&self) -> bool {
+        self.turn_to(Stage::CalledBack)
+    }
+
+    /// Waits until it is called back: for ever, where it leaves.
+    pub async fn called_back(&self) {
+        let mut stage = self.stage.subscribe();
+        // The sender lives as long as this.
+        let _ = stage.wait_for(|stage| *stage == Stage::CalledBack).await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        ErrorKind,
+        relay::{Credential, Fingerprint, Haste, RelayAddress, RelayClient},
+    };
+
+    #[tokio::test]
+    async fn what_was_called_back_takes_no_connection_and_costs_none() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let fingerprint = Fingerprint::new([7; 32]);
+        let client = RelayClient::new(
+            RelayAddress { url, fingerprint },
+            Credential::Secret([0; 32]),
+        );
+        let departure = Arc::new(Departure::default());
+        assert!(departure.call_back());
+        let client = client.unwrap().hasty(Haste::Whenever).departing(departure);
+        for _ in 0..20 {
+            let failed = client.status().await.unwrap_err();
+            assert_eq!(failed.kind(), ErrorKind::Cancelled);
+        }
+    }
+
+    #[tokio::test]
+    async fn it_leaves_or_stays_and_never_both() {
+        let left = Departure::default();
+        assert!(left.leave() && left.leave());
+        assert!(!left.call_back());
+        let stays = Departure::default();
+        assert!(stays.call_back() && stays.call_back());
+        assert!(!stays.leave());
+        stays.called_back().await;
+    }
+}
