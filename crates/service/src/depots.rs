@@ -176,7 +176,6 @@ impl Depot {
         let carried = Carried {
             sent: self.client.sent() + sent,
             arrived: self.client.arrived().map(|own| own + arrived),
-            told: arrived,
             is_held_back: self.client.is_held_back(),
         };
         self.meter.sample(now, carried)

@@ -1,16 +1,17 @@
 //! What each depot really takes, measured on the sends themselves.
 //!
-//! Bytes count when the depot has acknowledged them, and a window reaches from one acknowledgement to
-//! another: so what is on its way when it closes is what was when it opened. A burst of sends begins
-//! with nothing on its way; until the sends that began before its first acknowledgement have ended,
-//! what is measured is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
+//! Bytes count as they arrive, as the kernels at both ends of a connection know, where that is known in time: fragments that
+//! end together, half of them a moment before the meter is read, say nothing wrong then, and a path that becomes slow shows
+//! before they end.
 //!
-//! Where that takes too long, because fragments are large for what the path carries now, bytes count as they arrive,
-//! as the kernels at both ends of a connection know, until what was on its way then has ended: after 5 s without an
-//! acknowledgement, and at once where for a second less than half of what the path carried last arrived, and less than
-//! half was acknowledged. Through gateways nobody
-//! sees from here what has arrived; there it is only seen that something moves, and the window stays open until something
-//! is acknowledged: all of that arrived in all of that time.
+//! Elsewhere they count when the depot has acknowledged them, and a window reaches from one acknowledgement to
+//! another: so what is on its way when it closes is what was when it opened. Where that takes too long, because fragments
+//! are large for what the path carries now, they count as they arrive until what was on its way then has ended. Through
+//! gateways nobody sees from here what has arrived; there it is only seen that something moves, and the window stays open
+//! until something is acknowledged: all of that arrived in all of that time.
+//!
+//! A burst of sends begins with nothing on its way: what arrives before its first acknowledgement does not count, and what
+//! is acknowledged until the sends that began before that have ended is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
 
 use std::{
     sync::Mutex,
@@ -33,11 +34,6 @@ const BUSY_PERCENT_MIN: u128 = 95;
 const SEEN_MIN: Duration = Duration::from_millis(1400);
 /// …and the fewest that are taken for a rate: questions how the depot is are bytes too.
 const SEEN_BYTES_MIN: u64 = 64 << 10;
-/// Less than this share, in per cent, of what the path carried last, for this long, makes it a slow one.
-const EBB_PERCENT_MAX: u64 = 50;
-const EBB_MIN: Duration = Duration::from_millis(900);
-/// Two looks at that are at least this far apart.
-const EBB_LOOK_MIN: Duration = Duration::from_millis(400);
 /// After a pause of this long sends are a new burst: connections have begun to forget how fast they
 /// were.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -69,6 +65,9 @@ struct Window {
     /// only that there was so much.
     humble: u32,
     was_humble: bool,
+    /// How many of them a mover makes, who tells from time to time what arrived, and whether any did in this window.
+    told: u32,
+    was_told: bool,
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     ramp: Ramp,
@@ -84,10 +83,8 @@ struct Window {
     before: Option<Look>,
     /// Bytes count as they arrive, until so many sends have ended.
     seen: Option<u32>,
-    /// What the last windows that say what the path can take came to.
-    full: ByteRate,
-    /// The last two looks, the earlier one first, at whether it still does.
-    ebb: [Option<Look>; 2],
+    /// What was acknowledged since it opened was counted before, in part.
+    is_counted: bool,
     latest: ByteRate,
 }
 
@@ -98,9 +95,7 @@ pub(crate) struct Carried {
     pub(crate) sent: Bytes,
     /// What has arrived; none where that is not seen.
     pub(crate) arrived: Option<Bytes>,
-    /// What arrived of that is known late: so much of it was told by movers, from time to time, ...
-    pub(crate) told: Bytes,
-    /// ... or the depot itself reads slowly what its kernel took at once.
+    /// Whether the depot itself holds back what its kernel took at once.
     pub(crate) is_held_back: bool,
 }
 
@@ -111,8 +106,6 @@ struct Look {
     at: Instant,
     /// How long the window had been busy by then.
     busy: Duration,
-    /// What was stored by then, of all windows.
-    stored: Bytes,
 }
 
 impl Window {
@@ -121,42 +114,14 @@ impl Window {
             carried,
             at: now,
             busy: self.busy_until(now),
-            stored: self.stored,
         }
     }
 
-    /// Nothing is known any more of what the path carried before.
-    fn lose_sight(&mut self) {
-        (self.seen, self.full, self.ebb) = (None, ByteRate::ZERO, [None; 2]);
-    }
-
-    /// Looks whether the path suddenly carries much less than before.
-    fn ebbs(&mut self, now: Instant, carried: Carried) -> bool {
-        let [earlier, later] = self.ebb;
-        let is_far = |look: Look, least| now.duration_since(look.at) >= least;
-        if later.is_none_or(|later| is_far(later, EBB_LOOK_MIN)) {
-            self.ebb = [later, Some(self.look(now, carried))];
-        }
-        let Some(before) = earlier.filter(|earlier| is_far(*earlier, EBB_MIN)) else {
-            return false;
-        };
-        let is_sure = self.in_flight > 0 && self.ramp == Ramp::Over && !self.was_humble;
-        let is_told_late = carried.is_held_back || carried.told != before.carried.told;
-        let arrived = before.carried.arrived.zip(carried.arrived);
-        let Some((arrived_before, arrived)) = arrived.filter(|_| is_sure && !is_told_late) else {
-            return false;
-        };
-        let arrived = arrived - arrived_before;
-        let bytes = arrived.max(self.stored - before.stored);
-        let most = self.full.scaled(EBB_PERCENT_MAX, 100);
-        arrived.get() >= SEEN_BYTES_MIN && bytes < most.volume(now.duration_since(before.at))
-    }
-
-    /// Counts bytes as they arrive from now on, until what is on its way has ended.
-    fn begin_to_see(&mut self, now: Instant, carried: Carried) {
-        self.open(now, self.busy_until(now), now);
-        self.before = Some(self.look(now, carried));
-        (self.seen, self.ebb) = (Some(self.in_flight), [None; 2]);
+    /// Whether bytes count as they arrive: it is known in time, and something was acknowledged since the path was filled.
+    fn sees(&self, before: Look, carried: Carried) -> bool {
+        let is_told_late = carried.is_held_back || self.was_told;
+        let is_seen = carried.arrived.is_some() && before.carried.arrived.is_some();
+        self.in_flight > 0 && self.ramp != Ramp::Filling && is_seen && !is_told_late
     }
 
     fn busy_until(&self, now: Instant) -> Duration {
@@ -173,7 +138,9 @@ impl Window {
         self.bytes = 0;
         self.acknowledged = 0;
         self.before = None;
+        self.is_counted = false;
         self.was_humble = self.humble > 0;
+        self.was_told = self.told > 0;
     }
 
     /// Closes a window in which bytes count as they arrive.
@@ -192,9 +159,6 @@ impl Window {
             window,
             saturated: is_busy && !self.was_humble,
         };
-        if sample.saturated {
-            self.full = self.latest;
-        }
         self.open(now, self.busy_until(now), now);
         self.before = Some(self.look(now, carried));
         Some(sample)
@@ -226,6 +190,10 @@ impl Window {
 
     /// Moves the ramp on after a send ended.
     fn climb(&mut self, now: Instant, is_stored: bool) {
+        if self.ramp == Ramp::Filling && is_stored {
+            // What arrived until now filled the path.
+            self.before = None;
+        }
         self.ramp = match self.ramp {
             Ramp::Filling if is_stored => Ramp::Draining(self.in_flight),
             Ramp::Draining(left) => Ramp::Draining(left.saturating_sub(1)),
@@ -273,6 +241,8 @@ impl Meter {
                 in_flight: 0,
                 humble: 0,
                 was_humble: false,
+                told: 0,
+                was_told: false,
                 busy_since: None,
                 idle_since: None,
                 ramp: Ramp::Filling,
@@ -283,8 +253,7 @@ impl Meter {
                 stored: Bytes::ZERO,
                 before: None,
                 seen: None,
-                full: ByteRate::ZERO,
-                ebb: [None; 2],
+                is_counted: false,
                 latest: ByteRate::ZERO,
             }),
         }
@@ -305,13 +274,9 @@ impl Meter {
             let is_burst = window
                 .idle_since
                 .is_none_or(|since| now.duration_since(since) >= PAUSE_MIN);
-            if window.in_flight == 0 {
-                // Nothing arrived while nothing was sent.
-                window.ebb = [None; 2];
-            }
             if window.in_flight == 0 && is_burst {
                 window.ramp = Ramp::Filling;
-                window.lose_sight();
+                window.seen = None;
             }
             window.in_flight += 1;
             window.humble += u32::from(is_humble);
@@ -320,10 +285,21 @@ impl Meter {
         });
     }
 
+    /// A mover makes a send that started, until it is said that it ended.
+    pub(crate) fn on_told(&self, starts: bool) {
+        self.with(|window| {
+            window.told = match starts {
+                true => window.told + 1,
+                false => window.told.saturating_sub(1),
+            };
+            window.was_told = true;
+        });
+    }
+
     /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
-            window.lose_sight();
+            window.seen = None;
             window.ramp = match window.in_flight {
                 0 => Ramp::Filling,
                 before => Ramp::Draining(before),
@@ -361,8 +337,16 @@ impl Meter {
             if window.seen.is_some() && window.in_flight > 0 {
                 return window.see(now, before, carried);
             }
-            if window.ebbs(now, carried) {
-                window.begin_to_see(now, carried);
+            if window.sees(before, carried) {
+                let sample = window.see(now, before, carried);
+                window.is_counted |= sample.is_some();
+                return sample;
+            }
+            if window.is_counted {
+                // Until what is on its way now has ended.
+                window.open(now, window.busy_until(now), now);
+                window.before = Some(window.look(now, carried));
+                window.seen = (window.in_flight > 0).then_some(window.in_flight);
                 return None;
             }
             let (ended, busy) = match window.acknowledged_at {
@@ -397,9 +381,6 @@ impl Meter {
                 saturated: is_busy && window.ramp == Ramp::Over && !window.was_humble,
             };
             window.latest = ByteRate::over(bytes, open_for);
-            if sample.saturated {
-                window.full = window.latest;
-            }
             window.open(ended, busy, now);
             (!busy.is_zero()).then_some(sample)
         })
@@ -437,7 +418,6 @@ mod tests {
     const UNSEEN: Carried = Carried {
         sent: Bytes::ZERO,
         arrived: None,
-        told: Bytes::ZERO,
         is_held_back: false,
     };
 
@@ -671,8 +651,8 @@ mod tests {
         let late = samples.iter().filter(|(at, _)| *at > 10_400);
         let late: Vec<_> = late.filter(|(_, sample)| sample.saturated).collect();
         let (first, _) = late.first().unwrap();
-        assert!((12_000..=13_500).contains(first), "{samples:?}");
-        for (at, sample) in late.iter().filter(|(at, _)| *at > 10_400) {
+        assert!(*first <= 12_000, "{samples:?}");
+        for (at, sample) in late.iter().filter(|(at, _)| *at > 12_000) {
             assert!(
                 (900_000..1_100_000).contains(&rate(sample)),
                 "{at}: {sample:?}"
@@ -681,56 +661,108 @@ mod tests {
         assert!(late.len() > 10);
     }
 
-    /// The first rate that is known for sure after 10.4 s, where the path carries a tenth since then, and when that was:
-    /// as `change` has it, what arrives is known otherwise than in an instant.
-    fn ebbs(change: impl Fn(u64, &mut Carried)) -> Option<(u64, Sample)> {
-        let start = start();
-        let meter = Meter::new(start);
-        let changed = |now: u64, arrived: u64| {
-            let mut carried = Carried {
-                arrived: Some(Bytes::new(arrived)),
-                ..UNSEEN
-            };
-            change(now, &mut carried);
-            carried
+    /// When it is known for sure that a path carries a tenth since 10.4 s.
+    fn known_slow(meter: &Meter, start: Instant, is_held_back: bool) -> u64 {
+        let told = |_, arrived| Carried {
+            arrived: Some(Bytes::new(arrived)),
+            is_held_back,
+            ..UNSEEN
         };
         let rates = ((10_000, 1000), 10_400);
-        let samples = run_told(&meter, start, 2_000_000, rates, 26_000, changed);
+        let samples = run_told(meter, start, 2_000_000, rates, 26_000, told);
         let mut late = samples.into_iter().filter(|(at, _)| *at > 10_400);
-        late.find(|(_, sample)| sample.saturated && rate(sample) < 5_000_000)
+        let is_slow = |sample: &Sample| sample.saturated && rate(sample) < 2_000_000;
+        late.find(|(_, sample)| is_slow(sample)).unwrap().0
     }
 
     #[test]
     fn where_it_is_known_late_what_arrived_silence_is_waited_for() {
-        let (at, _) = ebbs(|_, _| {}).unwrap();
-        assert!(at <= 13_500, "{at}");
-        let (at, _) = ebbs(|_, carried| carried.is_held_back = true).unwrap();
-        assert!(at > 14_000, "{at}");
-        let by_movers = |now: u64, carried: &mut Carried| carried.told = Bytes::new(now);
-        let (at, _) = ebbs(by_movers).unwrap();
-        assert!(at > 14_000, "{at}");
+        let start = start();
+        assert!(known_slow(&Meter::new(start), start, false) <= 13_500);
+        assert!(known_slow(&Meter::new(start), start, true) > 14_000);
+        let told = Meter::new(start);
+        told.on_told(true);
+        assert!(known_slow(&told, start, false) > 14_000);
+        // Once no mover sends any more it is known in time.
+        let free = Meter::new(start);
+        free.on_told(true);
+        free.on_told(false);
+        assert!(known_slow(&free, start, false) <= 13_500);
     }
 
     #[test]
-    fn what_is_acknowledged_though_it_arrived_earlier_is_no_ebb() {
+    fn what_arrives_counts_from_the_first_acknowledgement_on() {
+        let start = start();
+        let meter = Meter::new(start);
+        // Until all of them are acknowledged it takes 6 s.
+        (0..24).for_each(|_| meter.on_start(start, false));
+        let rates = ((1000, 1000), 0);
+        let straight = |now: u64, arrived| Carried {
+            // The kernel at the other end takes more at first.
+            arrived: Some(Bytes::new(arrived + 4000 * now.min(1000))),
+            ..UNSEEN
+        };
+        let samples = run_told(&meter, start, 250_000, rates, 20_000, straight);
+        let full: Vec<_> = samples
+            .iter()
+            .filter(|(_, sample)| sample.saturated)
+            .collect();
+        assert!((3500..=4500).contains(&full[0].0), "{samples:?}");
+        assert!(full.len() > 8);
+        for (_, sample) in full {
+            assert_eq!(rate(sample), 1_000_000);
+        }
+    }
+
+    #[test]
+    fn half_of_those_that_end_together_do_no_harm_to_what_is_measured() {
         let start = start();
         let meter = Meter::new(start);
         (0..8).for_each(|_| meter.on_start(start, false));
-        // What the depot's kernel took at once it reads and acknowledges for two seconds, in turns.
         let mut samples = Vec::new();
-        for now in (250..=30_000).step_by(250) {
-            meter.on_start(after(start, now), false);
-            meter.on_end(after(start, now), false, Bytes::new(250_000));
-            let carried = Carried {
-                arrived: Some(Bytes::new(now / 2000 * 2_000_000 + now * 100)),
-                ..UNSEEN
-            };
-            samples.extend(meter.sample(after(start, now), carried));
+        for now in (100..=40_000).step_by(100) {
+            // Every 1.6 s four end just before the meter is read, and four just after.
+            if [0, 1400].contains(&(now % 1600)) {
+                (0..4).for_each(|_| meter.on_end(after(start, now), false, Bytes::new(1_000_000)));
+                (0..4).for_each(|_| meter.on_start(after(start, now), false));
+            }
+            if now % 500 == 0 {
+                let carried = Carried {
+                    arrived: Some(Bytes::new(now * 5000)),
+                    ..UNSEEN
+                };
+                samples.extend(meter.sample(after(start, now), carried));
+            }
         }
         let full: Vec<_> = samples.iter().filter(|sample| sample.saturated).collect();
-        assert!(full.len() > 15);
+        assert!(full.len() > 20);
         for sample in full {
-            assert_eq!(rate(sample), 1_000_000);
+            assert_eq!(rate(sample), 5_000_000);
+        }
+    }
+
+    #[test]
+    fn what_was_counted_as_it_arrived_is_not_counted_again_when_it_is_acknowledged() {
+        let start = start();
+        let meter = Meter::new(start);
+        let rates = ((1000, 1000), 0);
+        let straight = |_, arrived| Carried {
+            arrived: Some(Bytes::new(arrived)),
+            ..UNSEEN
+        };
+        run_told(&meter, start, 1_000_000, rates, 20_000, straight);
+        // It goes through gateways from now on.
+        let later = after(start, 20_000);
+        for now in (500..=60_000).step_by(500) {
+            if now % 8000 == 0 {
+                (0..8).for_each(|_| meter.on_end(after(later, now), false, Bytes::new(1_000_000)));
+                (0..8).for_each(|_| meter.on_start(after(later, now), false));
+            }
+            let sample = meter.sample(after(later, now), UNSEEN);
+            assert!(
+                sample.is_none_or(|sample| rate(&sample) <= 1_010_000),
+                "{now}: {sample:?}"
+            );
         }
     }
 
@@ -741,7 +773,7 @@ mod tests {
         // A window opens as the path becomes slow, and is looked at 400 ms later.
         let rates = ((10_000, 1000), 9600);
         let samples = run_seen(&meter, start, 2_000_000, rates, 16_000, true);
-        let mut late = samples.iter().filter(|(at, _)| *at > 10_000);
+        let mut late = samples.iter().filter(|(at, _)| *at > 11_500);
         let (_, first) = late.find(|(_, sample)| sample.saturated).unwrap();
         assert!((990_000..=1_010_000).contains(&rate(first)), "{samples:?}");
     }
@@ -789,14 +821,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_in_time_is_measured_by_that_alone() {
+    fn what_arrives_and_what_is_acknowledged_come_to_the_same() {
         let start = start();
-        let (meter, other) = (Meter::new(start), Meter::new(start));
-        let rates = ((1000, 1000), 0);
-        let seen = run_seen(&meter, start, 100_000, rates, 20_000, true);
-        let unseen = run_seen(&other, start, 100_000, rates, 20_000, false);
-        assert!(seen.len() > 10);
-        assert_eq!(seen, unseen);
+        for is_straight in [true, false] {
+            let meter = Meter::new(start);
+            let rates = ((1000, 1000), 0);
+            let samples = run_seen(&meter, start, 100_000, rates, 20_000, is_straight);
+            let full = samples.iter().filter(|(_, sample)| sample.saturated);
+            let full: Vec<_> = full.map(|(_, sample)| rate(sample)).collect();
+            assert!(full.len() > 10);
+            let is_right = |rate: &u64| (990_000..=1_010_000).contains(rate);
+            assert!(full.iter().all(is_right), "{full:?}");
+        }
     }
 
     #[test]

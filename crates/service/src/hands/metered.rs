@@ -6,6 +6,7 @@ use crate::{depots::Depot, monotonic};
 pub(crate) struct Metered<'a> {
     depot: &'a Depot,
     gives_way: bool,
+    by_mover: bool,
     stored: Bytes,
 }
 
@@ -15,7 +16,17 @@ impl<'a> Metered<'a> {
         Self {
             depot,
             gives_way,
+            by_mover: false,
             stored: Bytes::ZERO,
+        }
+    }
+
+    /// The same of one that a mover makes.
+    pub(crate) fn by_mover(depot: &'a Depot, gives_way: bool) -> Self {
+        depot.meter.on_told(true);
+        Self {
+            by_mover: true,
+            ..Self::start(depot, gives_way)
         }
     }
 
@@ -29,5 +40,8 @@ impl Drop for Metered<'_> {
         self.depot
             .meter
             .on_end(monotonic(), self.gives_way, self.stored);
+        if self.by_mover {
+            self.depot.meter.on_told(false);
+        }
     }
 }

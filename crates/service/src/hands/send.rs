@@ -163,7 +163,7 @@ async fn by_mover(
         }
         News::Fetched(_) => {}
         News::Begun(digest) => {
-            metered.get_or_insert_with(|| Metered::start(depot, gives_way));
+            metered.get_or_insert_with(|| Metered::by_mover(depot, gives_way));
             lead.send_replace(Lead::Begun(digest));
         }
     });
