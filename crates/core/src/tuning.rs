@@ -18,6 +18,9 @@ const RTT: Duration = Duration::from_millis(5);
 const BUFFER: Bytes = Bytes::mebi(4);
 /// Processors at hand where nobody says.
 const CORES: u16 = 4;
+/// The default optimizer goes no lower than this, where the window has room for so many: depots share the centre's way out by
+/// streams, and who has fewer of them waits for the slowest depot of each chunk. It is where the opening rule begins.
+const AT_ONCE_MIN: u16 = 8;
 /// A deadline is near when slack is under this fraction of the time left.
 const SLACK_THIN: u32 = 10;
 
@@ -56,6 +59,11 @@ impl Mind {
         let opened = narrow(window.get() / fragment.get()).max(2);
         let most = self.settings.window_bytes_max.get() / fragment.get();
         let bounds = Bounds {
+            concurrency_min: if request.method == Method::Auto {
+                opened.min(AT_ONCE_MIN)
+            } else {
+                1
+            },
             concurrency_max: narrow(most)
                 .min(narrow(self.settings.flights_max.into()))
                 .min(narrow(self.settings.stripes_max.into()))

@@ -42,6 +42,7 @@ const FACTS: PathFacts = PathFacts {
 };
 
 const BOUNDS: Bounds = Bounds {
+    concurrency_min: 1,
     concurrency_max: 64,
     parallelism_max: 16,
     pipelining_max: 32,

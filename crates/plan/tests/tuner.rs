@@ -59,6 +59,7 @@ fn world() -> impl Strategy<Value = World> {
     let bounds =
         (1u16..130, 1u16..40, 1u16..130).prop_map(|(concurrency, parallelism, pipelining)| {
             Bounds {
+                concurrency_min: 1,
                 concurrency_max: concurrency,
                 parallelism_max: parallelism,
                 pipelining_max: pipelining,
@@ -202,6 +203,7 @@ fn the_search_finds_what_trying_everything_finds() {
         piece: Bytes::ZERO,
     };
     let bounds = Bounds {
+        concurrency_min: 1,
         concurrency_max: 64,
         parallelism_max: 8,
         pipelining_max: 1,
@@ -254,6 +256,7 @@ fn the_last_files_get_the_streams_of_those_that_are_done() {
         piece: Bytes::ZERO,
     };
     let bounds = Bounds {
+        concurrency_min: 1,
         concurrency_max: 64,
         parallelism_max: 64,
         pipelining_max: 16,

@@ -35,20 +35,18 @@ const HELD_MIN: f64 = 0.01;
 const CAUSES: &str = "
 ## Why they differ
 
-- **About a second, whatever the scenario.** The simulator's bytes are a fluid that flows from the first moment and
-  is stored as it comes. Real ones wait for the scan of the source and for connections, and eight fragments share a
-  path, so that the last eight end together.
-- **`slows`: measurements come late.** The simulator sees bytes as they move, so a drop shows within 4 s. A service
-  counts fragments when they are acknowledged, and bytes as they arrive only where nothing was acknowledged for 5 s: until
-  then nothing says that anything changed. If the optimizer's turn comes meanwhile, it takes the lower rate for a sign
-  that more should be sent at once, and sends more fragments there. What is on its way to the slow depot then decides
-  when all is safe: four fragments more are 8 s. To call back those that still wait for a connection would spare that.
-- **`unknown-rates`: so does the first one.** The simulator knows a path's rate after 2 s. A service starts 32 fragments
-  at once to a depot it knows nothing of, and takes the path for measured when all of those have ended, 8 s later;
-  until then it goes on as if there were no limit. A request that comes meanwhile and is due first goes before what waits for a
-  connection, and so may be safe sooner than simulated; once in three runs it was not.
-- **`two-deadlines`: a second of those 11.76 s is the one of every scenario**; the rest are fragments of the first request
-  that have a connection already: others wait for theirs by deadline.
+- **Half a second to a second and a half, whatever the scenario.** The simulator's bytes are a fluid that flows from the
+  first moment and is stored as it comes. Real ones wait for the scan of the source and for connections, which begin
+  slowly: half a second in `direct`. Where several depots are fed, each has eight fragments on its way at the end, which
+  share its path and end together, and not all paths are done at one moment.
+- **`slows`: a drop shows within 3 s in both.** A service counts bytes as they arrive, too. What still waits for a
+  connection to the slow depot is asked back and goes elsewhere; the eight fragments that have one go on, and are there
+  before the rest is.
+- **`two-deadlines`: fragments of the first request that have a connection share the way out with the second** until they
+  end, two seconds' worth of it: others wait for theirs by deadline. In the simulator the second waits behind the same two
+  seconds, but no path of it ever gets less than half of the way out; real ones share that by connections.
+- **`unknown-rates`: so do those.** Besides, a service starts 32 fragments at once to a depot it knows nothing of, and
+  knows the path a second after the first of them are acknowledged; the simulator knows it after 2 s.
 ";
 
 /// A mebibyte, in bytes.

@@ -150,6 +150,7 @@ fn bounds(shared: &Shared, ends: &[&Place]) -> Bounds {
     let remote = ends.iter().filter(|end| end.local.is_none());
     let at_once = remote.map(|end| end.endpoint.capabilities().files_at_once_max);
     Bounds {
+        concurrency_min: 1,
         concurrency_max: at_once.min().unwrap_or(PARALLELISM_MAX).min(allowed),
         parallelism_max: if splits {
             PARALLELISM_MAX.min(allowed)

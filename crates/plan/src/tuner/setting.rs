@@ -119,9 +119,11 @@ impl PathFacts {
 }
 
 record! {
-    /// The most of each that protocol, endpoints and people allow; 1 where there is no such thing.
+    /// The most of each that protocol, endpoints and people allow, and the fewest files at once; 1 where there is no such thing.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Bounds {
+        /// Files at once, at least: no more than the most of them.
+        pub concurrency_min: u16,
         /// Files at once.
         pub concurrency_max: u16,
         /// Streams a file.
@@ -136,7 +138,7 @@ impl Bounds {
     #[must_use]
     pub fn clamp(&self, setting: Setting) -> Setting {
         Setting::new(
-            setting.concurrency.min(self.concurrency_max),
+            (setting.concurrency.max(self.concurrency_min)).min(self.concurrency_max),
             setting.parallelism.min(self.parallelism_max),
             setting.pipelining.min(self.pipelining_max),
         )
@@ -164,6 +166,7 @@ mod tests {
     #[test]
     fn a_setting_is_never_zero() {
         let bounds = Bounds {
+            concurrency_min: 1,
             concurrency_max: 0,
             parallelism_max: 0,
             pipelining_max: 0,

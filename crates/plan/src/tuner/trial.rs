@@ -7,6 +7,7 @@ use super::{Bounds, PathFacts, Probe, Setting, Stocks};
 
 /// Room for all.
 pub(super) const BOUNDS: Bounds = Bounds {
+    concurrency_min: 1,
     concurrency_max: 32,
     parallelism_max: 32,
     pipelining_max: 100,

@@ -167,6 +167,7 @@ fn course(origin: &str, same: &[String], grid: Grid) -> Option<Course> {
             piece: Bytes::ZERO,
         },
         bounds: Bounds {
+            concurrency_min: 1,
             concurrency_max: at_once.min(u16::try_from(count).unwrap_or(u16::MAX)),
             parallelism_max: sweep.grid.keys().map(|setting| setting.parallelism).max()?,
             pipelining_max: sweep.grid.keys().map(|setting| setting.pipelining).max()?,

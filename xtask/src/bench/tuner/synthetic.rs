@@ -87,6 +87,7 @@ fn course(seed: u64) -> Course {
             piece: Bytes::ZERO,
         },
         bounds: Bounds {
+            concurrency_min: 1,
             concurrency_max: at_once,
             parallelism_max: GRID[GRID.len() - 1],
             pipelining_max: GRID[GRID.len() - 1],

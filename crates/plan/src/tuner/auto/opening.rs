@@ -171,6 +171,7 @@ mod tests {
     use posthaste_types::ByteRate;
 
     const BOUNDS: Bounds = Bounds {
+        concurrency_min: 1,
         concurrency_max: 64,
         parallelism_max: 64,
         pipelining_max: 64,

@@ -139,6 +139,7 @@ mod tests {
     use alloc::vec::Vec;
 
     const BOUNDS: Bounds = Bounds {
+        concurrency_min: 1,
         concurrency_max: 64,
         parallelism_max: 16,
         pipelining_max: 64,
@@ -188,6 +189,27 @@ mod tests {
         let crowded = |setting: Setting| 1_000_000 / u64::from(setting.streams());
         let (_, end) = search(Setting::new(8, 1, 1), &BOUNDS, crowded);
         assert_eq!(end, Setting::new(1, 1, 1));
+    }
+
+    #[test]
+    fn nothing_goes_below_the_fewest_at_once() {
+        let bounds = Bounds {
+            concurrency_min: 6,
+            parallelism_max: 1,
+            pipelining_max: 1,
+            ..BOUNDS
+        };
+        let crowded = |setting: Setting| 1_000_000 / u64::from(setting.streams());
+        let (measured, end) = search(Setting::new(8, 1, 1), &bounds, crowded);
+        assert_eq!(end.concurrency, 6);
+        let tried: Vec<u16> = measured.iter().map(|setting| setting.concurrency).collect();
+        assert_eq!(tried, [8, 16, 6]);
+        // Where fewer are allowed than that, so many are taken.
+        let few = Bounds {
+            concurrency_max: 2,
+            ..bounds
+        };
+        assert_eq!(few.clamp(Setting::ONE).concurrency, 2);
     }
 
     #[test]
