@@ -403,7 +403,8 @@ impl RelayClient {
             path: ask.target.path(),
             is_urgent: ask.target == Target::Status,
             haste: self.haste,
-            departure: self.departure.clone(),
+            // What is asked before something is sent is not yet that.
+            departure: self.departure.clone().filter(|_| ask.body.is_some()),
         }
     }
 

@@ -60,10 +60,12 @@ impl Departure {
 mod tests {
     use std::sync::Arc;
 
+    use posthaste_types::{ChunkIndex, Digest, FragmentIndex, Timestamp};
+
     use super::*;
     use crate::{
         ErrorKind,
-        relay::{Credential, Fingerprint, Haste, RelayAddress, RelayClient},
+        relay::{Credential, DatasetId, Fingerprint, Haste, RelayAddress, RelayClient},
     };
 
     #[tokio::test]
@@ -78,9 +80,18 @@ mod tests {
         let departure = Arc::new(Departure::default());
         assert!(departure.call_back());
         let client = client.unwrap().hasty(Haste::Whenever).departing(departure);
-        for _ in 0..20 {
-            let failed = client.status().await.unwrap_err();
-            assert_eq!(failed.kind(), ErrorKind::Cancelled);
+        client.expect_passes(false);
+        let dataset = DatasetId::new([1; 16]);
+        for chunk in 0..20 {
+            let stored = client.put_fragment(
+                &dataset,
+                ChunkIndex::new(chunk),
+                FragmentIndex::new(0),
+                "abc".into(),
+                Digest::new([2; 32]),
+                Timestamp::from_secs(1),
+            );
+            assert_eq!(stored.await.unwrap_err().kind(), ErrorKind::Cancelled);
         }
     }
 
