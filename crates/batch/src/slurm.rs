@@ -2,13 +2,18 @@
 //!
 //! Everything here takes bytes and runs nothing: who asks, and how often, is another's business.
 
+mod document;
 mod job_state;
 mod json;
+mod nodes;
 mod number;
+mod places;
 mod text;
 
+pub use document::complaint;
 pub use job_state::{JobState, STATES_FORMAT, job_states};
-pub use json::{history, queue};
+pub use json::{history, job_states_json, queue};
+pub use nodes::processors_json;
 pub use text::{HISTORY, PROCESSORS, QUEUE, history_text, processors, queue_records, queue_text};
 
 use crate::queue::State;

@@ -100,6 +100,18 @@ pub fn purge_policy(data: &[u8]) {
 /// processors; what is wrong is said in one line.
 pub fn queue(data: &[u8]) {
     let zone = jiff::tz::TimeZone::UTC;
+    let beside = [
+        slurm::complaint(data),
+        slurm::processors_json(data)
+            .err()
+            .map(|error| error.to_string()),
+        slurm::job_states_json(data)
+            .err()
+            .map(|error| error.to_string()),
+    ];
+    for said in beside.into_iter().flatten() {
+        assert!(!said.contains(char::is_control), "it is more than a line");
+    }
     let answers = [
         slurm::queue(data),
         slurm::history(data),

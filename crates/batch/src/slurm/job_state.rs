@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{has_begun, is_held};
+use super::{Told, has_begun, is_held};
 use crate::queue::JOBS_MAX;
 
 /// What `squeue --noheader --states=all --format=` is given, so that [`job_states`] reads what it prints. The reason is last: it
@@ -41,9 +41,26 @@ fn read(line: &str) -> Option<(u64, JobState)> {
     let name = words.next()?;
     let (priority, nodes) = (words.next()?.parse().ok(), words.next()?);
     let reason = words.next()?;
+    let told = Told {
+        state: name,
+        reason,
+        priority,
+        nodes,
+    };
+    Some((job, standing(told)))
+}
+
+/// How it stands.
+pub(super) fn standing(told: Told) -> JobState {
+    let Told {
+        state,
+        reason,
+        priority,
+        nodes,
+    } = told;
     // A state may have more behind a `+`.
-    let name = name.split('+').next().unwrap_or(name);
-    let state = match name {
+    let name = state.split('+').next().unwrap_or(state);
+    match name {
         "COMPLETED" => JobState::Ended { well: true },
         "PENDING" if !is_held(priority) => JobState::Waiting,
         "PENDING" if reason == "JobHeldAdmin" => JobState::HeldByAdministrator,
@@ -53,8 +70,7 @@ fn read(line: &str) -> Option<(u64, JobState)> {
         | "STOPPED" | "RESV_DEL_HOLD" => JobState::Running,
         _ if !has_begun(nodes) => JobState::NeverBegan,
         _ => JobState::Ended { well: false },
-    };
-    Some((job, state))
+    }
 }
 
 #[cfg(test)]

@@ -1,49 +1,29 @@
 //! `squeue --json`, `sacct --json` and what slurmrestd answers: one reader for all versions, as fields only ever changed their
 //! shape, and no field is missed that is not there.
 
+use std::{collections::BTreeMap, io::Read};
+
 use serde::{Deserialize, Deserializer};
 
-use super::{Told, is_open, number::Number, state};
-use crate::queue::{Job, Queue, Unreadable};
+use super::{
+    JobState, Told,
+    document::{self, What},
+    is_open,
+    job_state::standing,
+    number::Number,
+    places::places,
+    state,
+};
+use crate::queue::{JOBS_MAX, Job, Queue, State, Unreadable};
 
-/// A list of jobs, each read on its own: one that makes no sense costs only itself.
-#[derive(Deserialize)]
-struct Answer<T> {
-    jobs: Option<Vec<Perhaps<T>>>,
-    #[serde(default)]
-    errors: Vec<Trouble>,
-    meta: Option<Meta>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Perhaps<T> {
-    Sense(T),
-    Nonsense(serde::de::IgnoredAny),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Trouble {
-    Told {
-        error: Option<String>,
-        description: Option<String>,
-    },
-    Other(serde::de::IgnoredAny),
-}
-
-#[derive(Deserialize, Default)]
-struct Meta {
-    #[serde(default)]
-    plugin: Plugin,
-}
-
-/// Until 23.02 `type` has the version, from then on `data_parser`.
-#[derive(Deserialize, Default)]
-struct Plugin {
-    r#type: Option<String>,
-    data_parser: Option<String>,
-}
+const QUEUE: What = What {
+    name: "Slurm's queue",
+    list: "jobs",
+};
+const HISTORY: What = What {
+    name: "Slurm's accounting",
+    list: "jobs",
+};
 
 /// A job of the controller.
 #[derive(Deserialize)]
@@ -54,6 +34,13 @@ struct Live {
     array_job_id: Number,
     #[serde(rename = "array_task_id", default)]
     array_place: Number,
+    /// Of those of an array that are not jobs of their own yet.
+    #[serde(rename = "array_task_string")]
+    array_places: Option<String>,
+    #[serde(default)]
+    het_job_id: Number,
+    #[serde(default)]
+    het_job_offset: Number,
     user_name: Option<String>,
     #[serde(default)]
     user_id: Number,
@@ -82,6 +69,10 @@ struct Live {
 struct Past {
     #[serde(default)]
     job_id: Number,
+    #[serde(default)]
+    array: Array,
+    #[serde(default)]
+    het: Het,
     user: Option<String>,
     #[serde(default)]
     nodes: Words,
@@ -93,6 +84,25 @@ struct Past {
     time: Times,
     #[serde(default)]
     priority: Number,
+}
+
+#[derive(Deserialize, Default)]
+struct Array {
+    #[serde(default)]
+    job_id: Number,
+    #[serde(rename = "task_id", default)]
+    place: Number,
+    /// Of those that are not jobs of their own yet: a list, or bits.
+    #[serde(rename = "task")]
+    places: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Het {
+    #[serde(default)]
+    job_id: Number,
+    #[serde(default)]
+    job_offset: Number,
 }
 
 #[derive(Deserialize, Default)]
@@ -120,9 +130,25 @@ struct Times {
     limit: Number,
 }
 
-/// A word, or from 23.11 on a list of them, of which the first counts; none where nothing is said.
+/// A word, or a list of them, as the same things are in later releases; none where nothing is said.
 #[derive(Default)]
-struct Words(String);
+pub(super) struct Words(Vec<String>);
+
+impl Words {
+    /// The first, which is the one that counts of states of jobs.
+    fn first(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this is one of them, in whatever case.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|one| one.eq_ignore_ascii_case(word))
+    }
+}
 
 impl<'de> Deserialize<'de> for Words {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
@@ -134,108 +160,164 @@ impl<'de> Deserialize<'de> for Words {
             None(()),
         }
         Ok(Self(match Shape::deserialize(input)? {
-            Shape::One(word) => word,
-            Shape::Many(words) => words.into_iter().next().unwrap_or_default(),
-            Shape::None(()) => String::new(),
+            Shape::One(word) => vec![word],
+            Shape::Many(words) => words,
+            Shape::None(()) => Vec::new(),
         }))
     }
 }
 
-impl<T> Answer<T> {
-    /// The jobs, or what Slurm says instead.
-    fn jobs(self, what: &'static str) -> Result<Vec<Perhaps<T>>, Unreadable> {
-        if let Some(jobs) = self.jobs {
-            return Ok(jobs);
+/// What a person calls a job that is one of an array, or a component of a heterogeneous one; none of another.
+fn name(array: (Number, Number), het: (Number, Number)) -> Option<String> {
+    let is_set = |(of, place): (Number, Number)| Some((of.0.filter(|of| *of > 0)?, place.0?));
+    match (is_set(array), is_set(het)) {
+        (Some((array, place)), _) => Some(format!("{array}_{place}")),
+        (None, Some((first, place))) => Some(format!("{first}+{place}")),
+        (None, None) => None,
+    }
+}
+
+impl Live {
+    fn told<'a>(&'a self, reason: &'a str) -> Told<'a> {
+        Told {
+            state: self.job_state.first(),
+            reason,
+            priority: self.priority.0,
+            nodes: self.nodes.first(),
         }
-        let told = self.errors.into_iter().find_map(|trouble| match trouble {
-            Trouble::Told { error, description } => error.or(description),
-            Trouble::Other(_) => None,
-        });
-        let plugin = self.meta.unwrap_or_default().plugin;
-        let by = plugin.data_parser.or(plugin.r#type);
-        let by = by.map_or_else(String::new, |by| format!(" (by {by})"));
-        let why = told.unwrap_or_else(|| "it has no list of jobs".to_owned());
-        Err(Unreadable::new(what, &format!("{why}{by}")))
+    }
+
+    /// The job, or the first of those of an array for which it stands.
+    fn job(&self) -> Option<Job> {
+        let number = self.job_id.0?.to_string();
+        let named = name(
+            (self.array_job_id, self.array_place),
+            (self.het_job_id, self.het_job_offset),
+        );
+        let (id, number) = match named.filter(|name| *name != number) {
+            Some(id) => (id, Some(number)),
+            None => (number, None),
+        };
+        let reason = self.state_reason.clone().unwrap_or_default();
+        let user = self.user_name.clone().filter(|name| !name.is_empty());
+        Some(Job {
+            number,
+            is_dependent: self.dependency.as_deref().is_some_and(is_open),
+            id,
+            user: user.or_else(|| self.user_id.0.map(|user| user.to_string()))?,
+            state: state(self.told(&reason)),
+            reason,
+            procs: self.cpus.count()?,
+            walltime: self.time_limit.minutes(),
+            priority: self.priority.0.unwrap_or(0),
+            submitted: self.submit_time.moment(),
+            start: self.start_time.moment(),
+            end: self.end_time.moment(),
+        })
+    }
+
+    /// The jobs of an array for which it stands, `most` at most; none where it is one job.
+    fn places(&self, most: usize) -> Option<(u64, impl Iterator<Item = u32>)> {
+        let array = self.array_job_id.0.filter(|array| *array > 0)?;
+        if self.array_place.0.is_some() {
+            return None;
+        }
+        let places = places(self.array_places.as_deref()?, most);
+        Some((array, places))
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(
-    what: &'static str,
-    bytes: &'a [u8],
-    job: impl Fn(T) -> Option<Job>,
-) -> Result<Queue, Unreadable> {
-    let answer: Answer<T> =
-        serde_json::from_slice(bytes).map_err(|cause| Unreadable::new(what, &cause.to_string()))?;
-    let mut queue = Queue::default();
-    for found in answer.jobs(what)? {
-        queue.take(match found {
-            Perhaps::Sense(found) => job(found),
-            Perhaps::Nonsense(_) => None,
-        });
-    }
-    Ok(queue)
-}
-
-/// Reads `squeue --json`, or what slurmrestd answers at `/slurm/v0.0.NN/jobs`: every version since 21.08.
+/// Reads `squeue --json`, `scontrol show job --json`, or what slurmrestd answers at `/slurm/v0.0.NN/jobs`: every version since 21.08.
 ///
 /// # Errors
 /// [`Unreadable`] when it is no JSON or has no jobs; jobs that make no sense are counted.
-pub fn queue(bytes: &[u8]) -> Result<Queue, Unreadable> {
-    read("Slurm's queue", bytes, |live: Live| {
-        let id = match (live.array_job_id.0, live.array_place.0) {
-            (Some(array), Some(one)) if array > 0 => format!("{array}_{one}"),
-            _ => live.job_id.0?.to_string(),
+pub fn queue(from: impl Read) -> Result<Queue, Unreadable> {
+    let mut queue = Queue::default();
+    document::read(QUEUE, from, |live: Option<Live>| {
+        let job = live.as_ref().and_then(Live::job);
+        let room = JOBS_MAX.saturating_sub(queue.jobs.len());
+        let places = live.as_ref().and_then(|live| live.places(room));
+        let mut is_alone = true;
+        if let (Some(job), Some((array, places))) = (&job, places) {
+            for place in places {
+                is_alone = false;
+                queue.take(Some(Job {
+                    id: format!("{array}_{place}"),
+                    number: Some(array.to_string()),
+                    ..job.clone()
+                }));
+            }
+        }
+        if is_alone {
+            queue.take(job);
+        }
+    })?;
+    Ok(queue)
+}
+
+/// Reads how each job stands from the same.
+///
+/// # Errors
+/// As [`queue`]; jobs that make no sense are left out.
+pub fn job_states_json(from: impl Read) -> Result<BTreeMap<u64, JobState>, Unreadable> {
+    let mut states = BTreeMap::new();
+    document::read(QUEUE, from, |live: Option<Live>| {
+        let Some((live, job)) = live.and_then(|live| live.job_id.0.map(|job| (live, job))) else {
+            return;
         };
-        let number = live.job_id.0.map(|number| number.to_string());
-        let reason = live.state_reason.unwrap_or_default();
-        let user = live.user_name.filter(|name| !name.is_empty());
-        Some(Job {
-            number: number.filter(|number| *number != id),
-            is_dependent: live.dependency.is_some_and(|on| is_open(&on)),
-            id,
-            user: user.or_else(|| live.user_id.0.map(|user| user.to_string()))?,
-            state: state(Told {
-                state: &live.job_state.0,
-                reason: &reason,
-                priority: live.priority.0,
-                nodes: &live.nodes.0,
-            }),
-            reason,
-            procs: live.cpus.count()?,
-            walltime: live.time_limit.minutes(),
-            priority: live.priority.0.unwrap_or(0),
-            submitted: live.submit_time.moment(),
-            start: live.start_time.moment(),
-            end: live.end_time.moment(),
-        })
-    })
+        if states.len() < JOBS_MAX {
+            let reason = live.state_reason.as_deref().unwrap_or_default();
+            states.insert(job, standing(live.told(reason)));
+        }
+    })?;
+    Ok(states)
 }
 
 /// Reads `sacct --json`, or what slurmrestd answers at `/slurmdb/v0.0.NN/jobs`.
 ///
 /// # Errors
 /// [`Unreadable`] when it is no JSON or has no jobs; jobs that make no sense are counted.
-pub fn history(bytes: &[u8]) -> Result<Queue, Unreadable> {
-    read("Slurm's accounting", bytes, |past: Past| {
-        let reason = past.state.reason.unwrap_or_default();
+pub fn history(from: impl Read) -> Result<Queue, Unreadable> {
+    let mut queue = Queue::default();
+    document::read(HISTORY, from, |past: Option<Past>| {
+        queue.take(past.and_then(Past::job))
+    })?;
+    Ok(queue)
+}
+
+impl Past {
+    fn job(self) -> Option<Job> {
+        let Self { array, het, .. } = &self;
+        let named = name((array.job_id, array.place), (het.job_id, het.job_offset));
+        let places = array.places.as_deref().filter(|places| !places.is_empty());
+        let id = match (named, array.job_id.0.filter(|of| *of > 0), places) {
+            (Some(name), _, _) => name,
+            // As the text has it: those that are not jobs of their own yet.
+            (None, Some(array), Some(places)) => format!("{array}_[{places}]"),
+            (None, _, _) => self.job_id.0?.to_string(),
+        };
+        let reason = self.state.reason.unwrap_or_default();
+        let state = state(Told {
+            state: self.state.current.first(),
+            reason: &reason,
+            priority: self.priority.0,
+            nodes: self.nodes.first(),
+        });
+        // Until 23.02 slurmrestd says of what runs that it ends now.
+        let is_over = matches!(state, State::Over | State::Cancelled);
         Some(Job {
-            id: past.job_id.0?.to_string(),
+            id,
             number: None,
             is_dependent: false,
-            user: past.user?,
-            state: state(Told {
-                state: &past.state.current.0,
-                reason: &reason,
-                priority: past.priority.0,
-                nodes: &past.nodes.0,
-            }),
+            user: self.user?,
+            state,
             reason,
-            procs: past.required.cpus.count()?,
-            walltime: past.time.limit.minutes(),
-            priority: past.priority.0.unwrap_or(0),
-            submitted: past.time.submission.moment(),
-            start: past.time.start.moment(),
-            end: past.time.end.moment(),
+            procs: self.required.cpus.count()?,
+            walltime: self.time.limit.minutes(),
+            priority: self.priority.0.unwrap_or(0),
+            submitted: self.time.submission.moment(),
+            start: self.time.start.moment(),
+            end: self.time.end.moment().filter(|_| is_over),
         })
-    })
+    }
 }

@@ -76,21 +76,79 @@ fn the_slurms_of_today_say_the_same_as_json_and_as_text() {
         let states = [
             ("1", State::Running, 4),
             ("2", State::Waiting, 4),
-            ("3", State::Held, 1),
+            ("3_3", State::Held, 1),
+            ("3_4", State::Held, 1),
+            ("3_5", State::Held, 1),
             ("4", State::Held, 1),
         ];
         assert_eq!((brief(&json), json.left_out), (states.into(), 0));
         assert!(find(&json, "4").is_some_and(|job| job.is_dependent));
     }
     let json = queue(TODAY).unwrap();
-    for id in ["1", "2", "4"] {
-        assert_eq!(find(&text, id), find(&json, id));
+    for job in &text.jobs {
+        assert_eq!(Some(job), find(&json, &job.id).as_ref());
     }
-    let array = find(&text, "3_4").unwrap();
-    assert_eq!(
-        (array.state, array.number.as_deref()),
-        (State::Held, Some("3"))
-    );
+    assert_eq!(text.jobs.len(), json.jobs.len());
+    assert_eq!(find(&json, "3_4").unwrap().number.as_deref(), Some("3"));
+}
+
+#[test]
+fn jobs_stand_alike_as_json_and_as_text() {
+    let json = job_states_json(&include_bytes!("fixtures/squeue-24.11.json")[..]).unwrap();
+    let text = "1|RUNNING|1|vm|None\n2|PENDING|1||Resources\n3|PENDING|0||JobHeldUser\n4|PENDING|1||Dependency\n";
+    assert_eq!(json, job_states(text));
+    assert!(job_states_json(&b"{}"[..]).is_err());
+}
+
+#[test]
+fn components_of_a_job_are_called_as_in_the_text() {
+    let text = br#"{"jobs": [{"job_id": 12, "het_job_id": 12, "het_job_offset": 0, "user_id": 3, "cpus": 1, "job_state": "RUNNING"},
+        {"job_id": 13, "het_job_id": {"set": true, "number": 12}, "het_job_offset": {"set": true, "number": 1}, "user_id": 3,
+        "cpus": 1, "job_state": ["RUNNING"]}]}"#;
+    let found = queue(&text[..]).unwrap();
+    let names = found
+        .jobs
+        .iter()
+        .map(|job| (job.id.as_str(), job.number.as_deref()));
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, [("12+0", Some("12")), ("12+1", Some("13"))]);
+}
+
+#[test]
+fn an_array_of_more_jobs_than_are_taken_costs_no_more() {
+    let text = r#"{"jobs": [{"job_id": 7, "array_job_id": 7, "array_task_string": "0-4000000", "user_id": 3, "cpus": 1,
+        "job_state": "PENDING"}, {"job_id": 8, "array_job_id": 8, "array_task_string": "0-4000000", "user_id": 3, "cpus": 1,
+        "job_state": "PENDING"}]}"#;
+    let found = queue(text.as_bytes()).unwrap();
+    assert_eq!((found.jobs.len(), found.left_out), (200_000, 1));
+}
+
+#[test]
+fn nodes_tell_what_may_be_used_as_sinfo_does() {
+    let today = &include_bytes!("fixtures/nodes-24.11.json")[..];
+    assert_eq!(processors_json(today).unwrap(), 4);
+    let node = |state: &str| {
+        let text = format!(
+            r#"{{"nodes": [{{"cpus": 8, "alloc_cpus": 3, {state}, "partitions": ["a", "b"]}}]}}"#
+        );
+        processors_json(text.as_bytes()).unwrap()
+    };
+    for (state, procs) in [
+        (r#""state": ["IDLE"]"#, 8),
+        (r#""state": ["MIXED", "DRAIN"]"#, 3),
+        (r#""state": ["DOWN", "NOT_RESPONDING"]"#, 3),
+        (r#""state": ["IDLE", "POWERED_DOWN"]"#, 8),
+        (r#""state": "mixed", "state_flags": []"#, 8),
+        (r#""state": "mixed", "state_flags": ["DRAIN"]"#, 3),
+        (r#""state": "down", "state_flags": null"#, 3),
+    ] {
+        assert_eq!(node(state), procs, "{state}");
+    }
+    let of_none = br#"{"nodes": [{"cpus": 8, "state": ["IDLE"], "partitions": []}, 7]}"#;
+    assert_eq!(processors_json(&of_none[..]).unwrap(), 0);
+    let refused = br#"{"nodes": [], "errors": [{"error_number": 1, "error": "Invalid user id"}]}"#;
+    let refused = processors_json(&refused[..]).unwrap_err().to_string();
+    assert_eq!(refused, "can't read Slurm's nodes: Invalid user id");
 }
 
 #[test]
@@ -98,26 +156,41 @@ fn what_slurmrestd_refuses_is_told_with_who_refused() {
     let refused = br#"{"meta": {"plugin": {"type": "openapi/v0.0.38"}},
         "errors": [{"error": "Unable to contact slurm controller", "error_number": 1}]}"#;
     assert_eq!(
-        queue(refused).unwrap_err().to_string(),
+        queue(&refused[..]).unwrap_err().to_string(),
         "can't read Slurm's queue: Unable to contact slurm controller (by openapi/v0.0.38)"
     );
-    assert!(queue(b"{}").is_err());
-    assert!(queue(b"slurm_load_jobs error").is_err());
-    assert_eq!(queue(br#"{"jobs": []}"#).unwrap(), Queue::default());
+    let told = "Unable to contact slurm controller (by openapi/v0.0.38)";
+    assert_eq!(complaint(refused).as_deref(), Some(told));
+    assert_eq!(complaint(b"Authentication failure"), None);
+    for (text, why) in [
+        ("{}", "it has no list of jobs"),
+        (r#"{"jobs": null, "errors": []}"#, "it has no list of jobs"),
+        (
+            r#"{"jobs": [], "errors": [{"description": "no\nuser", "error": null}]}"#,
+            r"no\nuser",
+        ),
+        ("slurm_load_jobs error", "expected value at line 1 column 1"),
+    ] {
+        let refused = queue(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(refused, format!("can't read Slurm's queue: {why}"));
+    }
+    assert!(queue(&br#"{"jobs": [{"job_id": 1"#[..]).is_err());
+    let none = queue(&br#"{"jobs": []}"#[..]).unwrap();
+    assert_eq!(none, Queue::default());
 }
 
 #[test]
 fn one_job_without_sense_costs_only_itself() {
     let text = br#"{"jobs": [{"job_id": 1}, 5, {"job_id": 7, "user_id": 3, "cpus": "many", "job_state": "PENDING"},
         {"job_id": 8, "user_id": 3, "cpus": 2, "job_state": "PENDING", "time_limit": -1, "start_time": 1e9}]}"#;
-    let found = queue(text).unwrap();
+    let found = queue(&text[..]).unwrap();
     assert_eq!(brief(&found), [("8", State::Waiting, 2)]);
     assert_eq!((found.left_out, found.jobs[0].walltime), (3, None));
 }
 
 #[test]
 fn sacct_says_the_same_as_json_and_as_text() {
-    let json = history(include_bytes!("fixtures/sacct-23.11.json")).unwrap();
+    let json = history(&include_bytes!("fixtures/sacct-23.11.json")[..]).unwrap();
     let text = history_text(include_bytes!("fixtures/sacct.txt"), &TimeZone::UTC).unwrap();
     let states = [("5", State::Over, 4), ("6", State::Cancelled, 2)];
     assert_eq!(brief(&json), states);
@@ -140,6 +213,33 @@ fn sacct_says_the_same_as_json_and_as_text() {
         wrong.to_string(),
         "can't read Slurm's accounting: there is no field State"
     );
+}
+
+#[test]
+fn the_accounting_of_today_says_the_same_as_json_and_as_text_of_arrays_too() {
+    let json = history(&include_bytes!("fixtures/sacct-24.11.json")[..]).unwrap();
+    let text = include_bytes!("fixtures/sacct-24.11.txt");
+    let text = history_text(text, &TimeZone::UTC).unwrap();
+    let find = |id: &str| json.jobs.iter().find(|job| job.id == id).cloned();
+    for wanted in text.jobs.iter().filter(|job| job.id != "7_[0-1]") {
+        // The text tells neither why nor how soon.
+        let found = find(&wanted.id).map(|job| Job {
+            reason: String::new(),
+            priority: 0,
+            ..job
+        });
+        assert_eq!(found.as_ref(), Some(wanted));
+    }
+    assert_eq!(find("7_[0x3]").unwrap().state, State::Waiting);
+    let counted = |queue: &Queue| (queue.jobs.len(), queue.left_out);
+    assert_eq!((counted(&json), counted(&text)), ((6, 0), (6, 0)));
+    let runs = br#"{"jobs": [{"job_id": 5, "array": {"job_id": 4, "task_id": 1}, "user": "a", "required": {"CPUs": 1},
+        "state": {"current": "RUNNING"}, "time": {"start": 5, "end": 9}},
+        {"job_id": 5, "array": {"job_id": 0, "task_id": null}, "user": "a", "required": {"CPUs": 1}}]}"#;
+    let runs = history(&runs[..]).unwrap();
+    let ends = runs.jobs.iter().map(|job| (job.id.as_str(), job.end));
+    // What runs has not ended, although slurmrestd says so until 23.02.
+    assert_eq!(ends.collect::<Vec<_>>(), [("4_1", None), ("5", None)]);
 }
 
 #[test]
