@@ -14,7 +14,7 @@ use posthaste_journal::{JobHold, JobPhase, JobRecord};
 use posthaste_types::Timestamp;
 use tokio::sync::Notify;
 
-use super::{JOBS_MAX, SLURM, ended, forget, remove, scontrol, stage_in};
+use super::{JOBS_MAX, SLURM, ended, forget, remove, scontrol, scontrol::Whose, stage_in};
 use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
@@ -157,7 +157,7 @@ async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
     if jobs.iter().all(has_ended) {
         return None;
     }
-    let asked = scontrol::states().await;
+    let asked = scontrol::states(Whose::OfService).await;
     let said = asked.as_ref().err().map(ToString::to_string);
     notes.say("", &said.unwrap_or_default());
     asked.ok()

@@ -25,13 +25,25 @@ const VARIABLES: [&str; 8] = [
     "SQUEUE_USERS",
 ];
 
-/// How each job of the user stands that Slurm knows.
+/// Whose jobs are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of the user as whom the service runs.
+    OfService,
+    /// All that this user sees.
+    Everybody,
+}
+
+/// How each job stands that Slurm knows.
 ///
 /// # Errors
 /// That Slurm does not answer, or that its commands are not here.
-pub(super) async fn states() -> Result<BTreeMap<u64, JobState>> {
+pub(super) async fn states(whose: Whose) -> Result<BTreeMap<u64, JobState>> {
     let format = format!("--format={}", slurm::STATES_FORMAT);
-    let words = ["--noheader", "--me", "--states=all", &format];
+    let mut words = vec!["--noheader", "--states=all", &format];
+    if whose == Whose::OfService {
+        words.push("--me");
+    }
     Ok(slurm::job_states(&run("squeue", &words).await?))
 }
 

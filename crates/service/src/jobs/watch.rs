@@ -14,7 +14,7 @@ use posthaste_endpoint::Result;
 use posthaste_journal::{JobHold, JobPhase, JobRecord, PhaseName, RequestRecord};
 use posthaste_types::RequestId;
 
-use super::{SLURM, read_again, scontrol, stage_in};
+use super::{SLURM, read_again, scontrol, scontrol::Whose, stage_in};
 use crate::{
     http::Desk,
     inbound::landed::{self, Landed},
@@ -37,6 +37,12 @@ struct Missing {
 /// The journal's.
 pub(crate) async fn look_on(desk: Desk) -> Result<()> {
     let (mut said, mut called_off) = (String::new(), BTreeSet::new());
+    // A service of root's has jobs of everybody.
+    let whose = if desk.centre.store.actors.are_owners() {
+        Whose::Everybody
+    } else {
+        Whose::OfService
+    };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let missing = tokio::task::block_in_place(|| missing(&desk))?;
@@ -45,7 +51,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             continue;
         }
         // Asked after the look: nothing lets a job start whose data is not whole, so one that waits now reads none of it.
-        let states = match scontrol::states().await {
+        let states = match scontrol::states(whose).await {
             Ok(states) => states,
             Err(error) => {
                 let text = format!("can't bring again what a purge took: {error}");
