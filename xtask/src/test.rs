@@ -76,6 +76,10 @@ fn programs() -> Vec<Found> {
             install::ensure_debian_program(install::SLURM_CONTROLLER).context("can't have Slurm"),
         ),
         (
+            "slurmrestd",
+            install::ensure_debian_program(install::SLURM_REST).context("can't have slurmrestd"),
+        ),
+        (
             "Debian 13",
             install::ensure_debian_13().context("can't have the Slurm and the HTCondor of today"),
         ),

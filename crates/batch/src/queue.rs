@@ -108,12 +108,12 @@ impl Queue {
         }
     }
 
-    /// What waits for room, first in priority first; of the same priority, first submitted first.
+    /// What waits for room, first in priority first; of the same priority, first submitted first; of the same second, by number.
     #[must_use]
     pub fn waiting(&self) -> Vec<&Job> {
         let waiting = self.jobs.iter().filter(|job| job.state == State::Waiting);
         let mut waiting: Vec<&Job> = waiting.collect();
-        waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.submitted));
+        waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.submitted, job.order()));
         waiting
     }
 
@@ -131,6 +131,12 @@ impl Job {
             State::Running | State::Over => self.start,
             State::Waiting | State::Held | State::Cancelled => None,
         }
+    }
+
+    /// The number that its id begins with, which batch systems count up.
+    fn order(&self) -> Option<u64> {
+        let end = self.id.find(|letter: char| !letter.is_ascii_digit());
+        self.id[..end.unwrap_or(self.id.len())].parse().ok()
     }
 
     fn has_sense(&self) -> bool {
@@ -172,11 +178,13 @@ mod tests {
             ("2", State::Held, 9),
             ("3", State::Waiting, 7),
             ("4", State::Running, 1),
+            ("10_1", State::Waiting, 5),
+            ("9[1].pbs", State::Waiting, 5),
         ] {
             queue.take(Some(job(id, state, priority)));
         }
         let ids: Vec<&str> = queue.waiting().iter().map(|job| job.id.as_str()).collect();
-        assert_eq!(ids, ["3", "1"]);
+        assert_eq!(ids, ["3", "1", "9[1].pbs", "10_1"]);
         assert_eq!(queue.running().count(), 1);
     }
 

@@ -5,7 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser};
 use posthaste_endpoint::gateway::Gateways;
 use posthaste_service::{
-    Encode, LendingOptions, Logs, Options, Reloaded, Reloader, Scheduler, Service, Site,
+    Encode, LendingOptions, Logs, Options, QueueUrl, Reloaded, Reloader, RestOptions, Scheduler,
+    Service, Site,
 };
 use posthaste_types::{ByteRate, Bytes};
 use tokio::signal::unix::{SignalKind, signal};
@@ -114,6 +115,17 @@ pub struct ServeArguments {
     /// forecast when its jobs start: slurm or pbs. `posthaste queue` shows that [default: not at all]
     #[arg(long, value_name = "SCHEDULER")]
     queue: Option<Scheduler>,
+    /// Ask slurmrestd for that queue of Slurm, in place of its programs: where it listens, as unix:///PATH or https://HOST:PORT; http:// on this
+    /// machine only [default: the programs]
+    #[arg(long, value_name = "URL", requires = "queue")]
+    queue_url: Option<QueueUrl>,
+    /// The file with the token that slurmrestd knows the service by, as `scontrol token` prints it; read anew for each question
+    /// [default: none, for a socket that goes by who is at its other end]
+    #[arg(long, value_name = "FILE", requires = "queue_url")]
+    queue_token_file: Option<PathBuf>,
+    /// Certificates of authorities that are trusted there beside the system's [default: none]
+    #[arg(long, value_name = "FILE", requires = "queue_url")]
+    queue_ca_file: Option<PathBuf>,
     /// Let what jobs of that queue read come so that it is there a minute before one in ten such jobs starts, rather than
     /// at once: less lies on scratch, and a job that starts unexpectedly early waits for its data
     #[arg(long, requires = "queue")]
@@ -178,6 +190,16 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
 fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));
+    let slurmrestd = arguments.queue_url.map(|url| RestOptions {
+        url,
+        token_file: arguments.queue_token_file,
+        ca_file: arguments.queue_ca_file,
+    });
+    if slurmrestd.is_some() && arguments.queue != Some(Scheduler::Slurm) {
+        return Err(Failure::usage(
+            "can't use --queue-url: slurmrestd has the queue of slurm, and no other",
+        ));
+    }
     Ok(Options {
         audit: arguments.audit,
         state: arguments.state.unwrap_or_else(config::state_directory),
@@ -214,6 +236,7 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
             None => Vec::new(),
         },
         queue: arguments.queue,
+        slurmrestd,
         just_in_time: arguments.just_in_time,
         logs: Logs {
             level: arguments.logs.level(),

@@ -80,6 +80,8 @@ pub(crate) struct Desk {
     pub(crate) fts: Arc<fts::Fts>,
     /// The queue that is looked at, where one is.
     pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
+    /// What is asked in place of Slurm's programs, where it is.
+    pub(crate) slurmrestd: Option<Arc<crate::slurmrestd::Slurmrestd>>,
 }
 
 impl Desk {

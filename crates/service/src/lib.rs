@@ -49,6 +49,7 @@ mod restored;
 mod scatter;
 mod secrets;
 mod site;
+mod slurmrestd;
 mod spaces;
 mod store;
 mod submit;
@@ -89,6 +90,7 @@ pub use quotas::Quota;
 pub use reload::{Reloaded, Reloader};
 pub use secrets::{make_private_directory, read_private, to_hex, write_private};
 pub use site::{Complaint, SITE_TABLES, Site, read_site};
+pub use slurmrestd::{QueueUrl, RestOptions};
 pub use store::journal_error;
 
 /// Depots that may be added while none is taken up for watching yet.
@@ -167,6 +169,7 @@ impl Service {
         let outlet = options.lending.as_ref();
         let outlet = outlet.map(|lending| open_outlet(&options.state, &centre, lending));
         let outlet = outlet.transpose()?;
+        let slurmrestd = slurmrestd::Slurmrestd::of(options.slurmrestd.as_ref())?;
         let desk = http::Desk {
             centre,
             tokens: Arc::new(tokens),
@@ -180,9 +183,10 @@ impl Service {
             looks: Arc::default(),
             fts: Arc::default(),
             outlook: options.queue.map(|queue| {
-                let outlook = queue::Outlook::new(queue, options.just_in_time);
-                Arc::new(outlook)
+                let asked = queue::Asked::of(queue, slurmrestd.clone());
+                Arc::new(queue::Outlook::new(asked, options.just_in_time))
             }),
+            slurmrestd,
         };
         let (teller_sender, others) = mpsc::channel(1);
         Ok(Self {

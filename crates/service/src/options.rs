@@ -6,7 +6,7 @@ use posthaste_endpoint::gateway::Gateways;
 use posthaste_journal::DatabaseUrl;
 use posthaste_types::{ByteRate, Bytes};
 
-use crate::{Alarm, LendingOptions, Scheduler, Site};
+use crate::{Alarm, LendingOptions, RestOptions, Scheduler, Site};
 
 /// How to run the service.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ pub struct Options {
     pub alarms: Vec<Alarm>,
     /// Whose queue is looked at; nobody's without.
     pub queue: Option<Scheduler>,
+    /// What is asked in place of Slurm's programs; they are without.
+    pub slurmrestd: Option<RestOptions>,
     /// Whether what jobs of that queue read comes just before they start, rather than at once.
     pub just_in_time: bool,
     /// How it says what happens, which is not for the service to do.

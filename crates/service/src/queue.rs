@@ -18,7 +18,7 @@ use posthaste_journal::JobRecord;
 use posthaste_types::Timestamp;
 use tokio::sync::Notify;
 
-use crate::{driver::Centre, jobs::timing, render};
+use crate::{driver::Centre, jobs::timing, render, slurmrestd::Slurmrestd};
 use book::{Book, Forecast};
 
 /// Between two looks: a scheduler of a large centre is asked by many, and answers each in a second or so.
@@ -40,7 +40,7 @@ const DEPENDENT: Duration = Duration::from_secs(12 * 3600);
 /// Whose queue is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
-    /// Slurm, asked by `squeue`, `sinfo` and `sacct`.
+    /// Slurm, asked by `squeue`, `sinfo` and `sacct`, or through slurmrestd.
     Slurm,
     /// PBS, asked by `qstat` and `pbsnodes`.
     Pbs,
@@ -69,9 +69,33 @@ impl Scheduler {
     }
 }
 
+/// Who is asked for a queue.
+pub(crate) enum Asked {
+    /// The programs of a batch system.
+    Programs(Scheduler),
+    /// Slurm, without its programs.
+    Slurmrestd(Arc<Slurmrestd>),
+}
+
+impl Asked {
+    pub(crate) fn of(scheduler: Scheduler, slurmrestd: Option<Arc<Slurmrestd>>) -> Self {
+        match (scheduler, slurmrestd) {
+            (Scheduler::Slurm, Some(slurmrestd)) => Self::Slurmrestd(slurmrestd),
+            (scheduler, _) => Self::Programs(scheduler),
+        }
+    }
+
+    fn scheduler(&self) -> Scheduler {
+        match self {
+            Self::Programs(scheduler) => *scheduler,
+            Self::Slurmrestd(_) => Scheduler::Slurm,
+        }
+    }
+}
+
 /// A queue that is looked at, and what is known of it.
 pub(crate) struct Outlook {
-    scheduler: Scheduler,
+    asked: Asked,
     /// Whether the data of jobs comes just before they start.
     is_just_in_time: AtomicBool,
     known: Mutex<Known>,
@@ -92,13 +116,18 @@ struct Known {
 }
 
 impl Outlook {
-    pub(crate) fn new(scheduler: Scheduler, is_just_in_time: bool) -> Self {
+    pub(crate) fn new(asked: Asked, is_just_in_time: bool) -> Self {
         Self {
-            scheduler,
+            asked,
             is_just_in_time: AtomicBool::new(is_just_in_time),
             known: Mutex::default(),
             told: Notify::new(),
         }
+    }
+
+    /// The batch system's name.
+    fn name(&self) -> &'static str {
+        self.asked.scheduler().name()
     }
 
     fn is_just_in_time(&self) -> bool {
@@ -122,7 +151,7 @@ impl Outlook {
     /// By when the data of a job is to be there, where it comes just in time; none where it is wanted at once: it may start
     /// soon, or nothing is forecast of it.
     pub(crate) fn wanted_at(&self, record: &JobRecord, now: Timestamp) -> Option<Timestamp> {
-        if !self.is_just_in_time() || record.scheduler != self.scheduler.name() {
+        if !self.is_just_in_time() || record.scheduler != self.name() {
             return None;
         }
         let known = self.known();
@@ -146,7 +175,7 @@ impl Outlook {
             mean_error_s: score.mean_error().map(|error| error.as_secs()),
         });
         api::Queue {
-            scheduler: self.scheduler.name().to_owned(),
+            scheduler: self.name().to_owned(),
             looked: known.looked.map(render::moment),
             trouble: known.trouble.clone(),
             procs: known.procs,
@@ -180,33 +209,47 @@ pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Resul
     let outcomes = centre.store.journal(|journal| journal.outcomes())?;
     tokio::task::block_in_place(|| outlook.known().book = Book::restore(&outcomes));
     drop(outcomes);
-    learn_history(&outlook).await;
+    let (mut has_learned, mut has_looked) = (false, false);
     loop {
-        if look(&centre, &outlook).await? && outlook.is_just_in_time() {
+        // What keeps it from telling its queue may keep it from telling its past. Once there was a look, much is known that the past
+        // would take the place of.
+        if !has_learned && !has_looked {
+            has_learned = learn_history(&outlook).await;
+        }
+        let is_there = look(&centre, &outlook).await?;
+        if is_there && outlook.is_just_in_time() {
             timing::retime(&centre, &outlook).await?;
         }
+        has_looked |= is_there;
         tokio::time::sleep(LOOK_LEAST).await;
         let rest = LOOK_EVERY.saturating_sub(LOOK_LEAST);
         let _ = tokio::time::timeout(rest, outlook.told.notified()).await;
     }
 }
 
-/// Learns from the accounting what jobs waited before; many centres keep none, and do without.
-async fn learn_history(outlook: &Outlook) {
-    let answer = ask::history(outlook.scheduler).await;
+/// Learns from the accounting what jobs waited before; many centres keep none, and do without. Whether there was an answer.
+async fn learn_history(outlook: &Outlook) -> bool {
+    let answer = ask::history(&outlook.asked).await;
     tokio::task::block_in_place(|| {
         let mut known = outlook.known();
         match answer {
-            Ok(history) => known.history_jobs = known.book.learn(&history),
-            Err(error) => known.history_trouble = Some(error.to_string()),
+            Ok(history) => {
+                known.history_jobs = known.book.learn(&history);
+                known.history_trouble = None;
+                true
+            }
+            Err(error) => {
+                known.history_trouble = Some(error.to_string());
+                false
+            }
         }
-    });
+    })
 }
 
 /// Looks once. Whether there was an answer.
 async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
     let asked = centre.clock.now();
-    let (queue, procs) = match ask::queue(outlook.scheduler).await {
+    let (queue, procs) = match ask::queue(&outlook.asked).await {
         Ok(answer) => answer,
         Err(error) => {
             outlook.known().trouble = Some(error.to_string());
@@ -219,7 +262,7 @@ async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
             let mut known = outlook.known();
             (known.procs, known.asked, known.looked) = (procs, Some(asked), Some(now));
             known.trouble = None;
-            let name = outlook.scheduler.name();
+            let name = outlook.name();
             let data_of = |job: &str| timing::data_of(centre, name, job);
             known.book.on_look(&queue, procs, now, data_of)?
         };

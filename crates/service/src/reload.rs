@@ -6,7 +6,7 @@ use posthaste_endpoint::Result;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{
-    LendingOptions, Options,
+    LendingOptions, Options, RestOptions,
     alarms::Teller,
     audit::Audit,
     choose_encoding,
@@ -137,6 +137,7 @@ impl Reloader {
             gateways: _,
             circuits: _,
             queue: _,
+            slurmrestd: _,
         } = new;
         now.audit = audit;
         now.listing_cache = listing_cache;
@@ -171,13 +172,14 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
 }
 
 /// Keys that can't.
-fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 15] {
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 18] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());
     let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
         [Some(now), Some(new)] => is_other(now, new),
         _ => false,
     };
+    let rest = [now, new].map(|options| options.slurmrestd.as_ref());
     let is_lending = lending.map(|lending| lending.map(|lending| lending.listen));
     [
         ("as_owners", now.as_owners != new.as_owners),
@@ -193,12 +195,29 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 15] {
         ("listen", now.listen != new.listen),
         ("log_format", now.logs.format != new.logs.format),
         ("queue", now.queue != new.queue),
+        (
+            "queue_ca_file",
+            is_other_of(rest, |one| one.ca_file.as_ref()),
+        ),
+        (
+            "queue_token_file",
+            is_other_of(rest, |one| one.token_file.as_ref()),
+        ),
+        ("queue_url", is_other_of(rest, |one| Some(&one.url))),
         ("source_listen", is_lending[0] != is_lending[1]),
         ("source_rate", is_other(|now, new| now.rate != new.rate)),
         ("source_url", is_other(|now, new| now.url != new.url)),
         ("state", now.state != new.state),
         ("traces", now.logs.traces != new.logs.traces),
     ]
+}
+
+/// Whether something of how slurmrestd is asked is another.
+fn is_other_of<'a, T: PartialEq + 'a>(
+    [now, new]: [Option<&'a RestOptions>; 2],
+    of: impl Fn(&'a RestOptions) -> Option<&'a T>,
+) -> bool {
+    now.and_then(&of) != new.and_then(&of)
 }
 
 fn names(pairs: &[Pair<'static>]) -> Vec<&'static str> {
@@ -237,6 +256,7 @@ pub(crate) mod tests {
             purge_policy: None,
             alarms: Vec::new(),
             queue: None,
+            slurmrestd: None,
             just_in_time: false,
             logs: crate::Logs::default(),
             site: crate::Site::default(),

@@ -106,6 +106,12 @@ pub const SLURM_NODE: DebianProgram = DebianProgram {
     package: "slurm-wlm",
 };
 
+/// What answers questions over HTTP about the Slurm of the tests, and what has it know tokens.
+pub const SLURM_REST: DebianProgram = DebianProgram {
+    name: "slurmrestd",
+    package: "slurmrestd slurm-wlm-jwt-plugin",
+};
+
 /// Checks units of systemd.
 pub const SYSTEMD_ANALYZE: DebianProgram = DebianProgram {
     name: "systemd-analyze",

@@ -66,7 +66,7 @@ pub use ports::free_port;
 pub use postgres_server::PostgresServer;
 pub use s3_server::{S3Kind, S3Server};
 pub use slow_link::SlowLink;
-pub use slurm::Slurm;
+pub use slurm::{Slurm, SlurmRest};
 pub use ssh_server::SshServer;
 #[cfg(feature = "reservations")]
 pub use stand_in::Fault;

@@ -1,3 +1,6 @@
+mod accounts;
+mod rest;
+
 use std::{
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
@@ -15,6 +18,9 @@ use crate::{
     install::{self, DebianProgram},
     said,
 };
+
+use accounts::Accounts;
+pub use rest::SlurmRest;
 
 /// Who submits jobs: Slurm lets root use no burst buffer.
 const SUBMITTER: &str = "65534";
@@ -41,6 +47,7 @@ pub struct Slurm {
     folder: TempDir,
     controller: Option<Running>,
     node: Option<Running>,
+    accounts: Option<Accounts>,
 }
 
 impl Slurm {
@@ -64,6 +71,7 @@ impl Slurm {
             folder,
             controller: None,
             node: None,
+            accounts: None,
         })
     }
 

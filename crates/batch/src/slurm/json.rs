@@ -14,12 +14,15 @@ use super::{
     places::places,
     state,
 };
-use crate::queue::{JOBS_MAX, Job, Queue, State, Unreadable};
+use crate::queue::{JOBS_MAX, Job, Queue, Unreadable};
 
 const QUEUE: What = What {
     name: "Slurm's queue",
     list: "jobs",
 };
+/// Whose a job of the accounting is that it names nobody of.
+const UNKNOWN: &str = "unknown";
+
 const HISTORY: What = What {
     name: "Slurm's accounting",
     list: "jobs",
@@ -297,27 +300,25 @@ impl Past {
             (None, _, _) => self.job_id.0?.to_string(),
         };
         let reason = self.state.reason.unwrap_or_default();
-        let state = state(Told {
-            state: self.state.current.first(),
-            reason: &reason,
-            priority: self.priority.0,
-            nodes: self.nodes.first(),
-        });
-        // Until 23.02 slurmrestd says of what runs that it ends now.
-        let is_over = matches!(state, State::Over | State::Cancelled);
         Some(Job {
             id,
             number: None,
             is_dependent: false,
-            user: self.user?,
-            state,
+            // Until 22.05 nobody's where the accounting knows no association of who submitted it.
+            user: self.user.unwrap_or_else(|| UNKNOWN.to_owned()),
+            state: state(Told {
+                state: self.state.current.first(),
+                reason: &reason,
+                priority: self.priority.0,
+                nodes: self.nodes.first(),
+            }),
             reason,
             procs: self.required.cpus.count()?,
             walltime: self.time.limit.minutes(),
             priority: self.priority.0.unwrap_or(0),
             submitted: self.time.submission.moment(),
             start: self.time.start.moment(),
-            end: self.time.end.moment().filter(|_| is_over),
+            end: self.time.end.moment(),
         })
     }
 }

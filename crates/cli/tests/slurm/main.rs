@@ -18,6 +18,7 @@ mod processes;
 #[path = "../support/profiles.rs"]
 mod profiles;
 mod queue;
+mod rest;
 mod setup;
 mod shared;
 

@@ -64,3 +64,8 @@ fn what_install_sets_up_works() {
     again_in_debian_13("setup::what_install_sets_up_works_and_the_doctor_names_what_is_broken")
         .unwrap();
 }
+
+#[test]
+fn the_queue_and_the_accounts_are_the_same_through_slurmrestd() {
+    again_in_debian_13("rest::the_queue_and_the_accounts_are_the_same_through_slurmrestd").unwrap();
+}

@@ -51,7 +51,11 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
             continue;
         }
         // Asked after the look: nothing lets a job start whose data is not whole, so one that waits now reads none of it.
-        let states = match scontrol::states(whose).await {
+        let states = match &desk.slurmrestd {
+            Some(slurmrestd) => slurmrestd.states().await,
+            None => scontrol::states(whose).await,
+        };
+        let states = match states {
             Ok(states) => states,
             Err(error) => {
                 let text = format!("can't bring again what a purge took: {error}");

@@ -1,4 +1,4 @@
-//! Asking a batch system: one program at a time.
+//! Asking a batch system: one program at a time, or slurmrestd.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use posthaste_batch::{
 use posthaste_endpoint::{Error, Result};
 use tokio::process::Command;
 
-use super::Scheduler;
+use super::{Asked, Scheduler};
 use crate::program;
 
 /// Longest that a queue is waited for: a controller that is away is given up by Slurm's own programs before.
@@ -22,10 +22,11 @@ const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The queue as it is now, and the processors that may be used.
 ///
 /// # Errors
-/// Those of [`program::said`] after 20 s: what the programs said when they failed, and the operating system's.
-pub(super) async fn queue(scheduler: Scheduler) -> Result<(Queue, u32)> {
-    match scheduler {
-        Scheduler::Slurm => {
+/// Those of [`program::said`] after 20 s: what the programs said when they failed, and the operating system's; those of slurmrestd.
+pub(super) async fn queue(asked: &Asked) -> Result<(Queue, u32)> {
+    match asked {
+        Asked::Slurmrestd(slurmrestd) => slurmrestd.queue().await,
+        Asked::Programs(Scheduler::Slurm) => {
             let queue = said(slurm::QUEUE, QUEUE_TIMEOUT).await?;
             let procs = said(slurm::PROCESSORS, QUEUE_TIMEOUT).await?;
             let procs = slurm::processors(&procs)
@@ -33,7 +34,7 @@ pub(super) async fn queue(scheduler: Scheduler) -> Result<(Queue, u32)> {
             let read = || slurm::queue_text(&queue, &TimeZone::system());
             Ok((tokio::task::block_in_place(read), procs))
         }
-        Scheduler::Pbs => {
+        Asked::Programs(Scheduler::Pbs) => {
             let procs = said(pbs::PROCESSORS, QUEUE_TIMEOUT).await?;
             let procs = pbs::processors(&procs)
                 .map_err(|cause| refused(pbs::PROCESSORS, &cause.to_string()))?;
@@ -47,15 +48,18 @@ pub(super) async fn queue(scheduler: Scheduler) -> Result<(Queue, u32)> {
 ///
 /// # Errors
 /// Those of [`queue`], after 120 s; and that no accounts are kept.
-pub(super) async fn history(scheduler: Scheduler) -> Result<Queue> {
-    match scheduler {
-        Scheduler::Slurm => {
+pub(super) async fn history(asked: &Asked) -> Result<Queue> {
+    match asked {
+        Asked::Slurmrestd(slurmrestd) => slurmrestd.history().await,
+        Asked::Programs(Scheduler::Slurm) => {
             let history = said(slurm::HISTORY, HISTORY_TIMEOUT).await?;
             let read = || slurm::history_text(&history, &TimeZone::system());
             tokio::task::block_in_place(read)
                 .map_err(|cause| refused(slurm::HISTORY, &cause.to_string()))
         }
-        Scheduler::Pbs => said_of_pbs([pbs::HISTORY, pbs::HISTORY_TEXT], HISTORY_TIMEOUT).await,
+        Asked::Programs(Scheduler::Pbs) => {
+            said_of_pbs([pbs::HISTORY, pbs::HISTORY_TEXT], HISTORY_TIMEOUT).await
+        }
     }
 }
 

@@ -20,9 +20,9 @@ const ARCHIVE: &str = "http://deb.debian.org/debian";
 /// What signs them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Its folder, to be counted up when the packages change.
-const FOLDER: &str = "debian-13-1";
+const FOLDER: &str = "debian-13-2";
 /// What is wanted, and what comes with it: the Slurm and the HTCondor of today, and what tests and jobs run beside them.
-const PACKAGES: [&str; 22] = [
+const PACKAGES: [&str; 27] = [
     "base-files",
     "base-passwd",
     "bash",
@@ -36,14 +36,19 @@ const PACKAGES: [&str; 22] = [
     "hostname",
     "libc-bin",
     "lua5.1",
+    "mariadb-server-core",
     "mawk",
     "openssh-server",
     "procps",
     "sed",
     "slurm-client",
     "slurm-wlm-basic-plugins",
+    "slurm-wlm-jwt-plugin",
+    "slurm-wlm-mysql-plugin",
     "slurmctld",
     "slurmd",
+    "slurmdbd",
+    "slurmrestd",
     "util-linux",
 ];
 /// A file that says in it that this is that Debian.

@@ -1,0 +1,313 @@
+//! Asks slurmrestd in place of Slurm's programs: over a socket of this machine or over HTTP, in the newest form of its answers that
+//! both know.
+
+mod address;
+mod answer;
+mod token;
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::{TokioExecutor, TokioIo},
+};
+use posthaste_batch::{
+    queue::{Queue, Unreadable},
+    slurm::{self, JobState},
+};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Status, deepest};
+use tokio::{net::UnixStream, time::sleep};
+use tower_service::Service;
+
+use crate::oidc::{Connector, connector};
+pub use address::QueueUrl;
+use answer::Answer;
+use token::Token;
+
+/// The forms of answers that are asked for, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of 21.08.
+const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
+/// The first that is told not to cut what ran before the first of the weeks that are asked for; those before don't, and know no such word.
+const CUTS_SINCE: u32 = 40;
+/// Longest that a question of a few bytes is waited for.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest that a queue is waited for: slurmrestd puts together some thousand jobs in a second.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest that weeks of jobs are waited for, once.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Most of a refusal that is read.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// How slurmrestd is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestOptions {
+    /// Where it listens.
+    pub url: QueueUrl,
+    /// The file with the token that it knows us by, read anew for each question; none where it goes by whose the socket's other end is.
+    pub token_file: Option<PathBuf>,
+    /// Certificates of authorities that are trusted beside the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// The way to a slurmrestd.
+pub(crate) struct Slurmrestd {
+    url: QueueUrl,
+    token_file: Option<PathBuf>,
+    way: Way,
+    /// The form that it answers in; 0 while that is not known.
+    version: AtomicU32,
+}
+
+enum Way {
+    Web(Client<Connector, Empty<Bytes>>),
+    Socket(Client<Socket, Empty<Bytes>>),
+}
+
+impl Slurmrestd {
+    /// The one that the service is to ask, if it is to.
+    ///
+    /// # Errors
+    /// As [`Slurmrestd::open`].
+    pub(crate) fn of(options: Option<&RestOptions>) -> Result<Option<Arc<Self>>> {
+        let opened = options.map(Self::open).transpose()?;
+        Ok(opened.map(Arc::new))
+    }
+
+    /// Makes ready to ask it. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When TLS is spoken and no certificates can be had.
+    fn open(options: &RestOptions) -> Result<Self> {
+        let mut client = Client::builder(TokioExecutor::new());
+        // It is asked twice in half a minute: no connection is worth keeping.
+        client.pool_max_idle_per_host(0);
+        let way = match options.url.socket() {
+            Some(path) => Way::Socket(client.build(Socket(path.into()))),
+            None => {
+                let ca_file = options.ca_file.as_deref();
+                Way::Web(client.build(connector(options.url.is_secure(), ca_file)?))
+            }
+        };
+        Ok(Self {
+            url: options.url.clone(),
+            token_file: options.token_file.clone(),
+            way,
+            version: AtomicU32::new(0),
+        })
+    }
+
+    /// The queue as it is now, and the processors that may be used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; those of the token's file; else what it says
+    /// instead of an answer.
+    pub(crate) async fn queue(&self) -> Result<(Queue, u32)> {
+        let queue = self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::queue);
+        let queue = queue.await?;
+        let procs = self.ask(|_| "slurm/{}/nodes", QUEUE_TIMEOUT, slurm::processors_json);
+        Ok((queue, procs.await?))
+    }
+
+    /// How each job stands that Slurm knows.
+    ///
+    /// # Errors
+    /// As [`Slurmrestd::queue`].
+    pub(crate) async fn states(&self) -> Result<BTreeMap<u64, JobState>> {
+        self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::job_states_json)
+            .await
+    }
+
+    /// The jobs of the last two weeks, where Slurm keeps accounts.
+    ///
+    /// # Errors
+    /// As [`Slurmrestd::queue`].
+    pub(crate) async fn history(&self) -> Result<Queue> {
+        let path = |version: u32| {
+            if version < CUTS_SINCE {
+                "slurmdb/{}/jobs?start_time=now-14days&skip_steps=true"
+            } else {
+                "slurmdb/{}/jobs?start_time=now-14days&skip_steps=true&disable_truncate_usage_time=true"
+            }
+        };
+        self.ask(path, HISTORY_TIMEOUT, slurm::history).await
+    }
+
+    /// Asks at a path, in which `{}` is the form of answers, and reads the answer while it comes.
+    async fn ask<T>(
+        &self,
+        path: impl Fn(u32) -> &'static str,
+        patience: Duration,
+        read: impl FnOnce(Answer) -> core::result::Result<T, Unreadable>,
+    ) -> Result<T> {
+        let late = Box::pin(sleep(patience));
+        let known = self.version.load(Relaxed);
+        let mut version = match known {
+            0 => self.find_version().await?,
+            known => known,
+        };
+        let mut answer = self.get(&named(path(version), version), patience).await?;
+        if answer.status() == StatusCode::NOT_FOUND && version == known {
+            // Another release may have taken its place.
+            version = self.find_version().await?;
+            answer = self.get(&named(path(version), version), patience).await?;
+        }
+        if answer.status() != StatusCode::OK {
+            return Err(self.refused(answer, &named(path(version), version)).await);
+        }
+        let answer = Answer::new(answer.into_body(), late, patience);
+        tokio::task::block_in_place(|| read(answer))
+            .map_err(|cause| self.fail(ErrorKind::Other).cause(cause))
+    }
+
+    /// The newest form of answers that it knows, which is remembered.
+    async fn find_version(&self) -> Result<u32> {
+        self.version.store(0, Relaxed);
+        for version in VERSIONS.rev() {
+            let path = named("slurm/{}/ping", version);
+            let answer = self.get(&path, SHORT_TIMEOUT).await?;
+            match answer.status() {
+                StatusCode::NOT_FOUND => {}
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    return Err(self.refused(answer, &path).await);
+                }
+                // Whatever it says of the controller, it knows the form.
+                _ => {
+                    self.version.store(version, Relaxed);
+                    return Ok(version);
+                }
+            }
+        }
+        let (first, last) = (VERSIONS.start(), VERSIONS.end());
+        Err(self
+            .fail(ErrorKind::Unsupported)
+            .cause(format!("it knows none of v0.0.{first} to v0.0.{last}"))
+            .hint("is it slurmrestd, with the plug-in openapi/slurmctld?"))
+    }
+
+    /// What it answers, whatever that says.
+    async fn get(&self, path: &str, patience: Duration) -> Result<Response<Incoming>> {
+        let request = self.request(path)?;
+        let asking = async {
+            match &self.way {
+                Way::Web(client) => client.request(request).await,
+                Way::Socket(client) => client.request(request).await,
+            }
+        };
+        let asked = tokio::time::timeout(patience, asking).await;
+        let asked = asked.map_err(|_| {
+            let cause = format!("no answer in {} s", patience.as_secs());
+            self.fail(ErrorKind::TimedOut).cause(cause)
+        })?;
+        asked.map_err(|cause| self.unreachable(&cause))
+    }
+
+    fn request(&self, path: &str) -> Result<Request<Empty<Bytes>>> {
+        let mut request = Request::get(format!("{}/{path}", self.url.base()))
+            .header(header::ACCEPT, "application/json");
+        if let Some(file) = &self.token_file {
+            // It expires, and whoever writes a new one tells nobody.
+            let token = tokio::task::block_in_place(|| Token::read(file))?;
+            request = request.header("x-slurm-user-token", token.value);
+            if let Some(user) = token.user {
+                request = request.header("x-slurm-user-name", user);
+            }
+        }
+        let request = request.body(Empty::new());
+        request.map_err(|cause| self.fail(ErrorKind::Invalid).cause(cause))
+    }
+
+    fn unreachable(&self, cause: &legacy::Error) -> Error {
+        let reason = deepest(cause);
+        if reason.contains("certificate") {
+            return self
+                .fail(ErrorKind::Unauthenticated)
+                .cause(reason)
+                .hint("name its authority's certificate with --queue-ca-file");
+        }
+        self.fail(ErrorKind::Unreachable)
+            .cause(reason)
+            .hint("does slurmrestd run there?")
+    }
+
+    /// What a refusal says, in one line.
+    async fn refused(&self, answer: Response<Incoming>, path: &str) -> Error {
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), REFUSAL_BYTES_MAX).collect();
+        let body = tokio::time::timeout(SHORT_TIMEOUT, body).await;
+        let body = body
+            .ok()
+            .and_then(|body| body.ok())
+            .map(|body| body.to_bytes());
+        let told = body.and_then(|body| slurm::complaint(&body));
+        let told = told.map_or_else(String::new, |told| format!(": {told}"));
+        let error = |kind| {
+            let path = path.split('?').next().unwrap_or(path);
+            self.fail(kind)
+                .cause(format!("it answered {status} to /{path}{told}"))
+        };
+        // Slurm until 22.05 says of a token that is none the same as of anything else.
+        let about_token = || match &self.token_file {
+            Some(file) => format!("is the token in {} still good?", file.display()),
+            None => "name a file with a token with --queue-token-file".to_owned(),
+        };
+        match status {
+            StatusCode::NOT_FOUND => error(ErrorKind::Unsupported)
+                .hint("is it started with the plug-in openapi/slurmdbd?"),
+            StatusCode::FORBIDDEN => error(ErrorKind::PermissionDenied).hint(about_token()),
+            StatusCode::UNAUTHORIZED | StatusCode::NETWORK_AUTHENTICATION_REQUIRED => {
+                error(ErrorKind::Unauthenticated).hint(about_token())
+            }
+            _ if self.token_file.is_some() => error(ErrorKind::Other).hint(about_token()),
+            _ => error(ErrorKind::Other),
+        }
+    }
+
+    fn fail(&self, kind: ErrorKind) -> Error {
+        // It is asked again at the next look, whatever was wrong.
+        Error::new(kind, "ask", format!("slurmrestd at {}", self.url))
+            .at(Locus::Network)
+            .status_is(Status::Temporary)
+    }
+}
+
+/// A path with the form of answers in it.
+fn named(path: &str, version: u32) -> String {
+    path.replace("{}", &format!("v0.0.{version}"))
+}
+
+/// The way to a socket of this machine, whatever host is named.
+#[derive(Debug, Clone)]
+struct Socket(Arc<Path>);
+
+impl Service<Uri> for Socket {
+    type Response = TokioIo<UnixStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let path = Arc::clone(&self.0);
+        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Accounts of a Slurm: slurmdbd, and the MariaDB that it keeps them in.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File, Permissions},
+    io::Write as _,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Slurm;
+use crate::{LOOK_EVERY, LOOKS_MAX, Running, free_port, wait_until_listening};
+
+/// What a MariaDB has to know of itself, as its own scripts say it.
+const SYSTEM: [&str; 3] = [
+    "mariadb_system_tables.sql",
+    "mariadb_performance_tables.sql",
+    "mariadb_system_tables_data.sql",
+];
+/// Where these lie.
+const SCRIPTS: &str = "/usr/share/mariadb";
+/// slurmdbd makes its database itself, but with Debian's libmariadb 11.8.9 a connection whose first try failed, as that for a database that is not there, can do
+/// nothing any more.
+const DATABASES: &str = "create database mysql;\ncreate database slurm;\nuse mysql;\n";
+
+/// Ended in this order.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    _slurmdbd: Running,
+    _mariadb: Running,
+}
+
+impl Slurm {
+    /// Keeps accounts of its jobs. Before it is started; in Debian 13 only, which has what that needs.
+    ///
+    /// # Errors
+    /// When slurmdbd or MariaDB do not start, or are not installed.
+    pub fn keep_accounts(&mut self) -> Result<()> {
+        let folder = self.folder.path();
+        let mariadb = start_mariadb(folder)?;
+        let port = free_port()?;
+        let tokens = super::rest::tokens(folder);
+        let settings = format!(
+            "AuthType=auth/none\n{tokens}DbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={port}\nSlurmUser=root\n\
+             StorageType=accounting_storage/mysql\nStorageHost=localhost\nStorageUser=root\nStorageLoc=slurm\n\
+             PidFile={0}/slurmdbd.pid\nLogFile={0}/slurmdbd.log\n",
+            folder.display()
+        );
+        let file = folder.join("slurmdbd.conf");
+        fs::write(&file, settings)?;
+        fs::set_permissions(&file, Permissions::from_mode(0o600))?;
+        let mut slurmdbd = self.command("slurmdbd");
+        slurmdbd.env("MYSQL_UNIX_PORT", folder.join("mariadb.sock"));
+        let mut slurmdbd = Running(quietly(&mut slurmdbd, folder, "slurmdbd", &["-D"])?);
+        wait_until_listening(&mut slurmdbd, port, "slurmdbd")?;
+        let mut conf = fs::read_to_string(folder.join("slurm.conf"))?;
+        conf = conf.replace("AccountingStorageType=accounting_storage/none\n", "");
+        write!(
+            conf,
+            "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={port}\n"
+        )?;
+        fs::write(folder.join("slurm.conf"), conf)?;
+        self.accounts = Some(Accounts {
+            _slurmdbd: slurmdbd,
+            _mariadb: mariadb,
+        });
+        Ok(())
+    }
+}
+
+/// A MariaDB that everybody may use who reaches its socket.
+fn start_mariadb(folder: &Path) -> Result<Running> {
+    let data = folder.join("mariadb");
+    fs::create_dir(&data)?;
+    let mut made = mariadb(&data);
+    made.arg("--bootstrap").stdin(Stdio::piped());
+    let output = File::create(folder.join("mariadb.made"))?;
+    let made = made.stdout(output.try_clone()?).stderr(output);
+    let mut made = made.spawn().context("start mariadbd")?;
+    let mut words = made.stdin.take().context("mariadbd takes no words")?;
+    words.write_all(DATABASES.as_bytes())?;
+    for script in SYSTEM {
+        let path = Path::new(SCRIPTS).join(script);
+        let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        words.write_all(&text)?;
+    }
+    drop(words);
+    let said = || fs::read_to_string(folder.join("mariadb.made")).unwrap_or_default();
+    ensure!(
+        made.wait()?.success(),
+        "mariadbd made no database: {}",
+        said()
+    );
+
+    let socket = folder.join("mariadb.sock");
+    let place = format!("--socket={}", socket.display());
+    let more = ["--skip-networking", "--skip-grant-tables", &place];
+    let mut running = Running(quietly(&mut mariadb(&data), folder, "mariadb", &more)?);
+    for _ in 0..LOOKS_MAX {
+        if UnixStream::connect(&socket).is_ok() {
+            return Ok(running);
+        }
+        if let Some(status) = running.0.try_wait()? {
+            bail!("mariadbd ended at once: {status}");
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    bail!("mariadbd does not listen at {}", socket.display())
+}
+
+fn mariadb(data: &Path) -> Command {
+    let mut command = Command::new("mariadbd");
+    command
+        .args(["--no-defaults", "--user=root", "--skip-log-bin"])
+        .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M"])
+        .arg(format!("--datadir={}", data.display()));
+    command
+}
+
+/// Starts it with what it says in a file of that name.
+pub(super) fn quietly(
+    command: &mut Command,
+    folder: &Path,
+    name: &str,
+    arguments: &[&str],
+) -> Result<std::process::Child> {
+    let output = File::create(folder.join(format!("{name}.said")))?;
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()
+        .with_context(|| format!("start {name}"))
+}
