@@ -6,6 +6,7 @@ use crate::{
     accounts::{ALICE, BOB, is_owned, lend_archive, private, requests_of},
     centre::{Centre, contents},
     processes::{PATIENCE, now},
+    shared::{occupy, wait_until_staged},
 };
 
 fn submit(centre: &Centre, (name, uid): (&str, u32), text: &str) -> u32 {
@@ -120,4 +121,39 @@ fn nobody_s_job_reads_or_sends_off_what_another_alone_may_read_or_uses_what_was_
             "{one}"
         );
     }
+}
+
+#[test]
+fn what_a_purge_takes_from_queued_jobs_is_brought_again_whoever_s_they_are() {
+    let centre = Centre::start_for_all("1G");
+    let (occupier, scratch) = (occupy(&centre), centre.scratch());
+    let users = [ALICE, BOB];
+    let wanted = users.map(|user| contents(&private(&scratch, user)));
+    let jobs = users.map(|user| {
+        let name = user.0;
+        let text = format!(
+            "#POSTHASTE stage_in source=SCRATCH/of-{name} destination=SCRATCH/in-{name}\ncp -r in-{name} used-{name}\n"
+        );
+        submit(&centre, user, &text)
+    });
+    for job in jobs {
+        wait_until_staged(&centre, job);
+    }
+    let of = |what: &str, user: (&str, u32)| scratch.join(format!("{what}-{}", user.0));
+    fs::remove_dir_all(of("in", ALICE)).unwrap();
+    fs::remove_file(of("in", BOB).join("1.h5")).unwrap();
+    let looked = centre.slurm.wait_until("it is brought again", |_| {
+        let is_whole = |user| of("in", user).join("1.h5").exists();
+        Ok(users.into_iter().all(is_whole))
+    });
+    looked.unwrap_or_else(|error| panic!("{error}\n{}", centre.service_log()));
+    for user in users {
+        is_owned(&of("in", user), user);
+    }
+    fs::write(scratch.join("go"), "").unwrap();
+    for ((user, job), wanted) in users.into_iter().zip(jobs).zip(wanted) {
+        centre.wait_for(job, |state, _| state == "COMPLETED");
+        assert_eq!(contents(&of("used", user)), wanted);
+    }
+    centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }

@@ -10,7 +10,7 @@ use crate::centre::{Centre, contents};
 const CROWD: usize = 200;
 
 /// Waits until a job's data is here and it waits for a processor only.
-fn wait_until_staged(centre: &Centre, job: u32) {
+pub fn wait_until_staged(centre: &Centre, job: u32) {
     let looked = centre.slurm.wait_until("its data is here", |slurm| {
         let about = slurm.ask("scontrol", &["show", "job", &job.to_string()])?;
         Ok(about.contains("BurstBufferState=staged-in"))
@@ -30,40 +30,6 @@ pub fn occupy(centre: &Centre) -> u32 {
     let job = centre.slurm.submit(&script).unwrap();
     centre.wait_for(job, |state, _| state == "RUNNING");
     job
-}
-
-#[test]
-fn what_a_purge_takes_from_queued_jobs_is_brought_again() {
-    let centre = Centre::start("1G", 600);
-    let occupier = occupy(&centre);
-    let submit = |name: &str, to: &str| {
-        let text = format!(
-            "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/{to}\ncp -r {to} used-{name}\n"
-        );
-        centre.slurm.submit(&centre.script(name, &text)).unwrap()
-    };
-    let jobs = [submit("whole", "weather"), submit("part", "mesh")];
-    for job in jobs {
-        wait_until_staged(&centre, job);
-    }
-    let scratch = centre.scratch();
-    fs::remove_dir_all(scratch.join("weather")).unwrap();
-    fs::remove_file(scratch.join("mesh/deep/0.h5")).unwrap();
-    let wanted = contents(&centre.s3.bucket_folder().join("run"));
-    let is_here = |name: &str| {
-        let folder = scratch.join(name);
-        folder.join("deep/0.h5").exists() && contents(&folder) == wanted
-    };
-    let looked = centre.slurm.wait_until("it is brought again", |_| {
-        Ok(is_here("weather") && is_here("mesh"))
-    });
-    looked.unwrap();
-    fs::write(scratch.join("go"), "").unwrap();
-    for (job, used) in jobs.into_iter().zip(["used-whole", "used-part"]) {
-        centre.wait_for(job, |state, _| state == "COMPLETED");
-        assert_eq!(contents(&scratch.join(used)), wanted);
-    }
-    centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 
 #[test]

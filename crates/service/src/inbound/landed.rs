@@ -37,9 +37,13 @@ pub(crate) fn is_list_of_use(store: &Store, record: &RequestRecord) -> bool {
 
 /// Whether what lies where it arrived is the directory that arrived.
 fn is_it(store: &Store, record: &RequestRecord) -> bool {
-    let draft = Draft::new(Path::new(&record.destination), &record.dataset);
     let then = store.landing(record.id);
-    then.is_some_and(|then| draft.has_landed(&then))
+    then.is_some_and(|then| has_landed(record, &then))
+}
+
+/// The same by what told it then from anything else of its name.
+fn has_landed(record: &RequestRecord, then: &str) -> bool {
+    Draft::new(Path::new(&record.destination), &record.dataset).has_landed(then)
 }
 
 /// Looks at what lies where a stage-in arrived.
@@ -47,17 +51,20 @@ fn is_it(store: &Store, record: &RequestRecord) -> bool {
 /// # Errors
 /// The operating system's.
 pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
-    store.actors.of(record)?.run(|| look_here(store, record))
+    // The service's own, which the owner of what arrived may not read.
+    let (list, then) = (list_of(store, record), store.landing(record.id));
+    let actor = store.actors.of(record)?;
+    actor.run(|| look_here(record, list.as_ref(), then.as_deref()))
 }
 
-fn look_here(store: &Store, record: &RequestRecord) -> Result<Landed> {
+fn look_here(record: &RequestRecord, list: Option<&List>, then: Option<&str>) -> Result<Landed> {
     let root = Path::new(&record.destination);
     match fs::symlink_metadata(root) {
         Err(cause) if cause.kind() == NotFound => return Ok(Landed::Gone),
         Err(cause) => return Err(failed(root, cause)),
         Ok(_) => {}
     }
-    let Some(list) = list_of(store, record) else {
+    let Some(list) = list else {
         return Ok(Landed::Unknown);
     };
     let is_there = |path: &[u8], size: u64| {
@@ -72,7 +79,7 @@ fn look_here(store: &Store, record: &RequestRecord) -> Result<Landed> {
         return Ok(Landed::Whole);
     }
     Ok(
-        if is_it(store, record) && has_only(root, root, &came(&list))? {
+        if then.is_some_and(|then| has_landed(record, then)) && has_only(root, root, &came(list))? {
             Landed::Partly
         } else {
             Landed::Changed
