@@ -40,7 +40,8 @@ pub struct Job {
     /// `registered`, `staging-in`, `ended` or `gone`.
     pub phase: String,
     /// Who keeps it from starting without its data: `none` here, where its batch system does; `held`, we do until the data is
-    /// here; `released`, we did; `freed`, somebody else released it before that.
+    /// here; `released`, we did; `freed`, somebody else released it before that; `kept`, its user holds it, while what went of its data
+    /// comes again.
     #[serde(default)]
     pub hold: String,
     /// Whether all that it must have before it starts is there, whole.

@@ -48,6 +48,10 @@ pub enum JobHold {
     Released,
     /// Somebody else released it, before its data was here: it starts when it starts.
     Freed,
+    /// It was released, and is about to be held again: what was brought for it went. Noted before, as Slurm does not tell who holds a job.
+    Holding,
+    /// It was released, and its user holds it; what was brought for it went meanwhile, and comes again.
+    Kept,
 }
 
 impl JobHold {
@@ -57,6 +61,8 @@ impl JobHold {
             Self::Held => 1,
             Self::Released => 2,
             Self::Freed => 3,
+            Self::Holding => 4,
+            Self::Kept => 5,
         }
     }
 
@@ -66,6 +72,8 @@ impl JobHold {
             1 => Self::Held,
             2 => Self::Released,
             3 => Self::Freed,
+            4 => Self::Holding,
+            5 => Self::Kept,
             _ => Self::None,
         }
     }
@@ -350,6 +358,8 @@ mod tests {
             JobHold::Held,
             JobHold::Released,
             JobHold::Freed,
+            JobHold::Holding,
+            JobHold::Kept,
             JobHold::None,
         ] {
             job.hold = hold;

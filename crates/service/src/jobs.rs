@@ -358,8 +358,9 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
         hold: match record.hold {
             JobHold::None => "none",
             JobHold::Held => "held",
-            JobHold::Released => "released",
+            JobHold::Released | JobHold::Holding => "released",
             JobHold::Freed => "freed",
+            JobHold::Kept => "kept",
         }
         .to_owned(),
         ready,

@@ -93,7 +93,8 @@ async fn may_start(config: &Path, id: &str) -> Result<Start, Failure> {
         answered => answered?,
     };
     // Any other is kept by somebody else, or was released by somebody who does without the data.
-    if job.hold != "released" || matches!(job.phase.as_str(), "ended" | "gone") {
+    let is_released = matches!(job.hold.as_str(), "released" | "kept");
+    if !is_released || matches!(job.phase.as_str(), "ended" | "gone") {
         return Ok(Start::May);
     }
     let asked = format!("{path}/stage-in");

@@ -15,7 +15,7 @@ use crate::{
     centre::{Centre, USER, contents},
     faults::wait_until_half_here,
     processes::{Service, text},
-    queue::register,
+    queue::{register, tell},
     shared::occupy,
 };
 
@@ -244,6 +244,7 @@ fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
     );
     let is_free = |state: &str, reason: &str| state == "PENDING" && !reason.contains("JobHeld");
     centre.wait_for(job, is_free);
+    is_kept_by_its_user(&centre, job);
     let scratch = centre.scratch();
     fs::remove_file(scratch.join("weather/deep/0.h5")).unwrap();
     fs::write(scratch.join("go"), "").unwrap();
@@ -261,6 +262,37 @@ fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
     assert_eq!(contents(&scratch.join("used")), wanted);
     assert!(!scratch.join("without").exists(), "it began without");
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
+}
+
+/// A job that its user holds stays so, also where its data goes meanwhile and comes again.
+fn is_kept_by_its_user(centre: &Centre, job: u32) {
+    let as_user = |what: &str| {
+        let mut scontrol = centre.slurm.as_user("scontrol");
+        let done = scontrol.args([what, &job.to_string()]).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    };
+    as_user("hold");
+    let file = centre.scratch().join("weather/deep/0.h5");
+    fs::remove_file(&file).unwrap();
+    tell(
+        &centre.service,
+        &format!("POST /v1/jobs/slurm/{job}/look"),
+        "",
+    );
+    let is_here = |_: &Slurm| Ok(file.exists());
+    centre.slurm.wait_until("it comes again", is_here).unwrap();
+    let released = |_: &Slurm| {
+        let shown = tell(&centre.service, &format!("GET /v1/jobs/slurm/{job}"), "");
+        Ok(shown.contains(r#""hold":"released""#))
+    };
+    let seen = centre.slurm.wait_until("the service sees that", released);
+    seen.unwrap();
+    let (state, reason) = centre.slurm.state(job).unwrap();
+    assert_eq!(
+        (state.as_str(), reason.as_str()),
+        ("PENDING", "JobHeldUser")
+    );
+    as_user("release");
 }
 
 /// A job whose data can't come says why, and starts when its user says so.

@@ -35,15 +35,20 @@ fn wait_until(slurm: &Slurm, service: &Service, what: &str, wanted: impl Fn(&Val
 
 /// Tells the service of a job that wants nothing, so that it looks at the queue soon.
 pub fn register(service: &Service, job: u32) {
-    let token = fs::read_to_string(service.state.join("token")).unwrap();
-    let address = service.url.trim_start_matches("http://");
     // A service acts for its own user only.
     let user = fs::metadata(&service.state).unwrap().uid();
     let body = json!({"uid": user, "gid": 0, "script": ""}).to_string();
+    tell(service, &format!("PUT /v1/jobs/slurm/{job}"), &body);
+}
+
+/// Asks something of the service that no command does; what it answers, which must be no refusal.
+pub fn tell(service: &Service, question: &str, body: &str) -> String {
+    let token = fs::read_to_string(service.state.join("token")).unwrap();
+    let address = service.url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "PUT /v1/jobs/slurm/{job} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+        "{question} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         token.trim(),
         body.len()
@@ -51,7 +56,8 @@ pub fn register(service: &Service, job: u32) {
     .unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    assert!(said.starts_with("HTTP/1.1 20"), "{said}");
+    said
 }
 
 fn moment(text: &Value) -> jiff::Timestamp {

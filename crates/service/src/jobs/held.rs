@@ -167,7 +167,8 @@ impl Look<'_> {
     /// Looks at one job, and says what is to be said of it. What goes wrong is tried again at the next look.
     async fn at_one(&self, record: JobRecord, notes: &mut Notes) {
         let job = record.job.clone();
-        let is_held = record.hold == JobHold::Held && self.named(&job) == Some(JobState::Held);
+        let is_held = matches!(record.hold, JobHold::Held | JobHold::Kept)
+            && self.named(&job) == Some(JobState::Held);
         let said = self.at(record, notes).await;
         let said = said.unwrap_or_else(|refusal| Some(refusal.to_string()));
         let said = said.unwrap_or_default();
@@ -185,7 +186,10 @@ impl Look<'_> {
             JobPhase::Registered | JobPhase::StagingIn => match record.hold {
                 JobHold::None => Ok(None),
                 JobHold::Held => self.at_held(record, notes).await,
-                JobHold::Released | JobHold::Freed => self.at_released(record, notes).await,
+                JobHold::Kept => self.at_kept(record, notes),
+                JobHold::Released | JobHold::Holding | JobHold::Freed => {
+                    self.at_released(record, notes).await
+                }
             },
         }
     }
@@ -245,31 +249,14 @@ impl Look<'_> {
     }
 
     /// Sees when a job ends, and holds one again whose data went before it began.
-    async fn at_released(
-        &self,
-        mut record: JobRecord,
-        notes: &mut Notes,
-    ) -> Answer<Option<String>> {
+    async fn at_released(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
-            // Held, it may be that we had no time to note that: then its data is missing as well.
             Known::Standing(state @ (JobState::Waiting | JobState::Held))
-                if record.hold == JobHold::Released && self.checks(&record.job, notes) =>
+                if record.hold == JobHold::Holding
+                    || record.hold == JobHold::Released && self.checks(&record.job, notes) =>
             {
-                if stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready) {
-                    return Ok(None);
-                }
-                if state == JobState::Waiting {
-                    scontrol::hold(&record.job).await?;
-                }
-                // It is told of anew, so that what is missing is asked for again.
-                record.phase = JobPhase::StagingIn;
-                record.round += 1;
-                record.created = self.now();
-                record.hold = JobHold::Held;
-                self.keep(&record)?;
-                Ok(Some(
-                    "it is held again: what was brought for it is gone or changed".into(),
-                ))
+                let is_ready = stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready);
+                self.at_checked(record, state, is_ready).await
             }
             Known::Not
             | Known::Standing(
@@ -282,6 +269,71 @@ impl Look<'_> {
             Known::Standing(JobState::Ended { well }) => self.end(record, well),
             // It has ended, and nobody knows how: what it left is to leave.
             Known::Vanished => self.end(record, true),
+        }
+    }
+
+    /// Holds one whose data went before it began, and has that brought again; of one that its user holds only that.
+    async fn at_checked(
+        &self,
+        mut record: JobRecord,
+        state: JobState,
+        is_ready: bool,
+    ) -> Answer<Option<String>> {
+        let is_held = state == JobState::Held;
+        // Whoever holds one that we did not begin to hold is its user.
+        let is_kept = is_held && record.hold == JobHold::Released;
+        if is_ready {
+            if record.hold == JobHold::Holding {
+                record.hold = if is_held {
+                    JobHold::Held
+                } else {
+                    JobHold::Released
+                };
+                self.keep(&record)?;
+            }
+            return Ok(None);
+        }
+        if !is_held {
+            record.hold = JobHold::Holding;
+            self.keep(&record)?;
+            scontrol::hold(&record.job).await?;
+        }
+        // It is told of anew, so that what is missing is asked for again.
+        record.phase = JobPhase::StagingIn;
+        record.round += 1;
+        record.created = self.now();
+        record.hold = if is_kept {
+            JobHold::Kept
+        } else {
+            JobHold::Held
+        };
+        self.keep(&record)?;
+        let then = if is_kept {
+            "it comes again, and its user holds it"
+        } else {
+            "it is held again"
+        };
+        let why = "what was brought for it is gone or changed";
+        Ok(Some(format!("{then}: {why}")))
+    }
+
+    /// Has the data of a job brought again that its user holds, and leaves it to them to release it.
+    fn at_kept(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
+        match self.state(&record, notes) {
+            Known::Standing(JobState::Held | JobState::HeldByAdministrator) => {
+                let job = stage_in(self.desk, record.clone())?;
+                if job.ready {
+                    record.hold = JobHold::Released;
+                    self.keep(&record)?;
+                }
+                Ok(job.trouble)
+            }
+            Known::Not => Ok(None),
+            // They released it, or it is gone: from here on it is as any other that was released.
+            Known::Vanished | Known::Standing(_) => {
+                record.hold = JobHold::Released;
+                self.keep(&record).map(|()| None)
+            }
         }
     }
 
