@@ -300,12 +300,22 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Database`].
     pub fn count_jobs(&self, phases: &[PhaseName]) -> Result<u64, JournalError> {
-        let query = format!(
-            "SELECT COUNT(*) FROM job WHERE {}",
-            PhaseName::among(phases)
-        );
+        self.count(&PhaseName::among(phases), &[])
+    }
+
+    /// How many of this user's jobs are in these phases.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn count_jobs_of(&self, uid: u32, phases: &[PhaseName]) -> Result<u64, JournalError> {
+        let which = format!("uid = ?1 AND {}", PhaseName::among(phases));
+        self.count(&which, &params![uid])
+    }
+
+    fn count(&self, which: &str, arguments: &[Value]) -> Result<u64, JournalError> {
+        let query = format!("SELECT COUNT(*) FROM job WHERE {which}");
         let read = || -> Result<i64, Trouble> {
-            let row = self.database.query_row(&query, &[])?;
+            let row = self.database.query_row(&query, arguments)?;
             row.map_or(Ok(0), |row| row.get(0))
         };
         read().map(from_sql).map_err(self.failed("read"))

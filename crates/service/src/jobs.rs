@@ -1,6 +1,7 @@
 //! The jobs of batch systems. What their scripts ask for becomes ordinary requests, named after the job and the directive:
 //! asked for twice, after a crash of whoever asks or of the service itself, it is moved once.
 
+mod crowd;
 pub(crate) mod forget;
 pub(crate) mod held;
 mod lent;
@@ -20,9 +21,7 @@ use jiff::tz::TimeZone;
 use posthaste_api as api;
 use posthaste_batch::script::{self, Deadline, Wanted};
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_journal::{
-    JobHold, JobPhase, JobRecord, Journal, JournalError, PhaseName, RequestRecord,
-};
+use posthaste_journal::{JobHold, JobPhase, JobRecord, PhaseName, RequestRecord};
 use posthaste_types::Timestamp;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -30,10 +29,8 @@ use crate::{
     http::{Answer, Desk},
     render,
 };
+use crowd::{Crowd, JOBS_MAX, keep_new, too_many};
 
-/// Jobs that are not gone, all of which are looked through whenever the queue moved: one more is refused, as each that was
-/// overlooked could lose its data. A centre of ten thousand nodes has as many in its queue.
-const JOBS_MAX: u32 = 10_000;
 /// Jobs that one listing shows where it does not say how many, and at most: each costs some look-ups in the journal.
 const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 1000;
@@ -84,14 +81,12 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     let wanted = wanted("the job", &new.script)?;
     places::check_lent(desk, &wanted)?;
     places::check(desk, new.uid, &wanted)?;
-    let known = desk
-        .centre
-        .store
-        .journal(|journal| journal.count_jobs(&PhaseName::NOT_GONE))?;
-    if known >= u64::from(JOBS_MAX) {
-        return Err(too_many("the job").into());
+    let crowd = Crowd::of(desk);
+    let store = &desk.centre.store;
+    match store.journal(|journal| crowd.refuses(journal, new.uid))? {
+        Some(why) => Err(too_many("the job", &why).into()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Writes a job down. One that is known stays as it is; one that was forgotten begins anew, and finds what was
@@ -154,28 +149,12 @@ pub(crate) fn register(
         },
     };
     let store = &desk.centre.store;
-    if !store.journal(|journal| keep_new(journal, &record, JOBS_MAX))? {
-        return Err(too_many(&subject()).into());
+    let crowd = Crowd::of(desk);
+    if let Some(why) = store.journal(|journal| keep_new(journal, &record, &crowd))? {
+        return Err(too_many(&subject(), &why).into());
     }
     desk.look_at_queue();
     Ok(show(desk, &record)?)
-}
-
-/// Keeps a job that was told of, unless `most` others are known that are not gone.
-fn keep_new(journal: &mut Journal, record: &JobRecord, most: u32) -> Result<bool, JournalError> {
-    let known = journal.job(&record.scheduler, &record.job)?;
-    let is_one_more = known.is_none_or(|known| known.phase == JobPhase::Gone);
-    if is_one_more && journal.count_jobs(&PhaseName::NOT_GONE)? >= u64::from(most) {
-        return Ok(false);
-    }
-    journal.keep_job(record)?;
-    Ok(true)
-}
-
-fn too_many(subject: &str) -> Error {
-    Error::new(ErrorKind::Busy, "register", subject)
-        .cause(format!("{JOBS_MAX} jobs are known that are not gone, the most there may be"))
-        .hint("try again when some have gone; `DELETE /v1/jobs/SCHEDULER/JOB` forgets one that its batch system has forgotten")
 }
 
 /// Sees that a job can have that name.
@@ -433,31 +412,6 @@ fn deadline(deadline: Option<Deadline>, from: Timestamp, without: Duration) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_job_more_than_may_be_known_is_refused_and_none_that_is_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(&folder.path().join("journal")).unwrap();
-        let job = |job: &str, phase| JobRecord {
-            scheduler: "slurm".into(),
-            job: job.into(),
-            round: 0,
-            uid: 1000,
-            gid: 100,
-            script: String::new(),
-            phase,
-            created: Timestamp::from_secs(1),
-            hold: JobHold::None,
-        };
-        let mut keep = |name, phase| keep_new(&mut journal, &job(name, phase), 2).unwrap();
-        assert!(keep("1", JobPhase::Registered));
-        assert!(keep("2", JobPhase::Registered));
-        assert!(!keep("3", JobPhase::Registered));
-        assert!(keep("2", JobPhase::StagingIn), "it is known");
-        assert!(keep("1", JobPhase::Gone));
-        assert!(keep("3", JobPhase::Registered));
-        assert!(!keep("1", JobPhase::Registered), "it went");
-    }
 
     #[test]
     fn a_phase_is_read_as_it_is_shown() {
