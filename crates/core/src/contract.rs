@@ -43,7 +43,7 @@ pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
 pub use fault::{Fault, GiverEnd};
 pub use input::Input;
-pub use lent::{LentReason, LentTerms};
+pub use lent::{LentReason, LentTerms, load_left};
 pub use near::NearReason;
 pub(crate) use offer::Dollars;
 pub use offer::WouldBuy;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{DepotTerms, Drain, Fault, Input};
+use posthaste_core::contract::{DepotTerms, Drain, Fault, Input, load_left};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     relay::{Draining, RelayStatus},
@@ -121,14 +121,15 @@ impl Told {
     }
 
     /// How much its machine has to do, where somebody wants to know and it is news. Where only its owner says what is too much,
-    /// that is when it comes to be that, or less.
+    /// that is when it comes to be that, or so much less that it is used again.
     fn load(&mut self, record: &DepotRecord, load_permille: Option<u32>) -> Option<Input> {
         let bound = record.load_max_permille;
         if !self.heeds_load && bound.is_none() {
             self.load = None;
             return None;
         }
-        let side = |load: Option<u32>| load.map(|load| bound.is_some_and(|most| load >= most));
+        let is_most = |load: u32| bound.is_some_and(|most| load >= most);
+        let side = |load: Option<u32>| load.map(|load| (is_most(load), is_most(load_left(load))));
         let is_news = match self.load {
             None => true,
             Some(told) if self.heeds_load => told != load_permille,
@@ -356,5 +357,30 @@ mod tests {
         assert_eq!(hear(None), None);
         assert_eq!(opens_at(hear(Some(("07-09", 0)))), hour(7));
         assert_eq!(shown(&depot).unwrap().open, "07-09");
+    }
+
+    #[test]
+    fn the_mind_is_told_of_a_load_when_it_comes_to_a_bound_and_well_below() {
+        let (depot, mut told) = (depot(), Told::default());
+        let record = DepotRecord {
+            load_max_permille: Some(500),
+            ..depot.record.clone()
+        };
+        for (load, is_news) in [
+            (100, true),
+            (399, false),
+            (450, true),
+            (499, false),
+            (500, true),
+            (900, false),
+            (499, true),
+            (401, false),
+            (399, true),
+            (1, false),
+        ] {
+            let news = told.load(&record, Some(load));
+            assert_eq!(news.is_some(), is_news, "{load}");
+        }
+        assert!(told.load(&record, None).is_some());
     }
 }

@@ -6,7 +6,7 @@ use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 use super::{Fork, History, Link, Request};
 use crate::{
     Settings,
-    contract::{DepotPrices, DepotState, DepotTerms, Drain, EgressPrice, LentTerms},
+    contract::{DepotPrices, DepotState, DepotTerms, Drain, EgressPrice, LentTerms, load_left},
 };
 
 record! {
@@ -61,6 +61,8 @@ record! {
         pub(crate) arriving: Bytes,
         /// How much its machine has to do, in thousandths of a core's for each core, where it says so.
         pub(crate) load_permille: Option<u32>,
+        /// The same as bounds see it: it rises at once, and falls late.
+        pub(crate) load_felt_permille: Option<u32>,
         /// Nothing is sent there while that is this or more, whoever it is for.
         pub(crate) load_max_permille: Option<u32>,
         /// When its hours begin or end next, or those for which it is lent for a request.
@@ -108,6 +110,7 @@ impl Depot {
             is_said_empty: false,
             arriving: Bytes::ZERO,
             load_permille: None,
+            load_felt_permille: None,
             load_max_permille: None,
             turns_at: None,
             is_away: false,
@@ -196,10 +199,17 @@ impl Depot {
         self.load_max_permille.into_iter().chain(own).min()
     }
 
+    /// Its machine says how much it has to do.
+    pub(crate) fn tell_load(&mut self, load: Option<u32>) {
+        let before = self.load_felt_permille.unwrap_or(0);
+        self.load_felt_permille = load.map(|load| load_left(load).min(before).max(load));
+        self.load_permille = load;
+    }
+
     /// Whether its machine has as much to do as whoever lends it to all bears, or for a request with these terms of its own,
     /// or more. Where nobody knows, it has not.
     pub(crate) fn is_loaded(&self, lent: Option<&LentTerms>) -> bool {
-        let loaded = self.load_permille.zip(self.load_bound(lent));
+        let loaded = self.load_felt_permille.zip(self.load_bound(lent));
         loaded.is_some_and(|(load, most)| load >= most)
     }
 
@@ -259,5 +269,48 @@ impl Depot {
     /// Space for new fragments, after what is in flight.
     pub(crate) fn space(&self) -> Bytes {
         self.free - self.link.in_flight - self.arriving
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_plan::Windows;
+    use posthaste_types::DepotId;
+
+    use super::*;
+
+    #[test]
+    fn a_load_that_moves_about_a_bound_is_above_it_until_it_is_a_fifth_below() {
+        let link = Link::new(None, &Settings::default().prior);
+        let mut depot = Depot::new("ash".into(), Bytes::mebi(1), link, Timestamp::default());
+        depot.load_max_permille = Some(500);
+        let lent = LentTerms {
+            depot: DepotId::new(1),
+            windows: Windows::default(),
+            load_max_permille: Some(300),
+        };
+        for (load, is_loaded, is_loaded_for_it) in [
+            (Some(200), false, false),
+            (Some(480), false, true),
+            (Some(500), true, true),
+            (Some(480), true, true),
+            (Some(520), true, true),
+            (Some(401), true, true),
+            (Some(399), false, true),
+            (Some(499), false, true),
+            (Some(240), false, true),
+            (Some(239), false, false),
+            (Some(299), false, false),
+            (Some(2000), true, true),
+            (Some(10), false, false),
+            (Some(900), true, true),
+            // It says so no more: nobody knows.
+            (None, false, false),
+            (Some(450), false, true),
+        ] {
+            depot.tell_load(load);
+            let found = (depot.is_loaded(None), depot.is_loaded(Some(&lent)));
+            assert_eq!(found, (is_loaded, is_loaded_for_it), "{load:?}");
+        }
     }
 }

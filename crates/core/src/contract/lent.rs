@@ -16,6 +16,13 @@ record! {
     }
 }
 
+/// What is left at most, in thousandths, of a higher load once it fell to this one: five quarters of it. So a machine that had too much to do
+/// has so until its load is below four fifths of the bound, whichever that is, and one whose load moves about a bound is not taken and left at each look.
+#[must_use]
+pub fn load_left(load_permille: u32) -> u32 {
+    load_permille.saturating_add(load_permille / 4)
+}
+
 record! {
     /// Why a depot that is lent for one request is used for it, or is not.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +70,16 @@ impl fmt::Display for LentReason {
                 f,
                 "lent below a load of {}, and does not say what its load is: it is used whatever that is",
                 Load(*most_permille)
+            ),
+            Self::Loaded {
+                load_permille,
+                most_permille,
+            } if load_permille < most_permille => write!(
+                f,
+                "its load is {}, and rose to {}: it is used again below {}",
+                Load(*load_permille),
+                Load(*most_permille),
+                Load(most_permille / 5 * 4)
             ),
             Self::Loaded {
                 load_permille,

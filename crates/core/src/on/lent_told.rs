@@ -22,9 +22,10 @@ impl Mind {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        let before = core::mem::replace(&mut depot.load_permille, load);
+        let before = depot.load_felt_permille;
+        depot.tell_load(load);
         let own = depot.load_max_permille;
-        if before != load && (own.is_some() || self.heeds_load(id)) {
+        if before != depot.load_felt_permille && (own.is_some() || self.heeds_load(id)) {
             self.note_load(id, before, own);
             self.give_another_chance(id, out);
         }
@@ -35,7 +36,7 @@ impl Mind {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };
-        let load = depot.load_permille;
+        let load = depot.load_felt_permille;
         let before = core::mem::replace(&mut depot.load_max_permille, most);
         if before != most {
             self.note_load(id, load, before);
@@ -49,7 +50,7 @@ impl Mind {
         let Some(depot) = self.depots.get(&id) else {
             return;
         };
-        let Some(load_permille) = depot.load_permille else {
+        let Some((load_permille, felt)) = depot.load_permille.zip(depot.load_felt_permille) else {
             return;
         };
         let own = depot.load_max_permille;
@@ -72,7 +73,7 @@ impl Mind {
             let was_loaded = before
                 .zip(most_before)
                 .is_some_and(|(before, most)| before >= most);
-            let is_loaded = most.is_some_and(|most| load_permille >= most);
+            let is_loaded = most.is_some_and(|most| felt >= most);
             let (what, why) = match (was_loaded, is_loaded) {
                 (false, true) => (
                     "is left alone",
@@ -102,14 +103,14 @@ impl Mind {
         self.remember_loaded(id);
         for lent in lent {
             let (depot, name) = (self.depots.get(&lent.depot), self.name_of(lent.depot));
-            let load = depot.and_then(|depot| depot.load_permille);
+            let load = depot.and_then(|depot| depot.load_permille.zip(depot.load_felt_permille));
             let bound = lent.load_max_permille.map(|most_permille| match load {
                 None => LentReason::LoadUnknown { most_permille },
-                Some(load_permille) if load_permille >= most_permille => LentReason::Loaded {
+                Some((load_permille, felt)) if felt >= most_permille => LentReason::Loaded {
                     load_permille,
                     most_permille,
                 },
-                Some(load_permille) => LentReason::Unloaded {
+                Some((load_permille, _)) => LentReason::Unloaded {
                     load_permille,
                     most_permille,
                 },
