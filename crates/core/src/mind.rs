@@ -51,7 +51,6 @@ record! {
         pub(crate) way_out: WayOut,
         /// Whether depots come and go, as of the last tick or loss.
         pub(crate) is_restless: bool,
-        /// The plan over time.
         pub(crate) planning: Planning,
         /// Stage-ins, and where they come from.
         pub(crate) arrivals: Arrivals,
