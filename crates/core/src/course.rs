@@ -86,7 +86,7 @@ impl Mind {
     }
 
     /// The lane of the best depot that is not fed.
-    fn next_in_reserve(&self, request: &Request) -> Option<usize> {
+    pub(crate) fn next_in_reserve(&self, request: &Request) -> Option<usize> {
         let mut lanes = self.staging_lanes(request).into_iter();
         lanes.find(|&lane| !request.lanes[lane].is_active)
     }

@@ -47,16 +47,21 @@ impl Desk {
             gathers: 0,
         };
         for depot in (1..=4).map(DepotId::new).chain([HOME]) {
-            let added = Input::DepotAdded {
-                depot,
-                name: format!("depot-{depot}"),
-                capacity: Bytes::mebi(4096),
-                rate_max: RATE,
-            };
-            desk.give(vec![added, up(depot, 4096)]);
+            desk.add(depot);
         }
         desk.give(vec![down(HOME)]);
         desk
+    }
+
+    /// A depot is added, which is there.
+    fn add(&mut self, depot: DepotId) {
+        let added = Input::DepotAdded {
+            depot,
+            name: format!("depot-{depot}"),
+            capacity: Bytes::mebi(4096),
+            rate_max: RATE,
+        };
+        self.give(vec![added, up(depot, 4096)]);
     }
 
     fn give(&mut self, inputs: Vec<Input>) {
@@ -106,13 +111,25 @@ impl Desk {
     }
 
     fn submit(&mut self, request: RequestId, mib: u64, in_s: u64, destinations: Vec<DepotId>) {
+        let via = (1..=4).map(DepotId::new).collect();
+        self.submit_by(via, request, mib, in_s, destinations);
+    }
+
+    fn submit_by(
+        &mut self,
+        via: Vec<DepotId>,
+        request: RequestId,
+        mib: u64,
+        in_s: u64,
+        destinations: Vec<DepotId>,
+    ) {
         let spec = RequestSpec {
             bytes: Bytes::mebi(mib),
             files: 1,
             chunk_size: Bytes::mebi(1),
             deadline: self.now + Duration::from_secs(in_s),
             code: "1+1".parse().unwrap(),
-            via: (1..=4).map(DepotId::new).collect(),
+            via,
             destinations,
             release: ReleasePolicy::WhenSafe,
             best_effort: false,
@@ -185,6 +202,15 @@ fn where_depots_come_and_go_nobody_counts_on_one_that_is_new() {
     known.lose(DepotId::new(4));
     known.submit(FIRST, 300, 1000, Vec::new());
     assert_eq!(known.fan_out(), 2);
+
+    // One that went for good long ago tells nothing of those that came since.
+    let mut later = Desk::new();
+    later.give(vec![down(DepotId::new(4))]);
+    later.wait(700);
+    later.add(DepotId::new(5));
+    let via = [5, 1, 2, 3].map(DepotId::new).to_vec();
+    later.submit_by(via, FIRST, 300, 1000, Vec::new());
+    assert_eq!(later.fan_out(), 2);
 }
 
 #[test]

@@ -482,3 +482,31 @@ pub(crate) fn fault_of_kind(kind: ErrorKind) -> Fault {
         _ => Fault::Other,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+pub(crate) mod tests {
+    use posthaste_core::contract::{DepotPrices, DepotTerms};
+
+    use super::*;
+
+    /// One for which nobody answers.
+    pub(crate) fn depot() -> Depot {
+        let record = DepotRecord {
+            id: DepotId::new(1),
+            name: "campus".into(),
+            url: "https://campus.example:7421".into(),
+            fingerprint: format!("sha256:{}", "07".repeat(32)),
+            capacity: Bytes::mebi(1),
+            rate_max: None,
+            terms: DepotTerms {
+                domain: "campus".into(),
+                ..DepotTerms::default()
+            },
+            prices: DepotPrices::default(),
+            load_max_permille: None,
+            level: 1,
+        };
+        open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()
+    }
+}

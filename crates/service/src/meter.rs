@@ -29,6 +29,8 @@ const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
 /// one only what it took (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
+/// Of what took less time nothing can be told.
+const BUSY_MIN: Duration = Duration::from_millis(1);
 /// The least length of a window in which bytes count as they arrive: a connection whose path has just become slow needs a
 /// while to find its pace…
 const SEEN_MIN: Duration = Duration::from_millis(1400);
@@ -68,6 +70,8 @@ struct Window {
     /// How many of them a mover makes, who tells from time to time what arrived, and whether any did in this window.
     told: u32,
     was_told: bool,
+    /// Some of what is on its way still goes another way.
+    is_turning: bool,
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     ramp: Ramp,
@@ -121,7 +125,8 @@ impl Window {
     fn sees(&self, before: Look, carried: Carried) -> bool {
         let is_told_late = carried.is_held_back || self.was_told;
         let is_seen = carried.arrived.is_some() && before.carried.arrived.is_some();
-        self.in_flight > 0 && self.ramp != Ramp::Filling && is_seen && !is_told_late
+        let is_of_one_way = self.ramp != Ramp::Filling && !self.is_turning;
+        self.in_flight > 0 && is_of_one_way && is_seen && !is_told_late
     }
 
     fn busy_until(&self, now: Instant) -> Duration {
@@ -204,13 +209,13 @@ impl Window {
             if *left == 0 {
                 // What is on its way now began since: as many of its bytes have arrived as will at the window's end.
                 self.seen = None;
-                self.ramp = Ramp::Over;
+                (self.ramp, self.is_turning) = (Ramp::Over, false);
                 self.open(now, self.busy_until(now), now);
             }
             return;
         }
         if self.ramp == Ramp::Draining(0) {
-            self.ramp = Ramp::Over;
+            (self.ramp, self.is_turning) = (Ramp::Over, false);
             self.open(now, self.busy_until(now), now);
         }
     }
@@ -243,6 +248,7 @@ impl Meter {
                 was_humble: false,
                 told: 0,
                 was_told: false,
+                is_turning: false,
                 busy_since: None,
                 idle_since: None,
                 ramp: Ramp::Filling,
@@ -300,6 +306,7 @@ impl Meter {
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
             window.seen = None;
+            window.is_turning = window.in_flight > 0;
             window.ramp = match window.in_flight {
                 0 => Ramp::Filling,
                 before => Ramp::Draining(before),
@@ -382,7 +389,7 @@ impl Meter {
             };
             window.latest = ByteRate::over(bytes, open_for);
             window.open(ended, busy, now);
-            (!busy.is_zero()).then_some(sample)
+            (busy >= BUSY_MIN).then_some(sample)
         })
     }
 

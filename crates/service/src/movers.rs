@@ -287,6 +287,10 @@ impl Movers {
             let Some(pending) = state.pending.get(&ticket) else {
                 continue;
             };
+            if !pending.offered.departure.leave() {
+                // Whoever called it back takes it from the mover.
+                continue;
+            }
             state.tell(id, lease, News::Given);
             work.push(api::Work {
                 lease: lease.get(),

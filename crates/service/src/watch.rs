@@ -276,31 +276,13 @@ pub(crate) async fn watch_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::depots::tests::depot;
     use posthaste_core::contract::Windows;
     use posthaste_endpoint::{gateway::Gateways, relay::wire::HoursBody};
     use posthaste_types::Timestamp;
 
     /// Monday, 2027-01-11 00:00 UTC.
     const MONDAY: Timestamp = Timestamp::from_secs(1_799_625_600);
-
-    fn depot() -> Depot {
-        let record = DepotRecord {
-            id: DepotId::new(1),
-            name: "campus".into(),
-            url: "https://campus.example:7421".into(),
-            fingerprint: format!("sha256:{}", "07".repeat(32)),
-            capacity: Bytes::mebi(1),
-            rate_max: None,
-            terms: DepotTerms {
-                domain: "campus".into(),
-                ..DepotTerms::default()
-            },
-            prices: posthaste_core::contract::DepotPrices::default(),
-            load_max_permille: None,
-            level: 1,
-        };
-        crate::depots::open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()
-    }
 
     fn status(hours: Option<(&str, i32)>) -> RelayStatus {
         RelayStatus {

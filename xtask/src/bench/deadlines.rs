@@ -79,6 +79,10 @@ fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<Strin
         .truncate(after == 0)
         .open(&path);
     let file = file.with_context(|| format!("creating {}", path.display()))?;
+    // What was being written when the run before was broken off is played again.
+    let before = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let whole = before.iter().rposition(|byte| *byte == b'\n');
+    file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
     say(&format!("what is played is written to {}", path.display()));
     let status = Command::new(std::env!("CARGO"))
         .args(["run", "--quiet", "--release", "--package", "posthaste-sim"])

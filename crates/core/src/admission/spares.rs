@@ -30,7 +30,10 @@ impl Mind {
         chosen: Vec<usize>,
         finish: Timestamp,
     ) -> (Vec<usize>, Timestamp) {
-        let all = &way.proposal.candidates;
+        let near = way.lanes.iter();
+        let near = near.filter(|&&lane| self.level_of(request, lane) == 1);
+        let near = near.count().max(chosen.len());
+        let all = &way.proposal.candidates[..near];
         let least = usize::from(way.proposal.code.total());
         let mut count = chosen.len();
         while count < all.len() && !self.survives_on(request, way, count) {
@@ -69,12 +72,12 @@ impl Mind {
 
     /// Judges whether depots come and go here: one in twenty was lost a short while ago. This looks at every depot.
     pub(crate) fn judge_rest(&mut self) {
-        let shaky = self
-            .depots
-            .values()
-            .filter(|depot| depot.is_shaky(self.now));
-        let all = self.depots.values().count();
-        self.is_restless = all > 0 && shaky.count() * RESTLESS >= all;
+        let (mut all, mut gone) = (0, 0);
+        for depot in self.depots.values() {
+            all += 1;
+            gone += usize::from(depot.went_lately(self.now));
+        }
+        self.is_restless = gone > 0 && gone * RESTLESS >= all;
     }
 
     /// The fastest of these lanes whose depot is there and may go: it was lost a short while ago, or others were and it has not
@@ -105,6 +108,20 @@ impl Mind {
         request.is_some_and(|request| self.fastest_shaky_fed(request).is_some())
     }
 
+    /// Whether the next depot in reserve is near the centre: those nearer to the destination get theirs from others.
+    fn has_spare(&self, request: &Request) -> bool {
+        let next = self.next_in_reserve(request);
+        next.is_some_and(|lane| self.level_of(request, lane) == 1)
+    }
+
+    fn level_of(&self, request: &Request, lane: usize) -> u8 {
+        let id = request.lanes[lane].depot;
+        let depot = self.depots.get(&id);
+        depot.map_or(1, |depot| {
+            self.crossings.level(id, depot, request.lead_depot())
+        })
+    }
+
     /// Feeds a request that runs to one depot more where it would be late without the fastest that comes and goes.
     pub(crate) fn feed_spare(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let request = self.requests.get(&id);
@@ -129,9 +146,10 @@ impl Mind {
                 let reason = reason_late(request, self.now);
                 self.stage_too(id, reason, sweep, out);
             }
-            Route::Staged => {
+            Route::Staged if self.has_spare(request) => {
                 self.activate_next(id, reason_late, out);
             }
+            Route::Staged => {}
         }
     }
 }

@@ -21,7 +21,7 @@ impl Mind {
     /// Takes back what was sent last to depots to which far more is on its way than their paths carry in a window, as far
     /// as others would have it in half the time. Each send is asked back once: what has left already goes on.
     pub(crate) fn recall_waiting(&mut self, out: &mut Outbox) {
-        let most = self.settings.window_raised * WINDOWS_MIN;
+        let most = self.settings.window_raised.saturating_mul(WINDOWS_MIN);
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         let is_behind = |depot: &Depot| {
             let link = &depot.link;
@@ -99,9 +99,10 @@ impl Placing<'_> {
         let bytes = self.request.replica.bytes_of(key.chunk, fragment);
         let within = self.finish_micros(from, Bytes::ZERO) / 2;
         let is_sooner = |&lane: &usize| {
-            self.is_free(key.chunk, stripe.taken, lane)
+            self.finish_micros(lane, bytes) <= within
+                && self.request.quota_left(lane) != Some(0)
+                && self.is_free(key.chunk, stripe.taken, lane)
                 && self.is_fed(lane, bytes)
-                && self.finish_micros(lane, bytes) <= within
         };
         let wanted = match is_whole {
             true => usize::from(self.request.spec.code.total()),

@@ -24,6 +24,7 @@ impl Mind {
         if let Some(request) = self.requests.get_mut(&id) {
             let paid = flight.keep_micro_usd.saturating_add(sending);
             request.spent_micro_usd = request.spent_micro_usd.saturating_sub(paid);
+            request.uncommon.throttle.give_back(flight.bytes);
         }
         self.refresh_stripe(id, chunk);
     }

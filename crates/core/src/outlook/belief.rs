@@ -29,7 +29,8 @@ impl Belief {
             Self::P90 => rates.p90,
             Self::Hopeful if depot.link.is_measured() => {
                 let below = rates.p50.get().saturating_sub(depot.link.p10_then.get());
-                ByteRate::new(rates.p50.get() - below / spread * DOUBT_PERCENT / 100)
+                let doubt = ByteRate::new(below / spread).scaled(DOUBT_PERCENT, 100);
+                ByteRate::new(rates.p50.get().saturating_sub(doubt.get()))
             }
             Self::Hopeful => rates.p90,
         }

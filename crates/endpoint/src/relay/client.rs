@@ -3,12 +3,14 @@
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex, Timestamp};
+use tokio::time::Instant;
 
 use super::{
     Credential, DatasetId, RelayAddress, RelayStatus, Scope,
@@ -27,6 +29,8 @@ pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
 /// Pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
+/// How long a relay that did not say what it is, is not asked that again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A relay, reached over a few kept connections. Cloning shares them.
 #[derive(Clone)]
@@ -93,27 +97,26 @@ impl RelayClient {
         self.pool.rate_limit.store(bytes_per_s, Ordering::Relaxed);
     }
 
-    /// Whether it hands out passes to a store rather than take bytes itself. It is asked once where nobody knows yet; what does not
-    /// answer is sent to as any other, and whoever does that finds out what is wrong.
+    /// Whether it hands out passes to a store rather than take bytes itself. It is asked where nobody knows yet, by one at a time
+    /// and not again at once; what does not answer is sent to as any other, and whoever does that finds out what is wrong.
     pub(super) async fn lets_through(&self) -> bool {
-        let asked = async || {
-            // The answer itself notes what it says.
-            self.ask_status().await.ok();
-        };
-        self.pool.is_known.get_or_init(asked).await;
+        if !self.pool.is_known.load(Ordering::Relaxed) {
+            let mut asked_at = self.pool.asked_at.lock().await;
+            let is_known = self.pool.is_known.load(Ordering::Relaxed);
+            if !is_known && asked_at.is_none_or(|at| at.elapsed() > ASK_AGAIN) {
+                self.status().await.ok();
+                *asked_at = Some(Instant::now());
+            }
+        }
         self.pool.lets_through.load(Ordering::Relaxed)
     }
 
     /// Takes it from others that the relay hands out passes to a store, so that no bytes are sent to it in vain.
     pub fn expect_passes(&self, lets_through: bool) {
-        self.note_passes(lets_through);
-        self.pool.is_known.set(()).ok();
-    }
-
-    fn note_passes(&self, lets_through: bool) {
         self.pool
             .lets_through
             .store(lets_through, Ordering::Relaxed);
+        self.pool.is_known.store(true, Ordering::Relaxed);
     }
 
     /// Bytes that came from this relay so far, to all clones.
@@ -129,12 +132,6 @@ impl RelayClient {
     /// for 10 s) may pass; [`ErrorKind::Unauthenticated`] (key not the pinned one, token not taken)
     /// and [`ErrorKind::PermissionDenied`] (token for something else) will not.
     pub async fn status(&self) -> Result<RelayStatus> {
-        let status = self.ask_status().await?;
-        self.pool.is_known.set(()).ok();
-        Ok(status)
-    }
-
-    async fn ask_status(&self) -> Result<RelayStatus> {
         let ask = Ask {
             operation: "ask",
             method: Method::GET,
@@ -154,7 +151,7 @@ impl RelayClient {
             .rate_limit
             .store(rate.unwrap_or(0), Ordering::Relaxed);
         let status = RelayStatus::read(body);
-        self.note_passes(status.lets_through);
+        self.expect_passes(status.lets_through);
         Ok(status)
     }
 

@@ -16,7 +16,6 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::{
     net::TcpStream,
-    sync::OnceCell,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -111,7 +110,9 @@ pub(super) struct Pool {
     pub(super) rate_limit: Arc<AtomicU64>,
     /// Whether it hands out passes to a store rather than take bytes itself; and set once that is known.
     pub(super) lets_through: Arc<AtomicBool>,
-    pub(super) is_known: Arc<OnceCell<()>>,
+    pub(super) is_known: Arc<AtomicBool>,
+    /// When it was asked last by somebody who had something to send.
+    pub(super) asked_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// Whether the store checks what it is sent by its MD5 alone.
     pub(super) needs_md5: Arc<AtomicBool>,
     /// Connections to where its passes lead.
@@ -137,6 +138,7 @@ impl Pool {
             rate_limit: Arc::default(),
             lets_through: Arc::default(),
             is_known: Arc::default(),
+            asked_at: Arc::default(),
             needs_md5: Arc::default(),
             stores: Mutex::default(),
         }
@@ -153,6 +155,7 @@ impl Pool {
             rate_limit: Arc::clone(&self.rate_limit),
             lets_through: Arc::clone(&self.lets_through),
             is_known: Arc::clone(&self.is_known),
+            asked_at: Arc::clone(&self.asked_at),
             needs_md5: Arc::clone(&self.needs_md5),
             ..Self::of(self.place.clone(), Vec::new())
         }

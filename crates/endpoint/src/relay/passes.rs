@@ -101,7 +101,12 @@ impl RelayClient {
         body: &PassBody,
     ) -> Result<PassAnswer> {
         let target = Target::Pass(*dataset, object);
-        self.order("store on", target, body).await
+        // What is asked is not yet what is sent.
+        let asker = Self {
+            departure: None,
+            ..self.clone()
+        };
+        asker.order("store on", target, body).await
     }
 
     /// Reads an object from where a pass leads to.
@@ -116,7 +121,9 @@ impl RelayClient {
     pub(super) fn through<'a>(&self, pass: &'a Pass, method: Method) -> Result<Through<'a>> {
         let uri = uri_of(pass)?;
         let store = self.pool.store(&base_of(&uri))?;
-        Ok(Through::new(pass, uri, method, store, self.haste))
+        let mut through = Through::new(pass, uri, method, store, self.haste);
+        through.call.departure.clone_from(&self.departure);
+        Ok(through)
     }
 
     /// What a relay handed out, if it makes sense.

@@ -1,6 +1,7 @@
 //! One relay codes a chunk that it is sent whole, keeps a fragment and sends the others on.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::join_all;
 use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -73,10 +74,7 @@ impl RelayClient {
                 lets_through: client.lets_through().await,
             }
         };
-        let mut takers = Vec::with_capacity(to.len());
-        for one in to {
-            takers.push(taker(one).await);
-        }
+        let takers = join_all(to.iter().map(taker)).await;
         let order = ScatterBody {
             size: coded.bytes.len() as u64,
             digest: coded.digest.to_string(),

@@ -24,10 +24,9 @@ impl<'a> Metered<'a> {
     /// The same of one that a mover makes.
     pub(crate) fn by_mover(depot: &'a Depot, gives_way: bool) -> Self {
         depot.meter.on_told(true);
-        Self {
-            by_mover: true,
-            ..Self::start(depot, gives_way)
-        }
+        let mut metered = Self::start(depot, gives_way);
+        metered.by_mover = true;
+        metered
     }
 
     pub(crate) fn end(mut self, stored: Bytes) {
@@ -43,5 +42,21 @@ impl Drop for Metered<'_> {
         if self.by_mover {
             self.depot.meter.on_told(false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::depots::tests::depot;
+
+    #[test]
+    fn what_a_mover_sends_is_on_its_way_until_it_has_ended() {
+        let depot = depot();
+        let sent = Metered::by_mover(&depot, false);
+        assert!(!depot.meter.is_idle());
+        sent.end(Bytes::mebi(1));
+        assert!(depot.meter.is_idle());
+        assert_eq!(depot.meter.stored(), Bytes::mebi(1));
     }
 }

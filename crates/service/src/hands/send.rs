@@ -156,8 +156,6 @@ async fn by_mover(
     let mut metered = None;
     let ending = way.movers.carry(offered, |news| match news {
         News::Given => {
-            // Called back just now, it is taken from the mover again before that has begun.
-            way.departure.leave();
             // Of another mover nothing is acknowledged.
             metered = None;
         }
@@ -212,6 +210,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
         request: leg.request,
         chunk: leg.chunk,
         due: due.unwrap_or(Timestamp::from_micros(u64::MAX)),
+        departure: Arc::clone(&way.departure),
         chore: Arc::new(chore),
     }
 }

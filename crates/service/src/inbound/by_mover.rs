@@ -35,6 +35,7 @@ pub(super) async fn fetch(
     };
     make_files(stage, chunk).await?;
     let offered = Offered {
+        departure: Arc::default(),
         request: stage.request,
         chunk,
         due: stage.deadline,

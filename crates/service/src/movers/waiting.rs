@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::movers::{MoverId, Offer, Ticket};
-use posthaste_endpoint::Checksum;
+use posthaste_endpoint::{Checksum, relay::Departure};
 use posthaste_types::{ChunkIndex, Digest, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
@@ -41,6 +41,8 @@ pub(crate) struct Offered {
     /// What it is about; all of one chunk is read together.
     pub(crate) chunk: ChunkIndex,
     pub(crate) due: Timestamp,
+    /// It is given to nobody once it was called back, and not called back once it was given.
+    pub(crate) departure: Arc<Departure>,
     /// What is to be done, said when it is given: what it needs then is fresh.
     pub(crate) chore: Arc<dyn Fn() -> api::Chore + Send + Sync>,
 }

@@ -115,6 +115,7 @@ impl Help for ByMover {
                 return Helped::Nobody;
             };
             let offered = Offered {
+                departure: Arc::default(),
                 request: self.request,
                 chunk: ChunkIndex::new(self.next.fetch_add(1, Relaxed)),
                 due: self.due,
