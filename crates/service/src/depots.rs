@@ -1,5 +1,9 @@
 //! The depots in the books: how each is reached, how it is doing, what it takes.
 
+mod fault;
+
+pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind};
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -10,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::{Fault, Input, Windows};
+use posthaste_core::contract::{Input, Windows};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::Gateways,
@@ -438,49 +442,6 @@ pub(crate) fn open(
         heard: Mutex::default(),
         beaten: Notify::new(),
     })
-}
-
-/// What the mind needs to know of an error of the hands.
-pub(crate) fn fault_of(error: &Error) -> Fault {
-    use posthaste_endpoint::Locus;
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "ErrorKind may grow; the rest is alike"
-    )]
-    if error.locus() == Locus::Source {
-        return match error.kind() {
-            ErrorKind::NotFound => Fault::SourceVanished,
-            ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
-            _ => Fault::SourceUnreadable,
-        };
-    }
-    fault_of_kind(error.kind())
-}
-
-/// The same of one depot that was to send on to another: no source has a part in that, but the depot may
-/// no longer hold what it was to send.
-pub(crate) fn fault_of_forward(error: &Error) -> Fault {
-    use posthaste_endpoint::Locus;
-    if error.locus() == Locus::Source && error.kind() == ErrorKind::NotFound {
-        Fault::SourceVanished
-    } else {
-        fault_of_kind(error.kind())
-    }
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "ErrorKind may grow; the rest is alike"
-)]
-pub(crate) fn fault_of_kind(kind: ErrorKind) -> Fault {
-    match kind {
-        ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
-        ErrorKind::Full => Fault::Full,
-        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Fault::Unauthenticated,
-        ErrorKind::Corrupt => Fault::Corrupt,
-        ErrorKind::Busy => Fault::Busy,
-        _ => Fault::Other,
-    }
 }
 
 #[cfg(test)]

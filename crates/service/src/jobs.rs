@@ -78,6 +78,7 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
 /// Those of [`register`] that don't depend on its name.
 pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(&desk.centre, new.uid)?;
+    owner::check_held(&desk.centre)?;
     let wanted = wanted("the job", &new.script)?;
     places::check_lent(desk, &wanted)?;
     places::check(desk, new.uid, &wanted)?;
@@ -109,6 +110,7 @@ pub(crate) fn register(
     let wanted = wanted(&subject(), &new.script)?;
     places::check_lent(desk, &wanted)?;
     if new.held {
+        owner::check_held(&desk.centre)?;
         places::check(desk, new.uid, &wanted)?;
     }
     let (known, first_round) = desk.centre.store.journal(|journal| {

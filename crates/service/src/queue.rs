@@ -78,6 +78,14 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
+    /// Shortest time between two looks: slurmrestd's answers are large, and none is asked for because a job was told of.
+    fn rest_least(&self) -> Duration {
+        match self {
+            Self::Programs(_) => LOOK_LEAST,
+            Self::Slurmrestd(_) => LOOK_EVERY,
+        }
+    }
+
     pub(crate) fn of(scheduler: Scheduler, slurmrestd: Option<Arc<Slurmrestd>>) -> Self {
         match (scheduler, slurmrestd) {
             (Scheduler::Slurm, Some(slurmrestd)) => Self::Slurmrestd(slurmrestd),
@@ -221,8 +229,9 @@ pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Resul
             timing::retime(&centre, &outlook).await?;
         }
         has_looked |= is_there;
-        tokio::time::sleep(LOOK_LEAST).await;
-        let rest = LOOK_EVERY.saturating_sub(LOOK_LEAST);
+        let least = outlook.asked.rest_least();
+        tokio::time::sleep(least).await;
+        let rest = LOOK_EVERY.saturating_sub(least);
         let _ = tokio::time::timeout(rest, outlook.told.notified()).await;
     }
 }
@@ -252,7 +261,11 @@ async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
     let (queue, procs) = match ask::queue(&outlook.asked).await {
         Ok(answer) => answer,
         Err(error) => {
-            outlook.known().trouble = Some(error.to_string());
+            let said = error.to_string();
+            let before = outlook.known().trouble.replace(said.clone());
+            if before.as_ref() != Some(&said) {
+                tracing::warn!("the queue can't be looked at: {said}");
+            }
             return Ok(false);
         }
     };

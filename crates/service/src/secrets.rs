@@ -54,6 +54,10 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
 pub fn read_private(path: &Path) -> Result<String> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read", shown.clone(), cause);
+    // A pipe would be waited for.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::new(ErrorKind::Invalid, "read", &shown).cause("it is no file"));
+    }
     let file = fs::File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.mode();
     if mode & 0o077 != 0 {

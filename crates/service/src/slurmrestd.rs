@@ -94,7 +94,7 @@ impl Slurmrestd {
     /// When TLS is spoken and no certificates can be had.
     fn open(options: &RestOptions) -> Result<Self> {
         let mut client = Client::builder(TokioExecutor::new());
-        // It is asked twice in half a minute: no connection is worth keeping.
+        // It is asked some times a minute: no connection is worth keeping.
         client.pool_max_idle_per_host(0);
         let way = match options.url.socket() {
             Some(path) => Way::Socket(client.build(Socket(path.into()))),

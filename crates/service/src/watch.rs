@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::depots::tests::depot;
     use posthaste_core::contract::Windows;
-    use posthaste_endpoint::{gateway::Gateways, relay::wire::HoursBody};
+    use posthaste_endpoint::relay::wire::HoursBody;
     use posthaste_types::Timestamp;
 
     /// Monday, 2027-01-11 00:00 UTC.

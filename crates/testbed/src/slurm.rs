@@ -44,10 +44,11 @@ const ENDING_LOOKS_MAX: u32 = 500;
 /// [`Slurm::start`]. It needs root.
 #[derive(Debug)]
 pub struct Slurm {
-    folder: TempDir,
     controller: Option<Running>,
     node: Option<Running>,
     accounts: Option<Accounts>,
+    /// Last, as those write there until they have ended.
+    folder: TempDir,
 }
 
 impl Slurm {

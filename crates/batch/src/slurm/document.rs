@@ -43,8 +43,8 @@ pub(super) fn read<T: DeserializeOwned>(
         list: what.list,
         take: &mut take,
     };
-    let mut json =
-        serde_json::Deserializer::from_reader(BufReader::with_capacity(READ_BYTES, from));
+    let from = BufReader::with_capacity(READ_BYTES, Legible(from));
+    let mut json = serde_json::Deserializer::from_reader(from);
     let rest = reading.deserialize(&mut json);
     let rest = rest.and_then(|rest| json.end().map(|()| rest));
     let rest = rest.map_err(|cause| unreadable(&cause.to_string()))?;
@@ -52,6 +52,21 @@ pub(super) fn read<T: DeserializeOwned>(
         Some(complaint) if found == 0 => Err(unreadable(&complaint)),
         None if !rest.has_list => Err(unreadable(&format!("it has no list of {}", what.list))),
         Some(_) | None => Ok(()),
+    }
+}
+
+/// Slurm hands on what users write as they wrote it, and that may be no text: what is not ASCII is read as `?`.
+struct Legible<R>(R);
+
+impl<R: Read> Read for Legible<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(into)?;
+        for byte in &mut into[..read] {
+            if !byte.is_ascii() {
+                *byte = b'?';
+            }
+        }
+        Ok(read)
     }
 }
 

@@ -137,10 +137,30 @@ struct Times {
 #[derive(Default)]
 pub(super) struct Words(Vec<String>);
 
+/// What is done about a job, whatever the state of its life; the first of these that is told counts, as it does in Slurm's lists.
+const STATE_FLAGS: [&str; 9] = [
+    "COMPLETING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "STOPPED",
+    "REVOKED",
+    "RESV_DEL_HOLD",
+];
+
 impl Words {
-    /// The first, which is the one that counts of states of jobs.
+    /// The first.
     fn first(&self) -> &str {
         self.0.first().map_or("", String::as_str)
+    }
+
+    /// The state of a job that counts: the first is that of its life, and before that comes what is done about it, as in
+    /// Slurm's own lists.
+    fn state(&self) -> &str {
+        let flag = STATE_FLAGS.iter().find(|flag| self.has(flag));
+        flag.copied().unwrap_or(self.first())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -183,7 +203,7 @@ fn name(array: (Number, Number), het: (Number, Number)) -> Option<String> {
 impl Live {
     fn told<'a>(&'a self, reason: &'a str) -> Told<'a> {
         Told {
-            state: self.job_state.first(),
+            state: self.job_state.state(),
             reason,
             priority: self.priority.0,
             nodes: self.nodes.first(),
@@ -305,9 +325,12 @@ impl Past {
             number: None,
             is_dependent: false,
             // Until 22.05 nobody's where the accounting knows no association of who submitted it.
-            user: self.user.unwrap_or_else(|| UNKNOWN.to_owned()),
+            user: self
+                .user
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| UNKNOWN.to_owned()),
             state: state(Told {
-                state: self.state.current.first(),
+                state: self.state.current.state(),
                 reason: &reason,
                 priority: self.priority.0,
                 nodes: self.nodes.first(),

@@ -189,6 +189,36 @@ fn one_job_without_sense_costs_only_itself() {
 }
 
 #[test]
+fn what_somebody_wrote_that_is_no_text_costs_nothing() {
+    let text = b"{\"jobs\": [{\"job_id\": 8, \"user_id\": 3, \"cpus\": 2, \"job_state\": \"PENDING\", \"comment\": \"\xff\xfe\"}]}";
+    let found = queue(&text[..]).unwrap();
+    assert_eq!(brief(&found), [("8", State::Waiting, 2)]);
+    assert_eq!(found.left_out, 0);
+}
+
+#[test]
+fn what_is_done_about_a_job_comes_before_the_state_of_its_life() {
+    let told = |states: &str| {
+        let text = format!(
+            r#"{{"jobs": [{{"job_id": 8, "user_id": 3, "cpus": 2, "nodes": "n1", "job_state": {states}}}]}}"#
+        );
+        queue(text.as_bytes()).unwrap().jobs[0].state
+    };
+    for (states, state) in [
+        (r#"["RUNNING"]"#, State::Running),
+        (r#"["COMPLETED", "COMPLETING"]"#, State::Running),
+        // A job that was queued again, while what it left on the node is cleared away.
+        (r#"["PENDING", "COMPLETING"]"#, State::Running),
+        (r#"["PENDING", "REQUEUE_HOLD"]"#, State::Held),
+        (r#"["RUNNING", "CONFIGURING"]"#, State::Running),
+        (r#"["COMPLETED"]"#, State::Over),
+        (r#""PENDING""#, State::Waiting),
+    ] {
+        assert_eq!(told(states), state, "{states}");
+    }
+}
+
+#[test]
 fn sacct_says_the_same_as_json_and_as_text() {
     let json = history(&include_bytes!("fixtures/sacct-23.11.json")[..]).unwrap();
     let text = history_text(include_bytes!("fixtures/sacct.txt"), &TimeZone::UTC).unwrap();

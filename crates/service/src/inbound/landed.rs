@@ -35,10 +35,12 @@ pub(crate) fn is_list_of_use(store: &Store, record: &RequestRecord) -> bool {
     is_of_job(record) && is_it(store, record)
 }
 
-/// Whether what lies where it arrived is the directory that arrived.
+/// Whether what lies where it arrived is the directory that arrived, as its owner sees it.
 fn is_it(store: &Store, record: &RequestRecord) -> bool {
     let then = store.landing(record.id);
-    then.is_some_and(|then| has_landed(record, &then))
+    let actor = store.actors.of(record);
+    then.zip(actor.ok())
+        .is_some_and(|(then, actor)| actor.run(|| Ok(has_landed(record, &then))).unwrap_or(false))
 }
 
 /// The same by what told it then from anything else of its name.

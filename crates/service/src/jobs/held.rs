@@ -186,7 +186,7 @@ impl Look<'_> {
             JobPhase::Registered | JobPhase::StagingIn => match record.hold {
                 JobHold::None => Ok(None),
                 JobHold::Held => self.at_held(record, notes).await,
-                JobHold::Kept => self.at_kept(record, notes),
+                JobHold::Kept => self.at_kept(record, notes).await,
                 JobHold::Released | JobHold::Holding | JobHold::Freed => {
                     self.at_released(record, notes).await
                 }
@@ -318,8 +318,15 @@ impl Look<'_> {
     }
 
     /// Has the data of a job brought again that its user holds, and leaves it to them to release it.
-    fn at_kept(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
+    async fn at_kept(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
+            // They released it: it is as any other that was, and held where its data is not all here.
+            Known::Standing(state @ JobState::Waiting) => {
+                let is_ready = stage_in(self.desk, record.clone())?.ready;
+                record.hold = JobHold::Released;
+                self.keep(&record)?;
+                self.at_checked(record, state, is_ready).await
+            }
             Known::Standing(JobState::Held | JobState::HeldByAdministrator) => {
                 let job = stage_in(self.desk, record.clone())?;
                 if job.ready {
@@ -329,7 +336,7 @@ impl Look<'_> {
                 Ok(job.trouble)
             }
             Known::Not => Ok(None),
-            // They released it, or it is gone: from here on it is as any other that was released.
+            // It began, or is gone: from here on it is as any other that was released.
             Known::Vanished | Known::Standing(_) => {
                 record.hold = JobHold::Released;
                 self.keep(&record).map(|()| None)

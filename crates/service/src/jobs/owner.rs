@@ -38,6 +38,20 @@ pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
     }
 }
 
+/// Sees that a job may be submitted held: who serves all users asks Slurm for jobs of its own only, and would find no other's.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] where it may not.
+pub(super) fn check_held(centre: &Centre) -> Result<()> {
+    if !centre.store.actors.are_owners() {
+        return Ok(());
+    }
+    let subject = "a job that is submitted held";
+    Err(Error::new(ErrorKind::Unsupported, "take", subject)
+        .cause("this service serves the jobs of all users, which the plug-in tells it of")
+        .hint("start a service of your own, or use `sbatch` where the plug-in is installed"))
+}
+
 /// Whose requests those of a user's jobs are, where they are somebody's.
 pub(super) fn of_requests(behalf: &Behalf) -> Option<String> {
     let owner = behalf.owner();

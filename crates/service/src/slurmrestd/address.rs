@@ -71,7 +71,8 @@ impl FromStr for QueueUrl {
         });
         let is_secure = match named {
             Some(("https", _)) => true,
-            Some(("http", host)) if is_loopback(host) => false,
+            // By number: a name may stand for an address at which somebody else listens.
+            Some(("http", host)) if host != "localhost" && is_loopback(host) => false,
             Some(("http", _)) => {
                 return Err(format!(
                     "`{text}` would carry a token across the network in the clear: name it by https://, with TLS in front of \
@@ -79,8 +80,11 @@ impl FromStr for QueueUrl {
                 ));
             }
             Some(_) | None => {
+                // It may have a password in it.
+                let is_public = !text.contains(['@', '?']);
+                let shown = if is_public { text } else { "what is said" };
                 return Err(format!(
-                    "`{text:.200}` is neither https://HOST[:PORT] nor unix:///PATH"
+                    "`{shown:.200}` is neither https://HOST[:PORT] nor unix:///PATH"
                 ));
             }
         };
@@ -111,11 +115,13 @@ mod tests {
             ("https://slurm.example?token=x", "neither"),
             ("unix:run/sock", "neither"),
             ("unix://run/sock", "names no socket"),
+            ("http://localhost:6820", "in the clear"),
             ("slurm.example:6820", "neither"),
             ("", "neither"),
         ] {
             let error = text.parse::<QueueUrl>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

@@ -1,0 +1,45 @@
+//! What went wrong, as the mind knows it.
+
+use posthaste_core::contract::Fault;
+use posthaste_endpoint::{Error, ErrorKind, Locus};
+
+/// What the mind needs to know of an error of the hands.
+pub(crate) fn fault_of(error: &Error) -> Fault {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is alike"
+    )]
+    if error.locus() == Locus::Source {
+        return match error.kind() {
+            ErrorKind::NotFound => Fault::SourceVanished,
+            ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
+            _ => Fault::SourceUnreadable,
+        };
+    }
+    fault_of_kind(error.kind())
+}
+
+/// The same of one depot that was to send on to another: no source has a part in that, but the depot may
+/// no longer hold what it was to send.
+pub(crate) fn fault_of_forward(error: &Error) -> Fault {
+    if error.locus() == Locus::Source && error.kind() == ErrorKind::NotFound {
+        Fault::SourceVanished
+    } else {
+        fault_of_kind(error.kind())
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is alike"
+)]
+pub(crate) fn fault_of_kind(kind: ErrorKind) -> Fault {
+    match kind {
+        ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        ErrorKind::Full => Fault::Full,
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Fault::Unauthenticated,
+        ErrorKind::Corrupt => Fault::Corrupt,
+        ErrorKind::Busy => Fault::Busy,
+        _ => Fault::Other,
+    }
+}
