@@ -79,6 +79,9 @@ record! {
         pub hold: Duration,
         /// Longest of those times.
         pub hold_max: Duration,
+        /// Where of so many depots one was lost a short while ago, those that have not been there for long may go as well;
+        /// never where this is 0.
+        pub restless_of: u32,
         /// An inventory not answered for this long is asked for again.
         pub inventory_wait: Duration,
         /// What was served to a user or project counts half after this long: longer remembers more of
@@ -171,6 +174,8 @@ impl Default for Settings {
             fruitless_max: 8,
             hold: Duration::from_secs(5),
             hold_max: Duration::from_secs(300),
+            // One of a dozen may be an accident where all depots are new: there it costs some more depots at once.
+            restless_of: 20,
             // Listing 10^6 fragments at an object store takes about this long.
             inventory_wait: Duration::from_secs(60),
             // Slurm's default for shares of processors: a week.

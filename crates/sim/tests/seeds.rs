@@ -282,6 +282,7 @@ fn a_fan_out_that_never_changes_misses_the_papers_deadline() {
     let fixed = Settings {
         behind_ticks: u32::MAX,
         ahead_ticks: u32::MAX,
+        restless_of: 0,
         ..Settings::default()
     };
     let scenario = load("slowdown");

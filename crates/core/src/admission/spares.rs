@@ -15,8 +15,6 @@ use crate::{
     review::reason_late,
 };
 
-/// Where of so many depots one was lost a short while ago, those that have not been there for long may go as well.
-const RESTLESS: usize = 20;
 /// In so small a part of the time that is left a request is to be safe without one of its depots: a tenth.
 const EARLY: u32 = 10;
 
@@ -70,14 +68,14 @@ impl Mind {
             && way.scene.holds(&without, &left, self.early(request))
     }
 
-    /// Judges whether depots come and go here: one in twenty was lost a short while ago. This looks at every depot.
+    /// Judges whether depots come and go here, by how many were lost a short while ago. This looks at every depot.
     pub(crate) fn judge_rest(&mut self) {
-        let (mut all, mut gone) = (0, 0);
+        let (mut all, mut gone) = (0u64, 0u64);
         for depot in self.depots.values() {
             all += 1;
-            gone += usize::from(depot.went_lately(self.now));
+            gone += u64::from(depot.went_lately(self.now));
         }
-        self.is_restless = gone > 0 && gone * RESTLESS >= all;
+        self.is_restless = gone > 0 && gone * u64::from(self.settings.restless_of) >= all;
     }
 
     /// The fastest of these lanes whose depot is there and may go: it was lost a short while ago, or others were and it has not

@@ -56,13 +56,6 @@ impl Throttle {
         }
     }
 
-    /// What had started did not leave after all.
-    pub(crate) fn give_back(&mut self, bytes: Bytes) {
-        if let Some(rate) = self.rate.filter(|rate| *rate > ByteRate::ZERO) {
-            self.paid_at = self.paid_at - rate.time_for(bytes);
-        }
-    }
-
     /// Another rate from now on: what has started and is not paid for is paid at that one.
     pub(crate) fn set_rate(&mut self, now: Timestamp, rate: Option<ByteRate>) {
         let before = core::mem::replace(&mut self.rate, rate);
@@ -163,21 +156,5 @@ mod tests {
         assert!(throttle.is_open(NOW + Duration::from_millis(6010)));
         throttle.set_rate(NOW + Duration::from_secs(5), None);
         assert!(throttle.is_open(NOW + Duration::from_secs(5)));
-    }
-
-    #[test]
-    fn what_did_not_leave_after_all_is_free_again() {
-        let now = Timestamp::from_secs(1000);
-        let mut throttle = Throttle::new(Some(ByteRate::new(1 << 20)));
-        throttle.take(now, Bytes::mebi(100), Bytes::ZERO);
-        assert!(!throttle.is_open(now));
-        throttle.give_back(Bytes::mebi(100));
-        assert!(throttle.is_open(now + Duration::from_micros(1)));
-        // No more than that: what is taken next is paid in full.
-        throttle.take(now, Bytes::mebi(10), Bytes::ZERO);
-        assert!(!throttle.is_open(now + Duration::from_secs(9)));
-        let mut endless = Throttle::FREE;
-        endless.give_back(Bytes::mebi(1));
-        assert!(endless.is_open(now));
     }
 }

@@ -3,7 +3,8 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 use crate::{Mind, books::FlightKey};
 
 impl Mind {
-    /// A send was taken back: nothing of it has left, so nothing of it is paid, and nobody is to blame.
+    /// A send was taken back: nothing of it has left, so nothing of it is paid, and nobody is to blame. Against the request's own
+    /// limit of rate it counts all the same: what was let start in its place would come in a burst.
     pub(crate) fn on_recalled(
         &mut self,
         id: RequestId,
@@ -24,7 +25,6 @@ impl Mind {
         if let Some(request) = self.requests.get_mut(&id) {
             let paid = flight.keep_micro_usd.saturating_add(sending);
             request.spent_micro_usd = request.spent_micro_usd.saturating_sub(paid);
-            request.uncommon.throttle.give_back(flight.bytes);
         }
         self.refresh_stripe(id, chunk);
     }
