@@ -2,6 +2,7 @@
 
 mod bargain;
 mod pinned;
+pub(crate) mod room;
 mod spares;
 
 pub(crate) use bargain::{LATER_MIN, RATE_BITS, least, least_later};
@@ -142,6 +143,7 @@ impl Mind {
         let (chosen, finish) = choose(&way.scene, &way.proposal, aim - margin);
         let finish = finish.filter(|&finish| finish <= aim)?;
         let (chosen, finish) = self.with_spares(request, way, chosen, finish);
+        let (chosen, finish) = self.with_room(request, way, chosen, finish);
         let fan_out = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
         let reason = if chosen.is_empty() {
             Reason::DirectSuffices { finish, deadline }

@@ -163,7 +163,7 @@ impl Mind {
         let can_go_alone = request
             .lead()
             .is_some_and(|lane| self.is_there(request, lane) && request.uncommon.pinned.is_empty());
-        if is_least && !can_go_alone {
+        if is_least && !can_go_alone || !is_least && self.needs_room_on_all(id, request, &fed) {
             return;
         }
         let route = if is_least {
@@ -260,6 +260,8 @@ impl Mind {
                 .is_some_and(|finish| finish <= by)
         };
         let count = (least..lanes.len()).find(holds).unwrap_or(lanes.len());
+        let coded = request.replica.missing_bytes();
+        let count = self.roomy(request, Some(id), &lanes, count, coded);
         lanes[..count].to_vec()
     }
 }

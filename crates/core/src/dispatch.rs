@@ -7,6 +7,7 @@ mod patience;
 mod pinned;
 mod rank;
 mod recall;
+mod room;
 mod scatter;
 mod tight;
 mod whole;
@@ -248,6 +249,7 @@ impl Placing<'_> {
                 Some(tight) => tight.best(&free, more),
                 None => free,
             };
+            let free = self.leaving_room(free, more, bytes);
             let best = free
                 .into_iter()
                 .filter(|&lane| self.is_open(lane, bytes))

@@ -29,6 +29,7 @@ impl Mind {
         let is_tick = self.tick_at.is_some_and(|tick_at| tick_at <= self.now);
         if is_tick {
             self.tick_at = None;
+            self.settle_way_out(out);
             // This touches every depot: once a tick all are tried, whatever is thought to have changed.
             self.look_at_links();
             self.judge_rest();

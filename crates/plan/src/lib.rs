@@ -24,6 +24,7 @@ pub mod patience;
 pub mod push;
 pub mod redundancy;
 pub mod reserve;
+pub mod room;
 pub mod run;
 pub mod scatter;
 pub mod scavenger;

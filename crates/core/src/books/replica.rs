@@ -163,7 +163,18 @@ impl Replica {
 
     /// Coded bytes that still have to be stored.
     pub(crate) fn missing_bytes(&self) -> Bytes {
-        self.code.fragment_size(self.chunk_size).times(self.missing)
+        let piece = self.code.fragment_size(self.chunk_size);
+        let less = piece - self.code.fragment_size(self.last_chunk);
+        piece.times(self.missing) - less.times(self.last_lacks().into())
+    }
+
+    /// Fragments that the last chunk lacks: it may be smaller than the others.
+    fn last_lacks(&self) -> u32 {
+        let last = self.chunks.checked_sub(1);
+        last.map_or(0, |last| {
+            let (have, whole) = self.have(last);
+            self.lacks(last, have, whole)
+        })
     }
 
     /// Most coded bytes of those that the depot can take.
@@ -186,7 +197,11 @@ impl Replica {
 
     /// Bytes of the chunks that are not safe: what the direct path has to carry.
     pub(crate) fn unsafe_bytes(&self) -> Bytes {
-        self.chunk_size.times(u64::from(self.chunks - self.safe))
+        let less = match self.last_lacks() {
+            0 => Bytes::ZERO,
+            _ => self.chunk_size - self.last_chunk,
+        };
+        self.chunk_size.times(u64::from(self.chunks - self.safe)) - less
     }
 
     pub(crate) fn bytes_of(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {

@@ -100,9 +100,11 @@ impl Tight {
         left.takes().min(left.others) + left.takes_new().min(left.wanted)
     }
 
-    /// Those of the `free` lanes that leave the most places to others, for a chunk that lacks `more` beside
+    /// Those of the `free` lanes that have space and leave the most places to others, for a chunk that lacks `more` beside
     /// this fragment.
     pub(super) fn best(&self, free: &[usize], more: u32) -> Vec<usize> {
+        let free = free.iter().copied().filter(|&lane| self.spaces[lane] > 0);
+        let free: &[usize] = &free.collect::<Vec<usize>>();
         let leaves = |&lane: &usize| self.leaves(lane, free, more);
         let most = free.iter().map(leaves).max();
         let best = free.iter().filter(|lane| Some(leaves(lane)) == most);
@@ -137,6 +139,14 @@ mod tests {
         assert_eq!(none_to_spare.best(&[1, 2, 3], 1), [2, 3], "it has one");
         let one_to_spare = tight(8, &[5, 4, 20, 20]);
         assert_eq!(one_to_spare.best(&[1, 2, 3], 1), [1, 2, 3]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_lane_that_is_full_or_not_fed() {
+        // It would leave the others all their places, and take nothing.
+        let full = tight(8, &[5, 0, 4, 4]);
+        assert_eq!(full.best(&[1, 2, 3], 0), [2, 3]);
+        assert_eq!(full.best(&[1], 0), Vec::<usize>::new());
     }
 
     #[test]

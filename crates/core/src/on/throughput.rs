@@ -1,9 +1,11 @@
+use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_types::{ByteRate, Bytes, DepotId};
+use posthaste_types::{Bytes, DepotId};
 
 use crate::{
     Mind,
     contract::{Happening, Outbox, Reason},
+    way_out::Taken,
 };
 
 impl Mind {
@@ -16,26 +18,54 @@ impl Mind {
         saturated: bool,
         out: &mut Outbox,
     ) {
-        if !window.is_zero() {
-            self.way_out.observe(self.now, bytes, window);
-        }
-        let rate = ByteRate::over(bytes, window);
-        let is_held = self.is_held_by_way_out(rate);
-        let (now, settings) = (self.now, &self.settings);
-        // What a probe took is missing here.
-        let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
-        let saturated = saturated && !is_probed && !is_held;
-        let may_carry = self.circuits.may_carry(id, now);
+        let now = self.now;
         let Some(depot) = self.depots.get_mut(&id).filter(|_| !window.is_zero()) else {
             return;
         };
         if bytes > Bytes::ZERO {
             depot.link.progress_at = now;
         }
+        // What a probe took is missing here.
+        let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
+        let taken = Taken {
+            depot: id,
+            bytes,
+            window,
+            saturated: saturated && !is_probed,
+        };
+        if self.settings.egress.is_none() {
+            self.learn_throughput(taken, false, out);
+            return;
+        }
+        let measured = self.way_out.observe(now, taken);
+        self.learn_from(measured, out);
+    }
+
+    /// Takes what was measured last, if nothing more comes.
+    pub(crate) fn settle_way_out(&mut self, out: &mut Outbox) {
+        let measured = self.way_out.settle(self.now);
+        self.learn_from(measured, out);
+    }
+
+    /// Learns from what all depots took at one time: together they tell whether the way out was full.
+    fn learn_from(&mut self, measured: Vec<Taken>, out: &mut Outbox) {
+        for taken in measured {
+            let is_held = self.is_held_by_way_out(taken.rate());
+            self.learn_throughput(taken, is_held, out);
+        }
+    }
+
+    /// Learns from what a depot took, which the way out held back or not.
+    fn learn_throughput(&mut self, taken: Taken, is_held: bool, out: &mut Outbox) {
+        let (now, id) = (self.now, taken.depot);
+        let rate = taken.rate();
+        let saturated = taken.saturated && !is_held;
+        let may_carry = self.circuits.may_carry(id, now);
         if self.is_trial_of(id) {
             self.on_trial_carried(id, rate, saturated && !may_carry, out);
             return;
         }
+        let settings = &self.settings;
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
         };

@@ -19,6 +19,8 @@ use crate::{
 const SLOTS: u32 = 24;
 /// No slot is shorter, but for those that end at deadlines.
 const STEP_MIN: Duration = Duration::from_secs(1);
+/// What a byte costs where money is nobody's concern.
+const ANYWHERE: (Money, Bytes) = (Money::from_micro_usd(1000), Bytes::new(1 << 20));
 /// What was promised comes before who is not taken yet.
 const WEIGHTS: (u32, u32) = (2, 1);
 
@@ -200,14 +202,14 @@ impl Mind {
         lent.collect()
     }
 
-    /// What a byte to a depot costs: sending it, its share of a PUT, and keeping it to the end. Nothing where nobody asked
-    /// for little cost: then only time counts. Where requests differ, as for the dearest.
+    /// What a byte to a depot costs: sending it, its share of a PUT, and keeping it to the end. The same everywhere where nobody
+    /// asked for little cost: then as few as possible are sent, and soon. Where requests differ, as for the dearest.
     fn price_of_link(&self, requests: &[(RequestId, &Request)], id: DepotId) -> Price {
         let Some(depot) = self.depots.get(&id) else {
             return Price::FREE;
         };
         if !requests.iter().any(|(_, request)| request.is_thrifty()) {
-            return Price::FREE;
+            return Price::new(ANYWHERE.0, ANYWHERE.1);
         }
         let prices = requests.iter().filter_map(|(_, request)| {
             let lane = request.lane_of(id)?;

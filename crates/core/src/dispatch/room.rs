@@ -1,0 +1,62 @@
+//! Where space is scarce and there is time, fragments go where they leave others the most that they can use.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use posthaste_plan::room;
+use posthaste_types::Bytes;
+
+use super::Placing;
+use crate::{
+    admission::room::{is_scarce, lacks},
+    books::Depot,
+};
+
+/// There is time where a request is forecast to be done in one part of so many of what is left to its deadline.
+const EARLY: u32 = 3;
+
+impl Placing<'_> {
+    /// Those of the `free` lanes that leave others the most, for a fragment of `bytes` of a chunk that lacks `more` beside
+    /// it; all where space is ample or time short.
+    pub(super) fn leaving_room(&self, free: Vec<usize>, more: u32, bytes: Bytes) -> Vec<usize> {
+        let aim = self.request.aim();
+        let has_time = self.request.finish.is_some_and(|finish| {
+            finish.p90.since(self.now).saturating_mul(EARLY) <= aim.since(self.now)
+        });
+        if !has_time {
+            return free;
+        }
+        let spaces = self.left_on_all();
+        if !is_scarce(&spaces, self.request, lacks(self.request)) {
+            return free;
+        }
+        // One that has no space now may never have: nobody waits for it.
+        let fed = free.into_iter();
+        let fed = fed.filter(|&lane| self.is_fed(lane, bytes) && self.fits(lane, bytes));
+        let fed: Vec<usize> = fed.collect();
+        let total = usize::from(self.request.spec.code.total());
+        let leaves = |lane: usize| {
+            let mut left = spaces.clone();
+            let mut others: Vec<usize> = fed.iter().copied().filter(|&it| it != lane).collect();
+            others.sort_by_key(|&other| Reverse(left[other]));
+            for &taker in [lane].iter().chain(others.iter().take(more as usize)) {
+                left[taker] = left[taker].saturating_sub(bytes.get());
+            }
+            room::column(&left, total)
+        };
+        let most = fed.iter().map(|&lane| leaves(lane)).max();
+        let best = fed.iter().copied();
+        best.filter(|&lane| Some(leaves(lane)) == most).collect()
+    }
+
+    /// By lane, what is left on its depot, whether it is fed or not; nothing where none is there.
+    fn left_on_all(&self) -> Vec<u64> {
+        let left = |lane: usize| {
+            let depot = self.depots.get(&self.request.lanes[lane].depot);
+            let counts = !self.request.is_destination(lane)
+                && !self.request.is_barred(lane)
+                && depot.is_some_and(Depot::is_up);
+            if counts { self.space(lane).get() } else { 0 }
+        };
+        (0..self.request.lanes.len()).map(left).collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! Space for who comes next. With one fragment of a chunk a depot, space on fewer depots than a code has fragments is of
+//! no use: where what is sent now goes decides how much of the rest others can use.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// How much each of `total` columns may hold, no two of a chunk on the same depot, where depots have space for so many
+/// bytes: what can be used of the space is `total` times that.
+#[must_use]
+pub fn column(spaces: &[u64], total: usize) -> u64 {
+    let mut spaces = spaces.to_vec();
+    spaces.sort_unstable_by_key(|&space| Reverse(space));
+    let mut rest: u64 = spaces.iter().sum();
+    // A depot with more than its share of what is left gets a fragment of every chunk.
+    for (place, &space) in spaces.iter().take(total).enumerate() {
+        let share = rest / (total - place) as u64;
+        if space <= share {
+            return share;
+        }
+        rest -= space;
+    }
+    0
+}
+
+/// What is left where so many bytes, no more than `most` on one depot, go to the first `fed` depots so that these fill up
+/// evenly, the roomiest first. Where they don't fit, nothing is left there.
+#[must_use]
+pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
+    let takes = |space: u64, level: u64| space.saturating_sub(level).min(most);
+    let taken = |level: u64| -> u64 {
+        let fed = spaces.iter().take(fed);
+        fed.map(|&space| takes(space, level)).sum()
+    };
+    // The highest level at which all of it finds a place.
+    let (mut low, mut high) = (0, spaces.iter().copied().max().unwrap_or(0));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if taken(middle) >= bytes {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    let left = |(place, &space): (usize, &u64)| match place < fed {
+        true => space - takes(space, low),
+        false => space,
+    };
+    spaces.iter().enumerate().map(left).collect()
+}
+
+/// How many of the depots, the first `least` at least, are to be fed so that what is left can be used by others as if all
+/// were. One part in a hundred of what is sent more or less is the same.
+#[must_use]
+pub fn fewest(spaces: &[u64], least: usize, most: u64, bytes: u64, total: usize) -> usize {
+    let left = |fed: usize| column(&level(spaces, fed, most, bytes), total);
+    let best = left(spaces.len());
+    let is_enough = |fed: &usize| left(*fed) + most / 100 >= best;
+    (least..spaces.len())
+        .find(is_enough)
+        .unwrap_or(spaces.len().max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// The oracle: chunks are placed one by one, each on the roomiest depots, which is best (Gale-Ryser).
+    fn one_by_one(spaces: &[u64], total: usize) -> u64 {
+        let mut left = spaces.to_vec();
+        let mut chunks = 0;
+        loop {
+            left.sort_unstable_by_key(|&space| Reverse(space));
+            if left.len() < total || left[total - 1] == 0 {
+                return chunks;
+            }
+            for space in &mut left[..total] {
+                *space -= 1;
+            }
+            chunks += 1;
+        }
+    }
+
+    #[test]
+    fn a_column_is_as_long_as_chunks_find_places() {
+        for code in 0..6u64.pow(5) {
+            let spaces: Vec<u64> = (0..5).map(|place| code / 6u64.pow(place) % 6).collect();
+            for total in 1..=5 {
+                assert_eq!(
+                    column(&spaces, total),
+                    one_by_one(&spaces, total),
+                    "{spaces:?}, {total}"
+                );
+            }
+        }
+        assert_eq!(column(&[9, 9], 3), 0);
+    }
+
+    #[test]
+    fn depots_fill_up_evenly_from_the_roomiest_down() {
+        assert_eq!(level(&[10, 6, 2, 9], 3, 100, 6), [5, 5, 2, 9]);
+        assert_eq!(level(&[10, 6, 2], 3, 3, 5), [7, 4, 2]);
+        assert_eq!(level(&[10, 6], 2, 100, 99), [0, 0]);
+        assert_eq!(level(&[], 0, 1, 1), vec![0u64; 0]);
+    }
+
+    #[test]
+    fn more_depots_are_fed_where_few_would_leave_space_that_nobody_can_use() {
+        // On the first four there is room, but two depots alone are of no use to others.
+        assert_eq!(fewest(&[520, 470, 360, 310, 290, 290], 4, 560, 1500, 3), 6);
+        // With ample space everywhere the fewest are enough.
+        assert_eq!(fewest(&[9000; 6], 3, 560, 1500, 3), 3);
+        assert_eq!(fewest(&[9000, 9000], 3, 560, 1500, 3), 3, "too few of them");
+    }
+}
