@@ -245,6 +245,7 @@ fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
     let is_free = |state: &str, reason: &str| state == "PENDING" && !reason.contains("JobHeld");
     centre.wait_for(job, is_free);
     is_kept_by_its_user(&centre, job);
+    is_held_again_where_released_too_soon(&centre, job);
     let scratch = centre.scratch();
     fs::remove_file(scratch.join("weather/deep/0.h5")).unwrap();
     fs::write(scratch.join("go"), "").unwrap();
@@ -264,35 +265,69 @@ fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 
+/// Its user holds or releases a job.
+fn as_user(centre: &Centre, what: &str, job: u32) {
+    let mut scontrol = centre.slurm.as_user("scontrol");
+    let done = scontrol.args([what, &job.to_string()]).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+/// The service looks at a job soon.
+fn look(centre: &Centre, job: u32) {
+    let look = format!("POST /v1/jobs/slurm/{job}/look");
+    tell(&centre.service, &look, "");
+}
+
+/// Waits until the service says this of who holds a job.
+fn wait_until_known_as(centre: &Centre, job: u32, hold: &str) {
+    let wanted = format!(r#""hold":"{hold}""#);
+    let is_known = |_: &Slurm| {
+        let shown = tell(&centre.service, &format!("GET /v1/jobs/slurm/{job}"), "");
+        Ok(shown.contains(&wanted))
+    };
+    let seen = centre.slurm.wait_until("the service sees that", is_known);
+    seen.unwrap_or_else(|error| panic!("{hold}: {error}\n{}", centre.service_log()));
+}
+
 /// A job that its user holds stays so, also where its data goes meanwhile and comes again.
 fn is_kept_by_its_user(centre: &Centre, job: u32) {
-    let as_user = |what: &str| {
-        let mut scontrol = centre.slurm.as_user("scontrol");
-        let done = scontrol.args([what, &job.to_string()]).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
-    };
-    as_user("hold");
+    as_user(centre, "hold", job);
     let file = centre.scratch().join("weather/deep/0.h5");
     fs::remove_file(&file).unwrap();
-    tell(
-        &centre.service,
-        &format!("POST /v1/jobs/slurm/{job}/look"),
-        "",
-    );
+    look(centre, job);
     let is_here = |_: &Slurm| Ok(file.exists());
     centre.slurm.wait_until("it comes again", is_here).unwrap();
-    let released = |_: &Slurm| {
-        let shown = tell(&centre.service, &format!("GET /v1/jobs/slurm/{job}"), "");
-        Ok(shown.contains(r#""hold":"released""#))
-    };
-    let seen = centre.slurm.wait_until("the service sees that", released);
-    seen.unwrap();
+    wait_until_known_as(centre, job, "released");
     let (state, reason) = centre.slurm.state(job).unwrap();
     assert_eq!(
         (state.as_str(), reason.as_str()),
         ("PENDING", "JobHeldUser")
     );
-    as_user("release");
+    as_user(centre, "release", job);
+}
+
+/// A job that its user releases while its data can't come is held for it, and says why, until it is here.
+fn is_held_again_where_released_too_soon(centre: &Centre, job: u32) {
+    let place = centre.scratch().join("weather");
+    as_user(centre, "hold", job);
+    // Nothing is brought over what somebody changed.
+    fs::write(place.join("deep/0.h5"), "changed").unwrap();
+    look(centre, job);
+    wait_until_known_as(centre, job, "kept");
+    as_user(centre, "release", job);
+    wait_until_known_as(centre, job, "held");
+    centre.wait_for(job, |_, reason| reason == "JobHeldUser");
+    let says_why = |slurm: &Slurm| {
+        let comment = ["--noheader", "--format=%k", "--jobs", &job.to_string()];
+        Ok(slurm
+            .ask("squeue", &comment)?
+            .contains("its data is not here"))
+    };
+    centre.slurm.wait_until("it says why", says_why).unwrap();
+    fs::remove_dir_all(&place).unwrap();
+    let is_free = |state: &str, reason: &str| state == "PENDING" && !reason.contains("JobHeld");
+    centre.wait_for(job, is_free);
+    wait_until_known_as(centre, job, "released");
 }
 
 /// A job whose data can't come says why, and starts when its user says so.

@@ -255,7 +255,7 @@ impl Look<'_> {
                 if record.hold == JobHold::Holding
                     || record.hold == JobHold::Released && self.checks(&record.job, notes) =>
             {
-                let is_ready = stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready);
+                let is_ready = self.is_ready(&record);
                 self.at_checked(record, state, is_ready).await
             }
             Known::Not
@@ -322,7 +322,7 @@ impl Look<'_> {
         match self.state(&record, notes) {
             // They released it: it is as any other that was, and held where its data is not all here.
             Known::Standing(state @ JobState::Waiting) => {
-                let is_ready = stage_in(self.desk, record.clone())?.ready;
+                let is_ready = self.is_ready(&record);
                 record.hold = JobHold::Released;
                 self.keep(&record)?;
                 self.at_checked(record, state, is_ready).await
@@ -342,6 +342,11 @@ impl Look<'_> {
                 self.keep(&record).map(|()| None)
             }
         }
+    }
+
+    /// Whether all that a job reads is here. What can't even be asked for is not, whatever the reason.
+    fn is_ready(&self, record: &JobRecord) -> bool {
+        stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready)
     }
 
     fn end(&self, record: JobRecord, well: bool) -> Answer<Option<String>> {
