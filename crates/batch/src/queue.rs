@@ -104,8 +104,13 @@ impl Queue {
     pub(crate) fn take(&mut self, job: Option<Job>) {
         match job {
             Some(job) if self.jobs.len() < JOBS_MAX && job.has_sense() => self.jobs.push(job),
-            Some(_) | None => self.left_out += 1,
+            Some(_) | None => self.leave_out(1),
         }
+    }
+
+    /// Counts jobs for which there is no room.
+    pub(crate) fn leave_out(&mut self, jobs: usize) {
+        self.left_out = self.left_out.saturating_add(jobs);
     }
 
     /// What waits for room, first in priority first; of the same priority, first submitted first; of the same second, by number.

@@ -37,7 +37,7 @@ use tower_service::Service;
 
 use crate::oidc::{Connector, connector};
 pub use address::QueueUrl;
-use answer::Answer;
+use answer::{Answer, Late};
 use token::Token;
 
 /// The forms of answers that are asked for, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of 21.08.
@@ -148,13 +148,13 @@ impl Slurmrestd {
     }
 
     /// Asks at a path, in which `{}` is the form of answers, and reads the answer while it comes.
-    async fn ask<T>(
+    async fn ask<T: Send + 'static>(
         &self,
         path: impl Fn(u32) -> &'static str,
         patience: Duration,
-        read: impl FnOnce(Answer) -> core::result::Result<T, Unreadable>,
+        read: impl FnOnce(Answer) -> core::result::Result<T, Unreadable> + Send + 'static,
     ) -> Result<T> {
-        let late = Box::pin(sleep(patience));
+        let at = Box::pin(sleep(patience));
         let known = self.version.load(Relaxed);
         let mut version = match known {
             0 => self.find_version().await?,
@@ -169,9 +169,12 @@ impl Slurmrestd {
         if answer.status() != StatusCode::OK {
             return Err(self.refused(answer, &named(path(version), version)).await);
         }
-        let answer = Answer::new(answer.into_body(), late, patience);
-        tokio::task::block_in_place(|| read(answer))
-            .map_err(|cause| self.fail(ErrorKind::Other).cause(cause))
+        let late = Late { at, patience };
+        let read = answer::read(answer.into_body(), late, read);
+        let read = read
+            .await
+            .map_err(|cause| self.fail(ErrorKind::Other).cause(cause))?;
+        read.map_err(|cause| self.fail(ErrorKind::Other).cause(cause))
     }
 
     /// The newest form of answers that it knows, which is remembered.
@@ -266,8 +269,15 @@ impl Slurmrestd {
             None => "name a file with a token with --queue-token-file".to_owned(),
         };
         match status {
-            StatusCode::NOT_FOUND => error(ErrorKind::Unsupported)
-                .hint("is it started with the plug-in openapi/slurmdbd?"),
+            StatusCode::NOT_FOUND => {
+                let plugin = if path.starts_with("slurmdb/") {
+                    "slurmdbd"
+                } else {
+                    "slurmctld"
+                };
+                error(ErrorKind::Unsupported)
+                    .hint(format!("is it started with the plug-in openapi/{plugin}?"))
+            }
             StatusCode::FORBIDDEN => error(ErrorKind::PermissionDenied).hint(about_token()),
             StatusCode::UNAUTHORIZED | StatusCode::NETWORK_AUTHENTICATION_REQUIRED => {
                 error(ErrorKind::Unauthenticated).hint(about_token())

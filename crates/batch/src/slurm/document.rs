@@ -2,8 +2,9 @@
 //! itself, and all of them together no more memory than what is kept of them.
 
 use std::{
+    cell::Cell,
     fmt,
-    io::{BufReader, Read},
+    io::{self, BufReader, Read},
 };
 
 use serde::{
@@ -16,6 +17,12 @@ use crate::queue::Unreadable;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 128 << 10;
+/// Longest item of a list, in bytes: Slurm names every core of a job, some 20 MB for ten thousand nodes, and indents them.
+const ITEM_BYTES_MAX: u64 = 64 << 20;
+/// Most that is kept of one thing beside the list, in bytes: its errors, or who answers.
+const ASIDE_BYTES_MAX: u64 = 1 << 20;
+/// Letters of a complaint that are told.
+const TOLD_MAX: usize = 400;
 
 /// What is read, for errors, and what its list is called.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +34,8 @@ pub(super) struct What {
 /// Reads a document, and hands on each item of its list; none for one that makes no sense.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON, breaks off, or has no list; and with what Slurm says where it has errors and an empty list.
+/// [`Unreadable`] when it is no JSON, breaks off, has no list, or has one item of more than 64 MiB; and with what Slurm says where it
+/// has errors, also beside a list: that ends where the error was.
 pub(super) fn read<T: DeserializeOwned>(
     what: What,
     from: impl Read,
@@ -39,28 +47,75 @@ pub(super) fn read<T: DeserializeOwned>(
         found += 1;
         take(serde_json::from_str(item.get()).ok());
     };
+    let bound = Bound::default();
     let reading = Document {
         list: what.list,
         take: &mut take,
+        bound: &bound,
     };
-    let from = BufReader::with_capacity(READ_BYTES, Legible(from));
+    let from = Legible {
+        from,
+        bound: &bound,
+    };
+    let from = BufReader::with_capacity(READ_BYTES, from);
     let mut json = serde_json::Deserializer::from_reader(from);
     let rest = reading.deserialize(&mut json);
     let rest = rest.and_then(|rest| json.end().map(|()| rest));
     let rest = rest.map_err(|cause| unreadable(&cause.to_string()))?;
     match rest.complaint() {
         Some(complaint) if found == 0 => Err(unreadable(&complaint)),
+        Some(complaint) => Err(unreadable(&format!(
+            "its list of {} is not whole: {complaint}",
+            what.list
+        ))),
         None if !rest.has_list => Err(unreadable(&format!("it has no list of {}", what.list))),
-        Some(_) | None => Ok(()),
+        None => Ok(()),
+    }
+}
+
+/// How much more may be read before something ends that is kept in memory as it comes.
+struct Bound {
+    left: Cell<u64>,
+    most: Cell<u64>,
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        let bytes = || Cell::new(ASIDE_BYTES_MAX);
+        Self {
+            left: bytes(),
+            most: bytes(),
+        }
+    }
+}
+
+impl Bound {
+    /// Something begins that may have so many bytes, and those that were read ahead.
+    fn begin(&self, most: u64) {
+        self.left.set(most);
+        self.most.set(most);
+    }
+
+    fn take(&self, bytes: usize) -> io::Result<()> {
+        let left = self.left.get().checked_sub(bytes as u64);
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or_else(|| {
+            let most = self.most.get() >> 20;
+            io::Error::other(format!("one thing in it is longer than {most} MiB"))
+        })
     }
 }
 
 /// Slurm hands on what users write as they wrote it, and that may be no text: what is not ASCII is read as `?`.
-struct Legible<R>(R);
+struct Legible<'b, R> {
+    from: R,
+    bound: &'b Bound,
+}
 
-impl<R: Read> Read for Legible<R> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.0.read(into)?;
+impl<R: Read> Read for Legible<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(into)?;
+        self.bound.take(read)?;
         for byte in &mut into[..read] {
             if !byte.is_ascii() {
                 *byte = b'?';
@@ -79,7 +134,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// What Slurm complains of first, and what of Slurm does.
+    /// What Slurm complains of first, and what of Slurm does: as much as a line takes.
     fn complaint(&self) -> Option<String> {
         let told = self.errors.iter().find_map(|trouble| match trouble {
             Trouble::Told { error, description } => error.as_ref().or(description.as_ref()),
@@ -88,9 +143,17 @@ impl Rest {
         let plugin = &self.meta.plugin;
         let by = plugin.data_parser.as_ref().or(plugin.r#type.as_ref());
         Some(match by {
-            Some(by) => format!("{told} (by {by})"),
-            None => told.clone(),
+            Some(by) => format!("{} (by {})", short(told), short(by)),
+            None => short(told),
         })
+    }
+}
+
+/// What somebody wrote, cut where it is too long to be told.
+fn short(told: &str) -> String {
+    match told.char_indices().nth(TOLD_MAX) {
+        Some((end, _)) => format!("{}…", &told[..end]),
+        None => told.to_owned(),
     }
 }
 
@@ -124,6 +187,7 @@ pub fn complaint(answer: &[u8]) -> Option<String> {
     let reading = Document {
         list: "",
         take: &mut ignore,
+        bound: &Bound::default(),
     };
     let mut json = serde_json::Deserializer::from_slice(answer);
     let told = reading.deserialize(&mut json).ok()?.complaint()?;
@@ -134,6 +198,7 @@ pub fn complaint(answer: &[u8]) -> Option<String> {
 struct Document<'t> {
     list: &'static str,
     take: &'t mut dyn FnMut(&RawValue),
+    bound: &'t Bound,
 }
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
@@ -158,19 +223,26 @@ impl<'de> Visitor<'de> for Document<'_> {
                 "errors" => rest.errors = map.next_value()?,
                 "meta" => rest.meta = map.next_value()?,
                 key if key == self.list => {
-                    rest.has_list = map.next_value_seed(List(&mut *self.take))?;
+                    let (take, bound) = (&mut *self.take, self.bound);
+                    rest.has_list = map.next_value_seed(List { take, bound })?;
                 }
                 _ => {
+                    // None of it is kept.
+                    self.bound.begin(u64::MAX);
                     map.next_value::<IgnoredAny>()?;
                 }
             }
+            self.bound.begin(ASIDE_BYTES_MAX);
         }
         Ok(rest)
     }
 }
 
 /// Reads the list; whether there is one.
-struct List<'t>(&'t mut dyn FnMut(&RawValue));
+struct List<'t> {
+    take: &'t mut dyn FnMut(&RawValue),
+    bound: &'t Bound,
+}
 
 impl<'de> DeserializeSeed<'de> for List<'_> {
     type Value = bool;
@@ -188,8 +260,10 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<bool, S::Error> {
+        self.bound.begin(ITEM_BYTES_MAX);
         while let Some(item) = list.next_element::<Box<RawValue>>()? {
-            (self.0)(&item);
+            (self.take)(&item);
+            self.bound.begin(ITEM_BYTES_MAX);
         }
         Ok(true)
     }

@@ -11,7 +11,7 @@ use super::{
     is_open,
     job_state::standing,
     number::Number,
-    places::places,
+    places::Places,
     state,
 };
 use crate::queue::{JOBS_MAX, Job, Queue, Unreadable};
@@ -239,14 +239,14 @@ impl Live {
         })
     }
 
-    /// The jobs of an array for which it stands, `most` at most; none where it is one job.
-    fn places(&self, most: usize) -> Option<(u64, impl Iterator<Item = u32>)> {
+    /// The jobs of an array for which it stands; none where it is one job.
+    fn places(&self) -> Option<(u64, Places<'_>)> {
         let array = self.array_job_id.0.filter(|array| *array > 0)?;
         if self.array_place.0.is_some() {
             return None;
         }
-        let places = places(self.array_places.as_deref()?, most);
-        Some((array, places))
+        let places = Places::read(self.array_places.as_deref()?);
+        Some((array, places)).filter(|(_, places)| places.count() > 0)
     }
 }
 
@@ -258,22 +258,19 @@ pub fn queue(from: impl Read) -> Result<Queue, Unreadable> {
     let mut queue = Queue::default();
     document::read(QUEUE, from, |live: Option<Live>| {
         let job = live.as_ref().and_then(Live::job);
+        let places = live.as_ref().and_then(Live::places);
+        let (Some(job), Some((array, places))) = (&job, places) else {
+            return queue.take(job);
+        };
         let room = JOBS_MAX.saturating_sub(queue.jobs.len());
-        let places = live.as_ref().and_then(|live| live.places(room));
-        let mut is_alone = true;
-        if let (Some(job), Some((array, places))) = (&job, places) {
-            for place in places {
-                is_alone = false;
-                queue.take(Some(Job {
-                    id: format!("{array}_{place}"),
-                    number: Some(array.to_string()),
-                    ..job.clone()
-                }));
-            }
+        for place in places.iter().take(room) {
+            queue.take(Some(Job {
+                id: format!("{array}_{place}"),
+                number: Some(array.to_string()),
+                ..job.clone()
+            }));
         }
-        if is_alone {
-            queue.take(job);
-        }
+        queue.leave_out(places.count().saturating_sub(room));
     })?;
     Ok(queue)
 }

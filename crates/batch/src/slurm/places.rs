@@ -1,21 +1,40 @@
 //! Which jobs of an array one record of Slurm stands for, that it has not made jobs of their own yet.
 
-/// The places of the jobs in `1,3-7:2%4`, `most` at most: what is behind the `%` bounds only how many run at once. Slurm cuts
-/// long ones short (`SLURM_BITSTR_LEN`): what it cut off makes no sense, and is left out.
-pub(super) fn places(text: &str, most: usize) -> impl Iterator<Item = u32> {
-    let listed = text.split('%').next().unwrap_or_default();
-    listed.split(',').flat_map(span).take(most)
+use std::{iter::StepBy, ops::RangeInclusive};
+
+/// The jobs of an array that a record stands for.
+pub(super) struct Places<'a>(&'a str);
+
+impl<'a> Places<'a> {
+    /// Reads `1,3-7:2%4`: what is behind the `%` bounds only how many run at once. Slurm cuts long ones short
+    /// (`SLURM_BITSTR_LEN`): what it cut off makes no sense, and is left out.
+    pub(super) fn read(text: &'a str) -> Self {
+        Self(text.split('%').next().unwrap_or_default())
+    }
+
+    /// The places of its jobs, up to four thousand million for each span that is named.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.spans().flatten()
+    }
+
+    /// How many there are, counted by the span.
+    pub(super) fn count(&self) -> usize {
+        let lengths = self.spans().map(|span| span.size_hint().0);
+        lengths.fold(0, usize::saturating_add)
+    }
+
+    fn spans(&self) -> impl Iterator<Item = StepBy<RangeInclusive<u32>>> + use<'a> {
+        self.0.split(',').filter_map(span)
+    }
 }
 
 /// `3`, `3-7`, `3-7:2`; nothing for what is none of them.
-fn span(text: &str) -> impl Iterator<Item = u32> + use<> {
+fn span(text: &str) -> Option<StepBy<RangeInclusive<u32>>> {
     let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
     let (first, last) = ends.split_once('-').unwrap_or((ends, ends));
     let read = |word: &str| word.parse::<u32>().ok();
-    let read = read(first).zip(read(last)).zip(step.parse::<usize>().ok());
-    let read = read.filter(|(_, step)| *step > 0);
-    read.into_iter()
-        .flat_map(|((first, last), step)| (first..=last).step_by(step))
+    let step = step.parse::<usize>().ok().filter(|step| *step > 0)?;
+    Some((read(first)?..=read(last)?).step_by(step))
 }
 
 #[cfg(test)]
@@ -38,8 +57,12 @@ mod tests {
             ("0x3", vec![]),
             ("99999999999", vec![]),
         ] {
-            assert_eq!(places(text, 9).collect::<Vec<_>>(), wanted, "{text}");
+            let places = Places::read(text);
+            assert_eq!(places.iter().collect::<Vec<_>>(), wanted, "{text}");
+            assert_eq!(places.count(), wanted.len(), "{text}");
         }
-        assert_eq!(places("0-4294967295", 3).collect::<Vec<_>>(), [0, 1, 2]);
+        let many = Places::read("0-4294967295,7-4294967295:2");
+        assert_eq!(many.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(many.count(), (1 << 32) + (1 << 31) - 3);
     }
 }

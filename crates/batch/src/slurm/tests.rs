@@ -1,7 +1,10 @@
 //! The fixtures were written after what Slurm prints, cut down to what matters: those of 22.05, 24.11 and 26.05 as Debian's 22.05.8, 24.11.5
 //! and 26.05.5 print it, those of 23.11 and 24.05 by the schemas of `data_parser/v0.0.40` and `v0.0.41`, the texts by the manual pages.
 
-use std::time::Duration;
+use std::{
+    io::{self, Read},
+    time::Duration,
+};
 
 use jiff::tz::TimeZone;
 use posthaste_types::Timestamp;
@@ -120,7 +123,8 @@ fn an_array_of_more_jobs_than_are_taken_costs_no_more() {
         "job_state": "PENDING"}, {"job_id": 8, "array_job_id": 8, "array_task_string": "0-4000000", "user_id": 3, "cpus": 1,
         "job_state": "PENDING"}]}"#;
     let found = queue(text.as_bytes()).unwrap();
-    assert_eq!((found.jobs.len(), found.left_out), (200_000, 1));
+    let left_out = 2 * 4_000_001 - 200_000;
+    assert_eq!((found.jobs.len(), found.left_out), (200_000, left_out));
 }
 
 #[test]
@@ -177,6 +181,49 @@ fn what_slurmrestd_refuses_is_told_with_who_refused() {
     assert!(queue(&br#"{"jobs": [{"job_id": 1"#[..]).is_err());
     let none = queue(&br#"{"jobs": []}"#[..]).unwrap();
     assert_eq!(none, Queue::default());
+}
+
+#[test]
+fn a_list_beside_an_error_is_not_whole_whatever_is_in_it() {
+    let text = br#"{"jobs": [{"job_id": 8, "user_id": 3, "cpus": 2, "job_state": ["RUNNING"]}],
+        "errors": [{"error": "Unexpected missing user"}], "meta": {"plugin": {"data_parser": "v0.0.42"}}}"#;
+    let why = "its list of jobs is not whole: Unexpected missing user (by v0.0.42)";
+    let refused = [
+        queue(&text[..]).unwrap_err(),
+        job_states_json(&text[..]).unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(
+            error.to_string(),
+            format!("can't read Slurm's queue: {why}")
+        );
+    }
+    let warned =
+        br#"{"jobs": [], "errors": [], "warnings": [{"description": "Unexpected missing user"}]}"#;
+    assert_eq!(queue(&warned[..]).unwrap(), Queue::default());
+}
+
+#[test]
+fn nothing_in_an_answer_is_longer_than_what_is_kept_of_it_may_be() {
+    let endless = |begin: &'static str| {
+        let more = io::repeat(b'a').take(1 << 30);
+        queue(begin.as_bytes().chain(more)).unwrap_err().to_string()
+    };
+    for (begin, most) in [
+        (r#"{"jobs": [7, {"job_id": 8, "comment": ""#, 64),
+        (r#"{"errors": [{"error": ""#, 1),
+        (r#"{"jobs": [7], "warnings": [7], ""#, 1),
+    ] {
+        let why = format!("can't read Slurm's queue: one thing in it is longer than {most} MiB");
+        let told = endless(begin);
+        assert!(told.starts_with(&why), "{told}");
+    }
+    // What is passed over costs nothing.
+    let text = format!(r#"{{"warnings": ["{}"], "jobs": []}}"#, "a".repeat(2 << 20));
+    assert_eq!(queue(text.as_bytes()).unwrap(), Queue::default());
+    let long = "é".repeat(500);
+    let told = complaint(format!(r#"{{"errors": [{{"error": "{long}"}}]}}"#).as_bytes());
+    assert_eq!(told.unwrap(), format!("{}…", &long[..800]));
 }
 
 #[test]

@@ -10,64 +10,104 @@ use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use posthaste_endpoint::deepest;
-use tokio::{runtime::Handle, time::Sleep};
+use tokio::{
+    sync::mpsc::{Receiver, Sender, channel},
+    task::JoinSet,
+    time::Sleep,
+};
 
 /// Largest answer that is read, in bytes: some ten thousand for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 2 << 30;
+/// Pieces of an answer, of some kilobytes each, that wait for whoever reads it.
+const PIECES_MAX: usize = 16;
 
-/// The body of an answer. Reading it blocks: only where that may be, as in `block_in_place`.
-pub(super) struct Answer {
-    body: Incoming,
-    /// When nobody waits for it any longer, and how long that was from the question on.
-    late: Pin<Box<Sleep>>,
-    patience: Duration,
-    here: Bytes,
-    left: u64,
+/// When nobody waits for an answer any longer, and how long that is from the question on.
+pub(super) struct Late {
+    pub(super) at: Pin<Box<Sleep>>,
+    pub(super) patience: Duration,
 }
 
-impl Answer {
-    pub(super) fn new(body: Incoming, late: Pin<Box<Sleep>>, patience: Duration) -> Self {
-        Self {
-            body,
-            late,
-            patience,
-            here: Bytes::new(),
-            left: ANSWER_BYTES_MAX,
-        }
+/// Reads an answer on a thread of its own. Whoever stops waiting for it ends that too, at once.
+///
+/// # Errors
+/// [`ErrorKind::Other`] when the runtime ends meanwhile, or what reads it panics.
+pub(super) async fn read<T: Send + 'static>(
+    body: Incoming,
+    late: Late,
+    read: impl FnOnce(Answer) -> T + Send + 'static,
+) -> io::Result<T> {
+    let (pieces, comes) = channel(PIECES_MAX);
+    let answer = Answer {
+        comes,
+        here: Bytes::new(),
+        has_ended: false,
+    };
+    let mut reading = JoinSet::new();
+    reading.spawn_blocking(move || read(answer));
+    hand_on(body, late, pieces).await;
+    match reading.join_next().await {
+        Some(Ok(read)) => Ok(read),
+        Some(Err(cause)) => Err(io::Error::other(cause)),
+        None => Err(io::Error::other("nobody reads it")),
     }
+}
 
-    /// The next bytes; none at the end.
-    async fn next(&mut self) -> io::Result<Bytes> {
-        let broken = |kind, why: String| Err(io::Error::new(kind, why));
-        loop {
-            let frame = tokio::select! {
-                frame = self.body.frame() => frame,
-                () = &mut self.late => {
-                    let why = format!("no whole answer in {} s", self.patience.as_secs());
-                    return broken(ErrorKind::TimedOut, why);
-                }
-            };
-            let bytes = match frame {
-                None => return Ok(Bytes::new()),
-                Some(Err(cause)) => return broken(ErrorKind::ConnectionReset, deepest(&cause)),
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            };
-            let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-                let why = "its answer is longer than 2 GiB".to_owned();
-                return broken(ErrorKind::FileTooLarge, why);
-            };
-            self.left = left;
-            if !bytes.is_empty() {
-                return Ok(bytes);
-            }
+/// Hands on what comes until the answer ends or nobody reads it any more; nothing at its end.
+async fn hand_on(mut body: Incoming, mut late: Late, pieces: Sender<io::Result<Bytes>>) {
+    let mut left = ANSWER_BYTES_MAX;
+    loop {
+        let piece = tokio::select! {
+            piece = next(&mut body, &mut late, &mut left) => piece,
+            () = pieces.closed() => return,
+        };
+        let is_last = piece.as_ref().map_or(true, Bytes::is_empty);
+        if pieces.send(piece).await.is_err() || is_last {
+            return;
         }
     }
+}
+
+/// The next bytes; none at the end.
+async fn next(body: &mut Incoming, late: &mut Late, left: &mut u64) -> io::Result<Bytes> {
+    let broken = |kind, why: String| Err(io::Error::new(kind, why));
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = &mut late.at => {
+                let why = format!("no whole answer in {} s", late.patience.as_secs());
+                return broken(ErrorKind::TimedOut, why);
+            }
+        };
+        let bytes = match frame {
+            None => return Ok(Bytes::new()),
+            Some(Err(cause)) => return broken(ErrorKind::ConnectionReset, deepest(&cause)),
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+        };
+        let Some(rest) = left.checked_sub(bytes.len() as u64) else {
+            let why = "its answer is longer than 2 GiB".to_owned();
+            return broken(ErrorKind::FileTooLarge, why);
+        };
+        *left = rest;
+        if !bytes.is_empty() {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// The bytes of an answer, which block whoever reads them.
+pub(super) struct Answer {
+    comes: Receiver<io::Result<Bytes>>,
+    here: Bytes,
+    has_ended: bool,
 }
 
 impl Read for Answer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.here.is_empty() {
-            self.here = Handle::current().block_on(self.next())?;
+        if self.here.is_empty() && !self.has_ended {
+            // Only whoever no longer waits ends it without a last piece.
+            let over = || Err(ErrorKind::BrokenPipe.into());
+            self.here = self.comes.blocking_recv().unwrap_or_else(over)?;
+            self.has_ended = self.here.is_empty();
         }
         let len = into.len().min(self.here.len());
         self.here.copy_to_slice(&mut into[..len]);

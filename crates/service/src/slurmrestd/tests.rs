@@ -1,14 +1,17 @@
 use std::{
     fs,
+    io::Read,
     os::unix::fs::PermissionsExt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use axum::{
     Router,
+    body::Body,
     http::{HeaderMap, Uri},
 };
-use tokio::{net::UnixListener, task::JoinSet};
+use futures_util::{StreamExt, stream};
+use tokio::{net::UnixListener, sync::Notify, task::JoinSet};
 
 use super::*;
 
@@ -25,6 +28,8 @@ struct Stand {
     token: Mutex<Option<String>>,
     /// What it refuses all questions with, but for those for its form.
     refusal: Mutex<Option<(StatusCode, &'static str)>>,
+    /// Whether it goes silent in the middle of its answers.
+    stalls: AtomicBool,
 }
 
 fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -32,6 +37,16 @@ fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Stand {
+    /// The answer as it goes out: of one that stalls never more than a letter.
+    fn body(&self, uri: &Uri, headers: &HeaderMap) -> (StatusCode, Body) {
+        let (status, text) = self.answer(uri, headers);
+        if !self.stalls.load(Relaxed) || uri.path().ends_with("/ping") {
+            return (status, Body::from(text));
+        }
+        let first = stream::iter([Ok::<_, io::Error>(&text[..1])]);
+        (status, Body::from_stream(first.chain(stream::pending())))
+    }
+
     fn answer(&self, uri: &Uri, headers: &HeaderMap) -> (StatusCode, &'static str) {
         let shown = |name: &str| {
             headers
@@ -74,7 +89,7 @@ fn stand(folder: &Path) -> (Arc<Stand>, JoinSet<()>) {
     let listener = UnixListener::bind(folder.join("sock")).unwrap();
     let answers = Arc::clone(&stand);
     let routes = Router::new().fallback(move |uri: Uri, headers: HeaderMap| {
-        let answer = answers.answer(&uri, &headers);
+        let answer = answers.body(&uri, &headers);
         std::future::ready(answer)
     });
     let mut serving = JoinSet::new();
@@ -199,11 +214,38 @@ async fn what_is_refused_is_told_in_one_line() {
         assert!(error.is_temporary());
     }
     *locked(&stand.refusal) = Some((StatusCode::NOT_FOUND, ""));
-    let error = rest.history().await.unwrap_err().to_string();
-    assert!(
-        error.contains(
-            "to /slurmdb/v0.0.42/jobs (is it started with the plug-in openapi/slurmdbd?)"
-        ),
-        "{error}"
-    );
+    for (error, of) in [
+        (rest.history().await.unwrap_err(), ("slurmdb", "slurmdbd")),
+        (rest.queue().await.unwrap_err(), ("slurm", "slurmctld")),
+    ] {
+        let (path, plugin) = of;
+        let told =
+            format!("to /{path}/v0.0.42/jobs (is it started with the plug-in openapi/{plugin}?)");
+        assert!(error.to_string().contains(&told), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_does_not_wait_for_an_answer_that_stays_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (stand, _serving) = stand(folder.path());
+    stand.stalls.store(true, Relaxed);
+    let rest = open(folder.path(), None);
+    let begun = Arc::new(Notify::new());
+    let has_begun = Arc::clone(&begun);
+    let read = move |mut answer: Answer| {
+        answer.read_exact(&mut [0]).unwrap();
+        has_begun.notify_one();
+        slurm::queue(answer)
+    };
+    let mut asking = JoinSet::new();
+    asking.spawn(async move {
+        rest.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, read)
+            .await
+            .map(|_| ())
+    });
+    begun.notified().await;
+    asking.abort_all();
+    let ended = asking.join_next().await.unwrap();
+    assert!(ended.unwrap_err().is_cancelled(), "it waited for the rest");
 }
