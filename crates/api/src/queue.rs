@@ -15,8 +15,15 @@ pub struct Queue {
     pub trouble: Option<String>,
     /// Processors that may be used.
     pub procs: u32,
-    /// What waits, first in priority first; of a long queue, the first 500.
+    /// What waits, first in priority first; of a long queue, the first 500, and of these those that whoever asks may see: who operates
+    /// all, others those of the user that their token is for.
     pub jobs: Vec<QueuedJob>,
+    /// Of the first 500, those that are not shown to whoever asks.
+    #[serde(default)]
+    pub jobs_of_others: u32,
+    /// Jobs of the last look that made no sense or were too many: nothing is forecast of them.
+    #[serde(default)]
+    pub left_out: u64,
     /// How good forecasts were so far, by forecaster.
     pub scores: Vec<QueueScore>,
     /// Jobs of the accounting from which it was learned how long jobs wait.

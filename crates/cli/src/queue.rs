@@ -16,13 +16,14 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  posthaste queue          every job that waits, first in priority first
+  posthaste queue          the jobs that wait, first in priority first
   posthaste queue --json   the same for programs
 
 One in ten jobs of which the same was said starts before p10, nine in ten before p90. BY: `outcomes` is what became of
 such forecasts before, `simulated` the queue as it stands, while too few are known. BOUND: 95 in 100 jobs of its class start
 before, by what others waited. SCHEDULER is what the batch system itself thinks. WITHIN: how many JOBS started between p10
-and p90; ERROR: how far p50 was off on average. The service looks at a queue when it was started with --queue.")]
+and p90; ERROR: how far p50 was off on average. The service looks at a queue when it was started with --queue. Whose token does not let them operate it see
+their own jobs alone.")]
 pub struct QueueArguments {
     /// Print JSON
     #[arg(long)]
@@ -66,6 +67,17 @@ fn remarks(queue: &api::Queue) -> Vec<String> {
             remarks.push("the queue was not looked at yet".to_owned())
         }
         None => {}
+    }
+    if queue.jobs_of_others > 0 {
+        let others = queue.jobs_of_others;
+        let who = "a token of the scope operate shows all";
+        remarks.push(format!("{others} of others not shown: {who}"));
+    }
+    if queue.left_out > 0 {
+        let left_out = queue.left_out;
+        remarks.push(format!(
+            "{left_out} left out: they made no sense or were too many"
+        ));
     }
     if let Some(trouble) = &queue.history_trouble {
         remarks.push(format!("the accounting taught nothing: {trouble}"));
@@ -135,6 +147,8 @@ mod tests {
             trouble: None,
             procs: 4,
             jobs: Vec::new(),
+            jobs_of_others: 0,
+            left_out: 0,
             scores: Vec::new(),
             history_jobs: 0,
             history_trouble: None,
@@ -145,5 +159,11 @@ mod tests {
         queue.trouble = Some("no controller".into());
         let said = "the last look failed, what is shown is of 2026-11-24T10:00:00Z: no controller";
         assert_eq!(remarks(&queue), [said]);
+        (queue.trouble, queue.jobs_of_others, queue.left_out) = (None, 2, 1);
+        let said = [
+            "2 of others not shown: a token of the scope operate shows all",
+            "1 left out: they made no sense or were too many",
+        ];
+        assert_eq!(remarks(&queue), said);
     }
 }

@@ -114,6 +114,7 @@ pub(crate) struct Outlook {
 struct Known {
     book: Book,
     procs: u32,
+    left_out: u64,
     /// When the queue was asked for that is known, and when it was there.
     asked: Option<Timestamp>,
     looked: Option<Timestamp>,
@@ -173,9 +174,11 @@ impl Outlook {
         (at > now + NEAR).then_some(at)
     }
 
-    /// What is known, as the API shows it.
-    pub(crate) fn show(&self) -> api::Queue {
+    /// What is known, as the API shows it to who may see the jobs of these users.
+    pub(crate) fn show(&self, sees: impl Fn(&str) -> bool) -> api::Queue {
         let known = self.known();
+        let forecasts = known.book.forecasts.iter();
+        let (shown, others): (Vec<_>, Vec<_>) = forecasts.partition(|one| sees(&one.user));
         let scores = known.book.scores.iter().map(|(by, score)| api::QueueScore {
             forecaster: by.name().to_owned(),
             scored: score.count(),
@@ -187,7 +190,9 @@ impl Outlook {
             looked: known.looked.map(render::moment),
             trouble: known.trouble.clone(),
             procs: known.procs,
-            jobs: known.book.forecasts.iter().map(show_job).collect(),
+            jobs: shown.into_iter().map(show_job).collect(),
+            jobs_of_others: u32::try_from(others.len()).unwrap_or(u32::MAX),
+            left_out: known.left_out,
             scores: scores.collect(),
             history_jobs: known.history_jobs,
             history_trouble: known.history_trouble.clone(),
@@ -274,6 +279,7 @@ async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
             let now = centre.clock.now();
             let mut known = outlook.known();
             (known.procs, known.asked, known.looked) = (procs, Some(asked), Some(now));
+            known.left_out = queue.left_out as u64;
             known.trouble = None;
             let name = outlook.name();
             let data_of = |job: &str| timing::data_of(centre, name, job);

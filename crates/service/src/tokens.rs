@@ -160,6 +160,11 @@ impl Caller {
         self.scope == api::Scope::Operate
     }
 
+    /// Whether it may see this user's jobs in the queue: batch systems may keep these from others, and the service sees all.
+    pub(crate) fn sees_jobs_of(&self, user: &str) -> bool {
+        self.operates() || self.owner.as_deref() == Some(user)
+    }
+
     /// Makes what is submitted its owner's, whatever was written there.
     pub(crate) fn claim(&self, owner: &mut Option<String>, project: &mut Option<String>) {
         if self.owner.is_some() {

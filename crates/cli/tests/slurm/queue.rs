@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     centre::{Centre, contents},
-    processes::{Service, text},
+    processes::{Service, binary, text},
 };
 
 fn queue(service: &Service) -> Value {
@@ -121,6 +121,8 @@ fn a_job_that_waits_is_forecast_and_scored_and_that_outlives_slurm_and_the_servi
         "{shown}"
     );
 
+    users_see_their_own(&service, folder.path(), &found);
+
     slurm.stop_controller().unwrap();
     register(&service, 1);
     wait_until(
@@ -151,6 +153,30 @@ fn a_job_that_waits_is_forecast_and_scored_and_that_outlives_slurm_and_the_servi
     wait_until(&slurm, &service, "the score is known again", |queue| {
         scored(queue) == 1
     });
+}
+
+/// Whose the job is sees it, and others only that there is one.
+fn users_see_their_own(service: &Service, folder: &Path, found: &Value) {
+    let user = found["jobs"][0]["user"].as_str().unwrap();
+    let shown = |name: &str, owner: &[&str]| {
+        let file = folder.join(name);
+        let made = ["--scope", "read", "--output", file.to_str().unwrap()];
+        let made = service.run(&[&["token", "add", name], owner, &made].concat());
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let asked = binary()
+            .args(["queue", "--json", "--service", &service.url, "--token-file"])
+            .arg(file)
+            .output()
+            .unwrap();
+        let shown: Value = serde_json::from_slice(&asked.stdout).unwrap();
+        (shown["jobs"].clone(), shown["jobs_of_others"].clone())
+    };
+    assert_eq!(found["jobs_of_others"], 0, "who operates sees all");
+    let own = shown("own", &["--owner", user]);
+    assert_eq!(own, (found["jobs"].clone(), json!(0)));
+    let nothing = (json!([]), json!(1));
+    assert_eq!(shown("other", &["--owner", "carol"]), nothing);
+    assert_eq!(shown("watching", &[]), nothing);
 }
 
 #[test]
