@@ -2,15 +2,22 @@
 
 mod more;
 
+use std::cmp::Reverse;
+
 use posthaste_core::contract::{Method, Wishes};
 use posthaste_types::{Bytes, Code, Digest, Record, RequestId, SourceId, Timestamp};
 
 use crate::{
     Journal, JournalError,
-    database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
+    database::{Database, Row, ToValue, Trouble, TroubleKind, Value, number_of, params},
     from_sql, to_sql,
 };
 pub use more::{LentFor, OneFile, StageIn};
+
+/// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
+const ASKED_TOGETHER_MAX: usize = 1024;
+/// A number that no request has.
+const NO_REQUEST: i64 = 0;
 
 /// A request as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -427,6 +434,26 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
+    /// Those requests of these that there are, the newest first, asked for together: up to 1,024 with one question.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn requests_among(&self, ids: &[RequestId]) -> Result<Vec<RequestRecord>, JournalError> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(ASKED_TOGETHER_MAX) {
+            // Statements are kept by their text, so there are only as many as powers of two.
+            let places = ids.len().next_power_of_two();
+            let mut asked: Vec<Value> = ids.iter().map(|id| to_sql(id.get()).to_value()).collect();
+            asked.resize(places, NO_REQUEST.to_value());
+            let places: Vec<String> = (1..=places).map(|place| format!("?{place}")).collect();
+            let places = places.join(", ");
+            let among = format!("SELECT * FROM request WHERE id IN ({places})");
+            found.extend(self.select_requests(&among, &asked)?);
+        }
+        found.sort_by_key(|request| Reverse(request.id));
+        Ok(found)
+    }
+
     /// The request with this submission id.
     ///
     /// # Errors
@@ -464,5 +491,70 @@ impl Journal {
             number_of(database.query_row("SELECT id FROM source WHERE name = ?1", &params![name])?)
         })?;
         Ok(SourceId::new(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use super::*;
+
+    /// A database that is empty, and counts what it is asked.
+    #[derive(Debug, Default)]
+    struct Asked(Arc<AtomicUsize>);
+
+    impl Database for Asked {
+        fn query(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, Trouble> {
+            assert_eq!(statement.matches('?').count(), arguments.len());
+            self.0.fetch_add(1, Relaxed);
+            Ok(Vec::new())
+        }
+
+        fn run(&self, _: &str) -> Result<(), Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn execute(&self, _: &str, _: &[Value]) -> Result<u64, Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn execute_each(&self, _: &str, _: &[Vec<Value>]) -> Result<(), Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn begin(&self) -> Result<(), Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn commit(&self) -> Result<(), Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn rollback(&self) -> Result<(), Trouble> {
+            unreachable!("it is only read")
+        }
+
+        fn definition(&self, _: &str) -> String {
+            unreachable!("it is only read")
+        }
+    }
+
+    #[test]
+    fn the_requests_of_a_page_are_asked_for_once() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let journal = Journal {
+            database: Box::new(Asked(Arc::clone(&asked))),
+            place: "nowhere".into(),
+            epoch: None,
+        };
+        for (requests, questions) in [(0, 0), (1, 1), (100, 1), (1000, 1), (1024, 1), (1025, 2)] {
+            let ids: Vec<RequestId> = (1..=requests).map(RequestId::new).collect();
+            assert_eq!(journal.requests_among(&ids).unwrap(), []);
+            assert_eq!(asked.swap(0, Relaxed), questions, "{requests}");
+        }
     }
 }

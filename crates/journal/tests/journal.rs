@@ -288,6 +288,16 @@ fn requests_are_found_by_their_path_page_and_dataset() {
         assert_eq!(page(None, 3), [4, 3, 2]);
         assert_eq!(page(Some(RequestId::new(2)), 3), [1]);
         assert_eq!(page(Some(first), 3), [0; 0]);
+        let among = |ids: &[u64]| {
+            let ids: Vec<_> = ids.iter().copied().map(RequestId::new).collect();
+            let found = journal.requests_among(&ids).unwrap();
+            found.iter().map(|one| one.id.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(among(&[]), [0; 0]);
+        assert_eq!(among(&[3]), [3]);
+        assert_eq!(among(&[2, 9, 4]), [4, 2]);
+        let many: Vec<u64> = (1..=1500).collect();
+        assert_eq!(among(&many), [4, 3, 2, 1]);
         let of = |dataset| journal.request_of_dataset(dataset).unwrap();
         assert_eq!(of("second").map(|one| one.id), Some(second));
         assert_eq!(of("nowhere"), None);

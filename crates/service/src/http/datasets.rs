@@ -58,11 +58,10 @@ fn page(
             break;
         };
         before = Some(*last);
-        for id in held {
-            let record = desk.centre.store.journal(|journal| journal.request(id))?;
-            let dataset = record.and_then(|record| shown(desk, &record));
-            made.extend(dataset.filter(|dataset| !dataset.holders.is_empty()));
-        }
+        let store = &desk.centre.store;
+        let records = store.journal(|journal| journal.requests_among(&held))?;
+        let datasets = records.iter().filter_map(|record| shown(desk, record));
+        made.extend(datasets.filter(|dataset| !dataset.holders.is_empty()));
     }
     Ok(made)
 }
