@@ -40,7 +40,7 @@ mod web_server;
 
 use std::{
     net::TcpStream,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
@@ -106,6 +106,22 @@ fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<
     bail!("{what} does not listen on port {port}")
 }
 
+/// How a process ended that is to end by itself; the same time as for a start.
+fn wait_until_ended(running: &mut Running, what: &str) -> Result<ExitStatus> {
+    ended_within(running, LOOKS_MAX)?.with_context(|| format!("{what} does not end"))
+}
+
+/// How a process ended, where it has within so many looks.
+fn ended_within(running: &mut Running, looks: u32) -> Result<Option<ExitStatus>> {
+    for _ in 0..looks {
+        if let Some(status) = running.0.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(None)
+}
+
 /// What a command prints.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
@@ -120,4 +136,20 @@ fn said(command: &mut Command) -> Result<String> {
 fn is_root() -> Result<bool> {
     let output = Command::new("id").arg("-u").output().context("run id")?;
     Ok(output.stdout.trim_ascii() == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_end_is_not_waited_for_without_end() {
+        let begin = |program: &str, argument: &str| {
+            let child = Command::new(program).arg(argument).spawn();
+            Running(child.unwrap())
+        };
+        assert_eq!(ended_within(&mut begin("sleep", "600"), 2).unwrap(), None);
+        let ended = wait_until_ended(&mut begin("sleep", "0"), "sleep").unwrap();
+        assert!(ended.success());
+    }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::{
-    LOOK_EVERY, Running, free_port,
+    Running, ended_within, free_port,
     install::{self, DebianProgram},
     said,
 };
@@ -34,7 +34,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Questions until something counts as never coming true: five minutes.
 const ASKS_MAX: u32 = 3_000;
 
-/// How long its programs may take to end, in looks of [`LOOK_EVERY`]: 10 s.
+/// How long its programs may take to end, in looks of [`crate::LOOK_EVERY`]: 10 s.
 const ENDING_LOOKS_MAX: u32 = 500;
 
 /// A Slurm of one node, Debian's packages: `slurmctld` and `slurmd` as root, without systemd and
@@ -122,7 +122,8 @@ impl Slurm {
     pub fn stop_controller(&mut self) -> Result<()> {
         self.ask("scontrol", &["shutdown", "slurmctld"])?;
         let mut controller = self.controller.take().context("there is no controller")?;
-        ensure!(ends(&mut controller.0)?, "slurmctld does not end");
+        let ended = ended_within(&mut controller, ENDING_LOOKS_MAX)?;
+        ensure!(ended.is_some(), "slurmctld does not end");
         Ok(())
     }
 
@@ -258,20 +259,9 @@ impl Drop for Slurm {
         let _ = self.ask("scancel", &["--full", "--user", SUBMITTER]);
         let _ = self.ask("scontrol", &["shutdown"]);
         for daemon in [&mut self.controller, &mut self.node].into_iter().flatten() {
-            let _ = ends(&mut daemon.0);
+            let _ = ended_within(daemon, ENDING_LOOKS_MAX);
         }
     }
-}
-
-/// Whether a process ends in time.
-fn ends(process: &mut Child) -> Result<bool> {
-    for _ in 0..ENDING_LOOKS_MAX {
-        if process.try_wait()?.is_some() {
-            return Ok(true);
-        }
-        thread::sleep(LOOK_EVERY);
-    }
-    Ok(false)
 }
 
 fn submitted(mut sbatch: Command, script: &Path, arguments: &[&str]) -> Result<u32> {

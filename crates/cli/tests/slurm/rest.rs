@@ -10,6 +10,7 @@ use std::{
         net::UnixStream,
     },
     path::Path,
+    time::Duration,
 };
 
 use jiff::tz::TimeZone;
@@ -25,6 +26,9 @@ use crate::{processes::Service, queue::register};
 /// Whose jobs they are: accounts of every Debian.
 const USERS: [u32; 2] = [65534, 5];
 
+/// Longest that a next piece of an answer is waited for: more than any takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// What is asked of one path, by a plain socket.
 fn ask(mut stream: impl Read + Write, path: &str, token: &str) -> Vec<u8> {
     let token = match token {
@@ -34,7 +38,8 @@ fn ask(mut stream: impl Read + Write, path: &str, token: &str) -> Vec<u8> {
     let question = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n");
     stream.write_all(question.as_bytes()).unwrap();
     let mut said = Vec::new();
-    stream.read_to_end(&mut said).unwrap();
+    let read = stream.read_to_end(&mut said);
+    read.unwrap_or_else(|error| panic!("no whole answer to {path}: {error}"));
     let text = String::from_utf8(said).unwrap();
     assert!(text.starts_with("HTTP/1.1 200"), "{path}: {text}");
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -170,17 +175,17 @@ fn the_queue_and_the_accounts_are_the_same_through_slurmrestd() {
 
     let path = socket.url().trim_start_matches("unix://").to_owned();
     says_the_same(&slurm, &|of| {
-        ask(UnixStream::connect(&path).unwrap(), of, "")
+        let stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        ask(stream, of, "")
     });
     if is_in_debian_13() {
         remembers_the_same(&slurm, &|of| {
             let token = slurm.ask("scontrol", &["token", "username=root"]).unwrap();
             let token = token.trim().trim_start_matches("SLURM_JWT=");
-            ask(
-                TcpStream::connect(("127.0.0.1", rest.port().unwrap())).unwrap(),
-                of,
-                token,
-            )
+            let stream = TcpStream::connect(("127.0.0.1", rest.port().unwrap())).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            ask(stream, of, token)
         });
     }
 

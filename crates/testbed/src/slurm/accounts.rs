@@ -3,7 +3,6 @@
 use std::{
     fmt::Write as _,
     fs::{self, File, Permissions},
-    io::Write as _,
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::Path,
     process::{Command, Stdio},
@@ -13,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Slurm;
-use crate::{LOOK_EVERY, LOOKS_MAX, Running, free_port, wait_until_listening};
+use crate::{LOOK_EVERY, LOOKS_MAX, Running, free_port, wait_until_ended, wait_until_listening};
 
 /// What a MariaDB has to know of itself, as its own scripts say it.
 const SYSTEM: [&str; 3] = [
@@ -76,25 +75,7 @@ impl Slurm {
 fn start_mariadb(folder: &Path) -> Result<Running> {
     let data = folder.join("mariadb");
     fs::create_dir(&data)?;
-    let mut made = mariadb(&data);
-    made.arg("--bootstrap").stdin(Stdio::piped());
-    let output = File::create(folder.join("mariadb.made"))?;
-    let made = made.stdout(output.try_clone()?).stderr(output);
-    let mut made = made.spawn().context("start mariadbd")?;
-    let mut words = made.stdin.take().context("mariadbd takes no words")?;
-    words.write_all(DATABASES.as_bytes())?;
-    for script in SYSTEM {
-        let path = Path::new(SCRIPTS).join(script);
-        let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        words.write_all(&text)?;
-    }
-    drop(words);
-    let said = || fs::read_to_string(folder.join("mariadb.made")).unwrap_or_default();
-    ensure!(
-        made.wait()?.success(),
-        "mariadbd made no database: {}",
-        said()
-    );
+    make_databases(folder, &data)?;
 
     let socket = folder.join("mariadb.sock");
     let place = format!("--socket={}", socket.display());
@@ -110,6 +91,31 @@ fn start_mariadb(folder: &Path) -> Result<Running> {
         thread::sleep(LOOK_EVERY);
     }
     bail!("mariadbd does not listen at {}", socket.display())
+}
+
+/// Has a MariaDB make what it has to know of itself, and the databases. What it is told is a file: it may stop reading.
+fn make_databases(folder: &Path, data: &Path) -> Result<()> {
+    let mut words = DATABASES.as_bytes().to_vec();
+    for script in SYSTEM {
+        let path = Path::new(SCRIPTS).join(script);
+        let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        words.extend(text);
+    }
+    let told = folder.join("mariadb.told");
+    fs::write(&told, words)?;
+    let output = File::create(folder.join("mariadb.made"))?;
+    let mut made = mariadb(data);
+    made.arg("--bootstrap").stdin(File::open(told)?);
+    let made = made.stdout(output.try_clone()?).stderr(output);
+    let mut made = Running(made.spawn().context("start mariadbd")?);
+    let said = || fs::read_to_string(folder.join("mariadb.made")).unwrap_or_default();
+    let ended = wait_until_ended(&mut made, "mariadbd --bootstrap").with_context(said)?;
+    ensure!(
+        ended.success(),
+        "mariadbd made no database: {ended}: {}",
+        said()
+    );
+    Ok(())
 }
 
 fn mariadb(data: &Path) -> Command {
