@@ -1,22 +1,21 @@
 //! Questions over HTTP to whoever sells bandwidth: short, bounded, and asked with what it knows us by.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use posthaste_endpoint::{
-    Error, ErrorKind, Locus, Result, deepest,
+    Error, ErrorKind, Locus, Result, WebConnector, deepest,
     gateway::{TOKEN_LIFETIME_S, mint},
     relay::read_secret_file,
-    trusted_roots,
+    web_connector, web_trust,
 };
-use rustls::{ClientConfig, crypto::ring};
+use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::time::timeout;
 
@@ -37,7 +36,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 /// What a provider is asked over.
 #[derive(Clone)]
 pub(crate) struct Web {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<WebConnector, Full<Bytes>>,
     /// Where it answers, without the slash at the end.
     base: String,
     /// What is shown with each question.
@@ -101,14 +100,7 @@ impl Web {
     /// # Errors
     /// Those of the files it names.
     pub(crate) fn open(circuit: &Circuit) -> Result<Self> {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(circuit.patience));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(circuit)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
+        let connector = web_connector(tls(circuit)?, circuit.patience);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)
@@ -243,15 +235,8 @@ impl Web {
 }
 
 fn tls(circuit: &Circuit) -> Result<ClientConfig> {
-    let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
-    // Without TLS nobody needs certificates, and there may be none.
-    let trusting = if circuit.address.starts_with("https://") {
-        versions.with_root_certificates(trusted_roots(circuit.ca_file.as_deref())?)
-    } else {
-        versions.with_root_certificates(rustls::RootCertStore::empty())
-    };
+    let is_spoken = circuit.address.starts_with("https://");
+    let trusting = web_trust(is_spoken, circuit.ca_file.as_deref())?;
     let Credential::Certificate { chain, key } = &circuit.credential else {
         return Ok(trusting.with_no_client_auth());
     };

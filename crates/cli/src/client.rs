@@ -17,7 +17,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use posthaste_api as api;
-use posthaste_service::{Connector, connector};
+use posthaste_endpoint::{WebConnector, web_connector, web_tls};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -32,6 +32,8 @@ const ANSWER_BYTES_MAX: usize = 4 << 30;
 const EVENT_BYTES_MAX: usize = 1 << 20;
 /// Requests asked for at once.
 const PAGE: usize = 1_000;
+/// A connection that isn't there after this long won't be.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An answer that isn't there after this long won't come.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -62,8 +64,8 @@ pub struct ServiceArguments {
 pub struct ServiceClient {
     url: String,
     token: Shown,
-    connector: Connector,
-    client: Client<Connector, Full<Bytes>>,
+    connector: WebConnector,
+    client: Client<WebConnector, Full<Bytes>>,
 }
 
 /// What is shown to the service.
@@ -131,7 +133,8 @@ impl ServiceClient {
     }
 
     fn new(url: &str, token: Shown, ca_file: Option<&Path>) -> Result<Self, Failure> {
-        let connector = connector(url.starts_with("https:"), ca_file)?;
+        let tls = web_tls(url.starts_with("https:"), ca_file)?;
+        let connector = web_connector(tls, CONNECT_TIMEOUT);
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             token,

@@ -12,9 +12,8 @@ use std::{
 
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use opentelemetry::trace::TracerProvider;
@@ -24,7 +23,7 @@ use opentelemetry_sdk::{
     Resource,
     trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider},
 };
-use posthaste_endpoint::{Error, ErrorKind, deepest, web_tls};
+use posthaste_endpoint::{Error, ErrorKind, WebConnector, deepest, web_connector, web_tls};
 use tokio::runtime::Runtime;
 
 use crate::{config, failure::Failure};
@@ -149,7 +148,7 @@ type Answer = Result<Response<Bytes>, HttpError>;
 
 /// Sends what the exporter made, and says once that it does not arrive.
 struct Sender {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<WebConnector, Full<Bytes>>,
     /// Its own: the exporter waits on a thread where nothing else runs, also when all else has ended.
     runtime: Runtime,
     address: String,
@@ -164,14 +163,7 @@ impl fmt::Debug for Sender {
 
 impl Sender {
     fn new(address: &str) -> Result<Self, Failure> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(PATIENCE));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(web_tls(address.starts_with("https"), None)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
+        let tls = web_tls(address.starts_with("https"), None)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("traces")
@@ -181,7 +173,7 @@ impl Sender {
             client: Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
                 .pool_idle_timeout(IDLE_FOR)
-                .build(connector),
+                .build(web_connector(tls, PATIENCE)),
             runtime: runtime.map_err(anyhow::Error::from)?,
             address: address.to_owned(),
             is_lost: AtomicBool::new(false),

@@ -59,6 +59,7 @@ pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;
 pub use web::{
+    connector::{WebConnector, web_connector},
     deepest, encode,
-    tls::{trusted_roots, web_tls},
+    tls::{trusted_roots, web_tls, web_trust},
 };

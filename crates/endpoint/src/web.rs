@@ -2,6 +2,7 @@
 //! errors by what they mean.
 
 mod body;
+pub(crate) mod connector;
 mod pages;
 mod place;
 mod status;

@@ -8,13 +8,14 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Result, deepest, relay::is_loopback, web_tls};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result, WebConnector, deepest, relay::is_loopback, web_connector, web_tls,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Options;
@@ -32,7 +33,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 
 /// The service, by its addresses.
 pub(crate) struct ServiceClient {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<WebConnector, Full<Bytes>>,
     addresses: Vec<String>,
     /// The one that is asked.
     place: AtomicUsize,
@@ -56,16 +57,8 @@ impl ServiceClient {
         if addresses.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "ask", "no service"));
         }
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(PATIENCE));
         let is_secure = addresses.iter().any(|address| address.starts_with("https"));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(web_tls(is_secure, options.ca_file.as_deref())?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
+        let connector = web_connector(web_tls(is_secure, options.ca_file.as_deref())?, PATIENCE);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)

@@ -82,7 +82,7 @@ pub use http::openapi;
 pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
 pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
-pub use oidc::{Connector, Discovery, Issuer, Oidc, connector, token_ends};
+pub use oidc::{Discovery, Issuer, Oidc, token_ends};
 pub use options::{Logs, Options};
 pub use posthaste_core::contract::Encode;
 pub use queue::Scheduler;

@@ -20,7 +20,7 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::Timestamp;
 use tokio::sync::{Mutex, Notify};
 
-pub use issuer::{Connector, Discovery, Issuer, connector};
+pub use issuer::{Discovery, Issuer};
 pub use jwt::ends as token_ends;
 pub use settings::Oidc;
 pub(crate) use settings::Written;

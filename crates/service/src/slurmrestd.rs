@@ -31,11 +31,12 @@ use posthaste_batch::{
     queue::{Queue, Unreadable},
     slurm::{self, JobState},
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Status, deepest};
+use posthaste_endpoint::{
+    Error, ErrorKind, Locus, Result, Status, WebConnector, deepest, web_connector, web_tls,
+};
 use tokio::{net::UnixStream, time::sleep};
 use tower_service::Service;
 
-use crate::oidc::{Connector, connector};
 pub use address::QueueUrl;
 use answer::{Answer, Late};
 use token::Token;
@@ -44,6 +45,8 @@ use token::Token;
 const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
 /// The first that is told not to cut what ran before the first of the weeks that are asked for; those before don't, and know no such word.
 const CUTS_SINCE: u32 = 40;
+/// Longest that a connection is waited for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest that a question of a few bytes is waited for.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest that a queue is waited for: slurmrestd puts together some thousand jobs in a second.
@@ -74,7 +77,7 @@ pub(crate) struct Slurmrestd {
 }
 
 enum Way {
-    Web(Client<Connector, Empty<Bytes>>),
+    Web(Client<WebConnector, Empty<Bytes>>),
     Socket(Client<Socket, Empty<Bytes>>),
 }
 
@@ -100,7 +103,8 @@ impl Slurmrestd {
             Some(path) => Way::Socket(client.build(Socket(path.into()))),
             None => {
                 let ca_file = options.ca_file.as_deref();
-                Way::Web(client.build(connector(options.url.is_secure(), ca_file)?))
+                let tls = web_tls(options.url.is_secure(), ca_file)?;
+                Way::Web(client.build(web_connector(tls, CONNECT_TIMEOUT)))
             }
         };
         Ok(Self {

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use rustls::{
-    ClientConfig, DEFAULT_VERSIONS, RootCertStore, SupportedProtocolVersion, crypto::ring,
+    ClientConfig, ConfigBuilder, DEFAULT_VERSIONS, RootCertStore, SupportedProtocolVersion,
+    client::WantsClientCert, crypto::ring,
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
@@ -26,26 +27,42 @@ pub(crate) fn client_config_of(
     versions: &[&'static SupportedProtocolVersion],
     ca_file: Option<&Path>,
 ) -> Result<ClientConfig> {
-    let roots = trusted_roots(ca_file)?;
+    Ok(trusting(versions, trusted_roots(ca_file)?)?.with_no_client_auth())
+}
+
+fn trusting(
+    versions: &[&'static SupportedProtocolVersion],
+    roots: RootCertStore,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(versions)
         .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    Ok(config.with_root_certificates(roots))
 }
 
-/// The same for whoever speaks to one server of ours. Where no TLS is spoken nobody needs certificates, and there may be none.
+/// The same for whoever speaks to one server that is no store, and shows it no certificate.
+///
+/// # Errors
+/// As [`web_trust`].
+pub fn web_tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> {
+    Ok(web_trust(is_spoken, ca_file)?.with_no_client_auth())
+}
+
+/// The same before it is said with which certificate a client shows who it is. Where no TLS is spoken nobody needs certificates, and
+/// there may be none.
 ///
 /// # Errors
 /// As [`trusted_roots`].
-pub fn web_tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> {
-    if is_spoken {
-        return client_config(ca_file);
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(DEFAULT_VERSIONS)
-        .map_err(|cause| Error::new(ErrorKind::Other, "set up", "TLS").cause(cause))?;
-    let trusting = config.with_root_certificates(RootCertStore::empty());
-    Ok(trusting.with_no_client_auth())
+pub fn web_trust(
+    is_spoken: bool,
+    ca_file: Option<&Path>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
+    let roots = if is_spoken {
+        trusted_roots(ca_file)?
+    } else {
+        RootCertStore::empty()
+    };
+    trusting(DEFAULT_VERSIONS, roots)
 }
 
 /// The system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and those of `ca_file`.

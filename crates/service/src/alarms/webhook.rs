@@ -6,12 +6,10 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{Request, Uri, header};
 use http_body_util::Full;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use posthaste_endpoint::{
+    Error, ErrorKind, Locus, Result, WebConnector, deepest, web_connector, web_tls,
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, deepest, web_tls};
 use posthaste_types::Timestamp;
 use ring::hmac;
 use tokio::time::timeout;
@@ -32,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(900);
 pub(super) struct Webhook {
     address: Uri,
     key: hmac::Key,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<WebConnector, Full<Bytes>>,
 }
 
 impl Webhook {
@@ -40,14 +38,7 @@ impl Webhook {
     /// Those of the files it names, and [`ErrorKind::Invalid`] for a secret that is none.
     pub(super) fn open(of: &book::Webhook) -> Result<Self> {
         let is_secure = of.address.scheme_str() == Some("https");
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(PATIENCE));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(web_tls(is_secure, of.ca_file.as_deref())?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
+        let tls = web_tls(is_secure, of.ca_file.as_deref())?;
         let text = secrets::read_private(&of.secret_file)?;
         let key = read_key(&text).ok_or_else(|| {
             let shown = of.secret_file.display().to_string();
@@ -61,7 +52,7 @@ impl Webhook {
             // An alarm is rare: no connection would live until the next.
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(0)
-                .build(connector),
+                .build(web_connector(tls, PATIENCE)),
         })
     }
 

@@ -5,13 +5,10 @@ use std::{path::Path, time::Duration};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use posthaste_endpoint::{
-    Error, ErrorKind, Locus, Result, deepest, encode, relay::is_loopback, web_tls,
+    Error, ErrorKind, Locus, Result, WebConnector, deepest, encode, relay::is_loopback,
+    web_connector, web_tls,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,30 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an answer: discovery documents and keys have some thousand, tokens with hundreds of groups tens of thousands.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// The way to servers that speak TLS or plain HTTP.
-pub type Connector = HttpsConnector<HttpConnector>;
-
-/// A client's way to servers that speak TLS, or plain HTTP where that is allowed. Trusts the system's certificates, and those of
-/// `ca_file`, where TLS is spoken.
-///
-/// # Errors
-/// When no certificates can be had.
-pub fn connector(is_secure: bool, ca_file: Option<&Path>) -> Result<Connector> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(Some(PATIENCE));
-    Ok(HttpsConnectorBuilder::new()
-        .with_tls_config(web_tls(is_secure, ca_file)?)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(http))
-}
-
 /// An OpenID provider.
 #[derive(Debug, Clone)]
 pub struct Issuer {
     name: String,
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<WebConnector, Full<Bytes>>,
 }
 
 /// Where it is asked for what (OpenID Connect Discovery 1.0, section 3; RFC 8628, section 4).
@@ -77,7 +55,7 @@ impl Issuer {
             name: name.to_owned(),
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(0)
-                .build(connector(is_secure, ca_file)?),
+                .build(web_connector(web_tls(is_secure, ca_file)?, PATIENCE)),
         })
     }
 
