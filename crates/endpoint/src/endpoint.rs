@@ -16,6 +16,7 @@ use crate::{
     pass::{Errand, Pass},
 };
 pub use crate::{
+    file_spec::FileSpec,
     file_time::FileTime,
     relative::{base_name, join},
 };
@@ -71,46 +72,6 @@ impl Entry {
             stored: None,
             mode: None,
             version: None,
-        }
-    }
-}
-
-/// What a destination is to keep of a file beside its bytes, and whom it came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileSpec {
-    /// Bytes.
-    pub size: u64,
-    /// Kept at the destination.
-    pub mtime: Option<FileTime>,
-    /// Kept at the destination: permission bits.
-    pub mode: Option<u32>,
-    /// The source's full address. With size, mtime and version it names what an unfinished copy
-    /// is a copy of.
-    pub origin: Arc<str>,
-    /// The source's own version, where it has one.
-    pub version: Option<Box<str>>,
-}
-
-impl FileSpec {
-    /// Names exactly what is copied: another value means that an unfinished copy starts anew.
-    #[must_use]
-    pub fn identity(&self) -> String {
-        let text = format!(
-            "{}\n{}\n{}\n{}",
-            self.origin,
-            self.size,
-            self.mtime
-                .map_or_else(String::new, |mtime| mtime.to_string()),
-            self.version.as_deref().unwrap_or_default()
-        );
-        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
-    }
-
-    /// The same for a file of unknown length, which is found again whatever its length is.
-    pub(crate) fn open_ended(&self) -> Self {
-        Self {
-            size: 0,
-            ..self.clone()
         }
     }
 }
@@ -286,6 +247,16 @@ pub trait Endpoint: Send + Sync {
     /// Why nothing can be written, of what is only read from.
     fn read_only(&self, path: &[u8]) -> Error {
         unsupported("write", self.show(path)).at(Locus::Destination)
+    }
+    /// Fails where nothing can be written at all: asked before anything is, so that nobody hears it of each file.
+    ///
+    /// # Errors
+    /// [`Endpoint::read_only`].
+    fn check_writes(&self) -> Result<()> {
+        if self.capabilities().writes {
+            return Ok(());
+        }
+        Err(self.read_only(b""))
     }
     /// Stores a small file under its final name, all or nothing, and checks it is held.
     fn put<'a>(

@@ -15,6 +15,7 @@ mod dates;
 mod dial;
 mod endpoint;
 mod error;
+mod file_spec;
 mod file_time;
 mod ftp;
 #[doc(hidden)]

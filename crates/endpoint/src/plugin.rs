@@ -198,6 +198,10 @@ impl Plugin {
 }
 
 impl Endpoint for Plugin {
+    fn read_only(&self, path: &[u8]) -> Error {
+        self.unsupported(Doing::WRITE, path)
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.capabilities
     }

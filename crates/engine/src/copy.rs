@@ -219,6 +219,7 @@ pub(crate) struct Placed {
 
 async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<Vec<Placed>> {
     let destination = &shared.destination.endpoint;
+    destination.check_writes()?;
     let there = retry::reached(shared, || destination.stat(b"", true))
         .await
         .map_err(|error| error.at(Locus::Destination))?;

@@ -152,7 +152,7 @@ fn what_makes_no_sense_for_a_stream_is_said_in_a_line() {
             1,
             "can't write, list and remove",
         ),
-        (&["-", "http://127.0.0.1:9/x"], 1, "file's length"),
+        (&["-", "http://127.0.0.1:9/x"], 1, "only read from"),
     ] {
         let output = pour(&world, arguments, b"bytes".to_vec());
         let lines = lines_of(&output);

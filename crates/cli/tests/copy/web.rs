@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use posthaste_testbed::{WebFace, WebServer};
 
-use crate::world::{World, leftovers, noise};
+use crate::world::{World, leftovers, lines_of, noise};
 
 /// A tree of directories in directories, with names that need care and a file in segments.
 fn make_plain_tree(root: &Path) {
@@ -53,6 +53,27 @@ fn trees_go_to_webdav_and_back() {
     assert_eq!(again["transfers"], 0, "{again}");
     world.copy([&format!("{there}/"), "back"]);
     assert_eq!(contents(&source), contents(&world.path("back")));
+}
+
+#[test]
+fn what_is_only_read_from_is_told_before_anything_is_tried() {
+    let server = WebServer::start().unwrap();
+    let world = World::new();
+    make_plain_tree(&world.path("source"));
+    let there = server.address(WebFace::Pages, "up");
+    for arguments in [
+        &["source/", &*there][..],
+        &["--dry-run", "source/", &there],
+        &["source/empty", "source/deep", &there],
+        &["-", &there],
+    ] {
+        let refused = world.cp(arguments).output().unwrap();
+        let said = lines_of(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {said}");
+        let why = format!("can't write {there}: web servers are only read from");
+        assert_eq!(said.matches(&why).count(), 1, "{arguments:?}: {said}");
+        assert!(!said.contains("would copy http"), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

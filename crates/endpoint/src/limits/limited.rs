@@ -12,7 +12,7 @@ use super::{
     file::{LimitedListing, LimitedReader, LimitedWriter, paced},
 };
 use crate::{
-    Capabilities, Checksum, Errand, Pass, Result,
+    Capabilities, Checksum, Errand, Error, Pass, Result,
     endpoint::{
         Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, LentSegment, Listing, Parcel,
         Reader, Whole, Writer,
@@ -195,6 +195,10 @@ impl Endpoint for Limited {
             let _place = self.limits.enter().await;
             self.inner.make_link(path, target, spec).await
         })
+    }
+
+    fn read_only(&self, path: &[u8]) -> Error {
+        self.inner.read_only(path)
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {

@@ -58,7 +58,7 @@ pub struct Poured {
 /// so.
 ///
 /// # Errors
-/// That the destination could not be opened, where there is no parking place either.
+/// That the destination could not be opened, where there is no parking place either; that nothing can ever be written there.
 pub async fn pour(
     spout: Spout,
     destination: Result<Place>,
@@ -66,6 +66,9 @@ pub async fn pour(
     options: Options,
     progress: Arc<Progress>,
 ) -> Result<Poured> {
+    if let Ok(place) = &destination {
+        place.endpoint.check_writes()?;
+    }
     let (place, closed) = match (destination, &parking) {
         (Ok(place), _) => (place, None),
         (Err(error), Some(parking)) => (Place::remote(Arc::clone(&parking.place)), Some(error)),

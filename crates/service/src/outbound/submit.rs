@@ -291,20 +291,14 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
 
 async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
     let endpoint = open(record, behalf).await?;
-    let can = endpoint.capabilities();
-    let refused = |why: &str, hint: &str| {
-        Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
-            .cause(why.to_owned())
-            .hint(hint)
-            .at(Locus::Destination)
-    };
-    if !can.writes {
-        let hint = "`posthaste endpoints` shows what each one can";
-        return Err(refused("nothing can be written there", hint));
-    }
-    if !can.links && listed.has_links() {
-        let why = "there are symbolic links in it, which that can't keep";
-        return Err(refused(why, "pack it first, or remove the links"));
+    endpoint.check_writes()?;
+    if !endpoint.capabilities().links && listed.has_links() {
+        return Err(
+            Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
+                .cause("there are symbolic links in it, which that can't keep")
+                .hint("pack it first, or remove the links")
+                .at(Locus::Destination),
+        );
     }
     check_free(record, endpoint.as_ref(), listed).await
 }
