@@ -133,6 +133,7 @@ impl ServiceClient {
     }
 
     fn new(url: &str, token: Shown, ca_file: Option<&Path>) -> Result<Self, Failure> {
+        check_address(url)?;
         let tls = web_tls(url.starts_with("https:"), ca_file)?;
         let connector = web_connector(tls, CONNECT_TIMEOUT);
         Ok(Self {
@@ -166,10 +167,12 @@ impl ServiceClient {
         let request = request
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.unwrap_or_default()))
-            .map_err(|cause| {
-                Failure::usage(format!("can't ask the service {}: {cause}", self.url))
-            })?;
+            .map_err(|cause| self.no_address(&cause))?;
         self.answer(self.client.request(request)).await
+    }
+
+    fn no_address(&self, cause: &http::Error) -> Failure {
+        Failure::usage(format!("can't ask the service {}: {cause}", self.url))
     }
 
     /// Waits for an answer.
@@ -178,13 +181,9 @@ impl ServiceClient {
         asked: impl Future<Output = Result<Response<Incoming>, legacy::Error>>,
     ) -> Result<Response<Incoming>, Failure> {
         let unreachable = |cause: String| {
-            Failure::new(
-                Exit::Temporary,
-                format!(
-                    "can't reach the service {}: {cause} (is `posthaste serve` running? --service names another)",
-                    self.url
-                ),
-            )
+            let hint = hint_of(&cause);
+            let what = format!("can't reach the service {}: {cause} ({hint})", self.url);
+            Failure::new(Exit::Temporary, what)
         };
         match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
             Err(_) => Err(unreachable("no answer came".into())),
@@ -360,6 +359,31 @@ impl ServiceClient {
             body: accepted(response).await?.into_body(),
             buffer: BytesMut::new(),
         })
+    }
+}
+
+/// Sees that this is the address of a service.
+fn check_address(url: &str) -> Result<(), Failure> {
+    let address = url.parse::<hyper::Uri>().ok();
+    let is_one = |address: &hyper::Uri| {
+        matches!(address.scheme_str(), Some("http" | "https")) && address.host().is_some()
+    };
+    if address.as_ref().is_some_and(is_one) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "can't ask the service {url}: that is no address of one (write http://HOST:PORT or https://HOST:PORT)"
+    )))
+}
+
+/// What may be tried where a service gives no answer.
+fn hint_of(cause: &str) -> &'static str {
+    if cause.contains("certificate") {
+        "SSL_CERT_FILE or `posthaste login --ca-file` names the authority that signed it"
+    } else if cause.contains("invalid HTTP version") {
+        "where it speaks TLS, write https://"
+    } else {
+        "is `posthaste serve` running? --service names another"
     }
 }
 

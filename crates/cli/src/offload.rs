@@ -189,7 +189,7 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         if arguments.json {
             output::json(&request);
         }
-        return Ok(watch::exit_of(&request));
+        return watch::outcome_of(&request);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -275,10 +275,10 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         count => format!(", encrypted for {count} recipients"),
     };
     format!(
-        "{} {verb}: {} in {} files, code {}{encrypted}, deadline {}{risk}",
+        "{} {verb}: {} in {}, code {}{encrypted}, deadline {}{risk}",
         request.id,
         Bytes::new(request.bytes),
-        request.files,
+        output::counted(request.files, "file"),
         request.code,
         moment::time_of_day(&request.deadline),
     )

@@ -15,6 +15,12 @@ pub fn line(text: &str) {
     }
 }
 
+/// So many of something: `1 file`, `2 files`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 /// Prints a value as one line of JSON.
 pub fn json(value: &impl serde::Serialize) {
     line(

@@ -77,10 +77,10 @@ fn describe(request: &api::Request) -> String {
         "would be safe in time"
     };
     let mut text = format!(
-        "{} {verdict}: {} in {} files as {}, by {}\n",
+        "{} {verdict}: {} in {} as {}, by {}\n",
         request.source,
         Bytes::new(request.bytes),
-        request.files,
+        output::counted(request.files, "file"),
         request.code,
         moment::time_of_day(&request.deadline),
     );

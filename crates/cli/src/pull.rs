@@ -89,12 +89,12 @@ pub async fn run(arguments: PullArguments) -> Outcome {
         }));
     } else {
         output::line(&format!(
-            "{}: {} in {} files pulled and verified to {} ({} chunks rebuilt)",
+            "{}: {} in {} pulled and verified to {} ({} rebuilt)",
             arguments.id,
             Bytes::new(report.bytes),
-            report.files,
+            output::counted(report.files as u64, "file"),
             arguments.directory.display(),
-            report.rebuilt_chunks
+            output::counted(report.rebuilt_chunks, "chunk")
         ));
     }
     Ok(ExitCode::SUCCESS)

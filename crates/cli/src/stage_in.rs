@@ -119,7 +119,7 @@ pub async fn run(arguments: StageInArguments) -> Outcome {
         if arguments.json {
             output::json(&request);
         }
-        return Ok(watch::exit_of(&request));
+        return watch::outcome_of(&request);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -230,10 +230,10 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
     let verb = if dry_run { "would be taken" } else { "taken" };
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
     let mut text = format!(
-        "{} {verb}: {} in {} files to {}, deadline {}{risk}\n",
+        "{} {verb}: {} in {} to {}, deadline {}{risk}\n",
         request.id,
         Bytes::new(request.bytes),
-        request.files,
+        output::counted(request.files, "file"),
         request.to,
         moment::time_of_day(&request.deadline),
     );

@@ -54,13 +54,13 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
             output::json(&event);
             let request: api::Request = service.get(&path).await?;
             if is_settled(&request) && ends(&event) {
-                return Ok(exit_of(&request));
+                return outcome_of(&request);
             }
         }
         return Err(ended());
     }
     let request = until_settled(&service, &id, true).await?;
-    Ok(exit_of(&request))
+    outcome_of(&request)
 }
 
 /// The service tells no more events.
@@ -100,8 +100,21 @@ pub fn is_settled(request: &api::Request) -> bool {
     }
 }
 
-/// The exit code that tells a program how the request went.
-pub fn exit_of(request: &api::Request) -> ExitCode {
+/// How the request went: an exit code for programs, and of one that failed a line with the reason, which may have been no event.
+///
+/// # Errors
+/// That it failed.
+pub fn outcome_of(request: &api::Request) -> Outcome {
+    match (&*request.state, &request.reason) {
+        ("failed", Some(reason)) => {
+            let why = format!("{} failed: {reason}", request.id);
+            Err(Failure::new(Exit::Other, why))
+        }
+        _ => Ok(exit_of(request)),
+    }
+}
+
+fn exit_of(request: &api::Request) -> ExitCode {
     let is_undelivered = request
         .delivery
         .as_ref()
@@ -160,6 +173,16 @@ pub fn event_text(event: &api::Event) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_says_why() {
+        let mut failed = request("failed", false);
+        failed.reason = Some("can't list s3://x: no credentials".into());
+        let said = outcome_of(&failed).unwrap_err().to_string();
+        assert_eq!(said, "r1 failed: can't list s3://x: no credentials");
+        failed.state = "released".into();
+        assert!(outcome_of(&failed).is_ok());
+    }
 
     pub(super) fn request(state: &str, missed: bool) -> api::Request {
         api::Request {

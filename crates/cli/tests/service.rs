@@ -132,6 +132,13 @@ fn a_service_that_can_not_start_says_why_in_one_line() {
     assert!(code == 1 && line.contains("locked"), "{code} {line}");
     let (code, line) = serve(&["--listen", "0.0.0.0:0", "--state", other.to_str().unwrap()]);
     assert!(code == 2 && line.contains("--behind-tls"), "{code} {line}");
+    // An address that documents are written with, and no machine has.
+    let nobodys = ["--listen", "192.0.2.1:0", "--behind-tls", "--state"];
+    let (code, line) = serve(&[&nobodys[..], &[other.to_str().unwrap()]].concat());
+    assert!(
+        code == 5 && line.contains("it is no address of this machine: choose another"),
+        "{code} {line}"
+    );
     let (code, line) = serve(&["--listen", "127.0.0.1:0", "--state", "/proc/nothing"]);
     assert!(
         code != 0 && line.starts_with("posthaste: can't create /proc/nothing"),
@@ -143,15 +150,12 @@ fn a_service_that_can_not_start_says_why_in_one_line() {
 fn clients_say_what_to_do_when_there_is_no_service() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    let list = || {
-        failure(
-            &binary()
-                .args(["list", "--service", "http://127.0.0.1:9", "--token-file"])
-                .arg(&token)
-                .output()
-                .unwrap(),
-        )
+    let list_of = |url: &str| {
+        let mut list = binary();
+        list.args(["list", "--service", url, "--token-file"]);
+        failure(&list.arg(&token).output().unwrap())
     };
+    let list = || list_of("http://127.0.0.1:9");
     let (code, line) = list();
     assert!(
         code == 7 && line.contains("start `posthaste serve`"),
@@ -168,6 +172,26 @@ fn clients_say_what_to_do_when_there_is_no_service() {
         "{code} {line}"
     );
     assert!(!line.contains("secret-token"));
+    for url in [
+        "nowhere",
+        "localhost:7420",
+        "ftp://localhost",
+        "http:/x",
+        "",
+    ] {
+        let (code, line) = list_of(url);
+        let hint = "write http://HOST:PORT or https://HOST:PORT";
+        assert!(code == 2 && line.contains(hint), "{url}: {code} {line}");
+    }
+    let relay = Relay::start(folder.path(), "ash", "1M", "1M");
+    let url = relay.process.ready["url"].as_str().unwrap();
+    let (code, line) = list_of(&url.replace("https", "http"));
+    assert!(
+        code == 5 && line.contains("write https://"),
+        "{code} {line}"
+    );
+    let (code, line) = list_of(url);
+    assert!(code == 5 && line.contains("SSL_CERT_FILE"), "{code} {line}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The one error of the hands: what, while doing what, to what, and whether to retry.
 
-use std::{error, fmt, io, num::NonZeroU32, time::Duration};
+use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
 /// What went wrong, as far as a caller decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,6 +112,18 @@ impl Error {
     /// An operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
         Self::new(kind_of_io(&cause), operation, subject).cause(cause)
+    }
+
+    /// That nobody can listen at an address; `another` says how another one is named.
+    pub fn listening(address: SocketAddr, cause: io::Error, another: &str) -> Self {
+        let why = if cause.kind() == io::ErrorKind::PermissionDenied {
+            "ports below 1024 are root's: "
+        } else if cause.kind() == io::ErrorKind::AddrNotAvailable {
+            "it is no address of this machine: "
+        } else {
+            "does something run there already? "
+        };
+        Self::io("listen on", address.to_string(), cause).hint(format!("{why}{another}"))
     }
 
     /// Says whether a retry can help, where the kind alone does not.

@@ -75,7 +75,8 @@ fn make_folder(dir: &Path) -> Result<()> {
 }
 
 async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    let failed = |cause| Error::io("listen on", listen.to_string(), cause);
+    let another = "choose another with --listen";
+    let failed = |cause| Error::listening(listen, cause, another);
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     Ok((listener, local))

@@ -281,7 +281,7 @@ impl fmt::Display for Trouble {
         let mut source = self.cause.source();
         while let Some(cause) = source {
             let cause_said = cause.to_string();
-            if !said.contains(&cause_said) {
+            if !said.contains(&cause_said) && !cause_said.contains(&said) {
                 said = format!("{said}: {cause_said}");
             }
             source = cause.source();

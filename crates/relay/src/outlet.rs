@@ -113,10 +113,7 @@ impl Outlet {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the port is in use; those of the directory.
     pub fn open(dir: &Path, listen: SocketAddr, rate: Option<ByteRate>) -> Result<Self> {
-        let failed = |cause: io::Error| {
-            let error = Error::io("listen on", listen.to_string(), cause);
-            error.hint("is something running there? choose another port")
-        };
+        let failed = |cause| Error::listening(listen, cause, "choose another port");
         let listener = bind(listen, None).map_err(failed)?;
         Ok(Self {
             local: listener.local_addr().map_err(failed)?,

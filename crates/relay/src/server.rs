@@ -93,10 +93,8 @@ impl Relay {
             load_from,
         } = options;
         let (identity, store, ground) = open_all(&dir, bucket.as_ref(), capacity, flush).await?;
-        let failed = |cause: std::io::Error| {
-            let error = Error::io("listen on", listen.to_string(), cause);
-            error.hint("is another relay running there? choose another port with --listen")
-        };
+        let another = "choose another with --listen";
+        let failed = |cause| Error::listening(listen, cause, another);
         let listener = bind(listen, rate).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let (store, rate) = (Arc::new(store), Arc::new(RateLimit::new(rate)));

@@ -24,10 +24,9 @@ pub(crate) fn check(options: &Options) -> Result<()> {
 
 /// Takes a port; `option` is what names another one.
 pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|cause| {
-        let hint = format!("is a service running already? choose another with {option}");
-        Error::io("listen on", address.to_string(), cause).hint(hint)
-    })
+    TcpListener::bind(address)
+        .await
+        .map_err(|cause| Error::listening(address, cause, &format!("choose another with {option}")))
 }
 
 /// Answers whoever asks, until it is time to end.

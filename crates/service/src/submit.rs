@@ -330,8 +330,10 @@ pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf,
     }
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     let found = centre.store.actors.owner(owner)?.run(|| {
-        std::fs::symlink_metadata(&source)
-            .map_err(|cause| Error::io("offload", &new.source, cause).at(Locus::Source))
+        std::fs::symlink_metadata(&source).map_err(|cause| {
+            let error = Error::io("offload", &new.source, cause).at(Locus::Source);
+            error.hint("check the path: it is one of the service's machine")
+        })
     })?;
     let name = source.file_name().and_then(|name| name.to_str());
     let is_one = found.is_file() && new.only.is_empty();

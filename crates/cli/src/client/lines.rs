@@ -66,9 +66,7 @@ impl ServiceClient {
         let request = request
             .header(header::CONTENT_TYPE, "application/x-ndjson")
             .body(body)
-            .map_err(|cause| {
-                Failure::usage(format!("can't ask the service {}: {cause}", self.url))
-            })?;
+            .map_err(|cause| self.no_address(&cause))?;
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         accepted(self.answer(client.request(request)).await?).await
     }

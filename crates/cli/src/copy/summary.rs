@@ -10,6 +10,7 @@ use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 
 use super::CopyArguments;
+use crate::output;
 
 /// Figures under the names rclone's `core/stats` gives them.
 pub(super) fn stats(figures: &Figures) -> Value {
@@ -100,7 +101,8 @@ pub(super) fn print(
     };
     let _ = writeln!(
         io::stderr(),
-        "{verb} {files} files, {} in {:.1} s; {} unchanged{failed}{resumed}",
+        "{verb} {}, {} in {:.1} s; {} unchanged{failed}{resumed}",
+        output::counted(files, "file"),
         Bytes::new(bytes),
         figures.elapsed.as_secs_f64(),
         figures.unchanged,

@@ -4,7 +4,7 @@ use posthaste_api as api;
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
-    moment,
+    moment, output,
     screen::{Line, Style},
 };
 
@@ -166,18 +166,22 @@ fn reservation_line(held: &api::Reservation) -> Line {
 fn progress_line(request: &api::Request) -> Line {
     let chunks = u64::from(request.chunks);
     let safe = u64::from(request.chunks_safe);
-    let per_cent = (safe * 100)
-        .checked_div(chunks)
-        .unwrap_or(if safe == chunks { 100 } else { 0 });
+    // What is empty has no chunks, and neither has what was not read yet or can't be.
+    let is_done = matches!(
+        &*request.state,
+        "safe" | "released" | "delivered" | "arrived"
+    );
+    let of_none = if is_done { 100 } else { 0 };
+    let per_cent = (safe * 100).checked_div(chunks).unwrap_or(of_none);
     let cells = usize::try_from(per_cent).unwrap_or(0) * BAR_CELLS / 100;
     Line::new("█".repeat(cells), Style::Good)
         .and("░".repeat(BAR_CELLS - cells), Style::Dim)
         .and(
             format!(
-                "  {per_cent} % {}  {safe} of {chunks} chunks  {} in {} files{}",
+                "  {per_cent} % {}  {safe} of {chunks} chunks  {} in {}{}",
                 end_of(request),
                 Bytes::new(request.bytes),
-                request.files,
+                output::counted(request.files, "file"),
                 match request.stage_in {
                     Some(_) => String::new(),
                     None => format!("  code {}", request.code),
@@ -298,13 +302,30 @@ mod tests {
     use super::*;
     use crate::watch::tests::request;
 
+    fn text_of(request: &api::Request) -> String {
+        let lines = frame(request, &[]);
+        let spans = lines.iter().flat_map(|line| &line.0);
+        spans.map(|(text, _)| text.as_str()).collect()
+    }
+
+    #[test]
+    fn what_has_no_chunks_is_done_only_where_it_is() {
+        for (state, said) in [
+            ("scanning", "0 % safe"),
+            ("failed", "0 % safe"),
+            ("released", "100 % safe"),
+        ] {
+            let mut empty = request(state, false);
+            (empty.chunks, empty.chunks_safe, empty.files) = (0, 0, 1);
+            let text = text_of(&empty);
+            assert!(text.contains(&format!("  {said}")), "{state}: {text}");
+            assert!(text.contains("in 1 file "), "{state}: {text}");
+        }
+    }
+
     #[test]
     fn the_frame_says_state_progress_and_slack() {
-        let text: String = frame(&request("moving", false), &[])
-            .iter()
-            .flat_map(|line| &line.0)
-            .map(|(text, _)| text.as_str())
-            .collect();
+        let text = text_of(&request("moving", false));
         for said in [
             "r1",
             "/scratch/run → home",
