@@ -106,9 +106,25 @@ pub fn show_seconds(seconds: f64) -> String {
     }
 }
 
+/// When something is that so many seconds are left until: `in 10 min`, `4 min ago`.
+pub fn from_now(seconds: f64) -> String {
+    if seconds < 0.0 {
+        format!("{} ago", show_seconds(-seconds))
+    } else {
+        format!("in {}", show_seconds(seconds))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_passed_is_so_long_ago() {
+        assert_eq!(from_now(600.0), "in 10 min");
+        assert_eq!(from_now(-240.0), "4 min ago");
+        assert_eq!(from_now(0.0), "in 0.0 s");
+    }
 
     #[test]
     fn deadlines_are_read_as_people_write_them() {

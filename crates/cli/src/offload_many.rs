@@ -138,6 +138,11 @@ impl Tally {
             known => format!(", {} of them before", grouped(known)),
         };
         let (taken, refused) = (grouped(self.taken), grouped(self.refused));
-        format!("{taken} requests taken{known}, {refused} refused")
+        let noun = if self.taken == 1 {
+            "request"
+        } else {
+            "requests"
+        };
+        format!("{taken} {noun} taken{known}, {refused} refused")
     }
 }

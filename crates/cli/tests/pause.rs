@@ -91,6 +91,18 @@ fn what_is_paused_waits_also_over_a_kill_and_goes_on_where_it_stopped() {
     let safe = service.wait_until(id, |request| request["state"] == "safe");
     assert!(safe["paused"].is_null(), "{safe}");
     service.run(&["cancel", id]);
+    what_is_over_is_not_changed(&service, id);
+}
+
+fn what_is_over_is_not_changed(service: &Service, id: &str) {
     let (_, said) = failure(&service.run(&["pause", id]));
     assert!(said.contains("already cancelled"), "{said}");
+    for change in [
+        &["modify", id, "--bwlimit", "1M"][..],
+        &["deadline", id, "1h"],
+    ] {
+        let (code, said) = failure(&service.run(change));
+        let why = format!("can't change request {id}: it is already cancelled");
+        assert!(code == 1 && said.contains(&why), "{change:?}: {said}");
+    }
 }

@@ -1,5 +1,6 @@
 use std::{collections::VecDeque, time::Duration};
 
+use jiff::Timestamp;
 use posthaste_api as api;
 
 use super::frame::EVENTS_SHOWN;
@@ -11,6 +12,8 @@ use crate::{
 /// Follows a request and its events.
 pub struct Follower {
     id: String,
+    /// When it was submitted: what happened to depots before is no matter of its.
+    since: Option<Timestamp>,
     events: Events,
     recent: VecDeque<api::Event>,
     unsaid: Vec<api::Event>,
@@ -22,9 +25,10 @@ impl Follower {
     /// # Errors
     /// The service's refusal, or that it can't be reached.
     pub async fn new(service: &ServiceClient, id: &str) -> Result<Self, Failure> {
-        let _known: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
+        let known: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
         Ok(Self {
             id: id.to_owned(),
+            since: known.submitted.parse().ok(),
             events: service.events(Some(id), 0).await?,
             recent: VecDeque::new(),
             unsaid: Vec::new(),
@@ -41,6 +45,9 @@ impl Follower {
         while let Ok(Some(event)) =
             tokio::time::timeout(Duration::from_millis(20), self.events.next()).await
         {
+            if is_before(&event, self.since) {
+                continue;
+            }
             self.recent.push_back(event.clone());
             if self.recent.len() > EVENTS_SHOWN {
                 self.recent.pop_front();
@@ -58,5 +65,37 @@ impl Follower {
     /// Events not taken before.
     pub fn take_unsaid(&mut self) -> Vec<api::Event> {
         std::mem::take(&mut self.unsaid)
+    }
+}
+
+/// Whether something happened to no request in particular before that moment.
+fn is_before(event: &api::Event, since: Option<Timestamp>) -> bool {
+    let at: Option<Timestamp> = event.at.parse().ok();
+    event.request.is_none() && at.zip(since).is_some_and(|(at, since)| at < since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_to_depots_before_a_request_is_not_told_of_it() {
+        let event = |at: &str, request: Option<&str>| api::Event {
+            seq: 1,
+            at: at.into(),
+            request: request.map(str::to_owned),
+            depot: Some("ash".into()),
+            name: "depot-down".into(),
+            text: "depot down".into(),
+            reason: "it can't be reached".into(),
+        };
+        let since = "2026-11-27T14:57:46.5Z".parse().ok();
+        assert!(is_before(&event("2026-11-27T14:57:46.4Z", None), since));
+        for (at, request) in [
+            ("2026-11-27T14:57:46.5Z", None),
+            ("2026-11-27T14:57:46.4Z", Some("r9")),
+        ] {
+            assert!(!is_before(&event(at, request), since), "{at} {request:?}");
+        }
     }
 }

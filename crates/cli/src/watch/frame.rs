@@ -73,9 +73,9 @@ fn deadline_line(request: &api::Request) -> Line {
     let left = moment::seconds_until(&request.deadline).unwrap_or(0.0);
     let line = Line::new(
         format!(
-            "deadline {} (in {})  ",
+            "deadline {} ({})  ",
             moment::time_of_day(&request.deadline),
-            moment::show_seconds(left)
+            moment::from_now(left)
         ),
         Style::Plain,
     );

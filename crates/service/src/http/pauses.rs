@@ -31,7 +31,7 @@ pub(crate) async fn pause(
     Path(id): Path<String>,
 ) -> Answer<Json<api::Request>> {
     let record = find_own(&desk, &caller, &id)?;
-    can_wait(&desk, &record, "pause")?;
+    is_under_way(&desk, &record, "pause")?;
     let (request, by) = (record.id, caller.name());
     desk.centre.put_down(Input::Paused { request, by }).await?;
     Ok(Json(show_record(&desk, &record)))
@@ -48,7 +48,7 @@ pub(crate) async fn resume(
     Path(id): Path<String>,
 ) -> Answer<Json<api::Request>> {
     let record = find_own(&desk, &caller, &id)?;
-    can_wait(&desk, &record, "resume")?;
+    is_under_way(&desk, &record, "resume")?;
     let (request, by) = (record.id, caller.name());
     desk.centre.put_down(Input::Resumed { request, by }).await?;
     Ok(Json(show_record(&desk, &record)))
@@ -58,7 +58,11 @@ pub(crate) async fn resume(
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] where it is over, or is not that far yet.
-fn can_wait(desk: &Desk, record: &RequestRecord, operation: &'static str) -> Result<()> {
+pub(super) fn is_under_way(
+    desk: &Desk,
+    record: &RequestRecord,
+    operation: &'static str,
+) -> Result<()> {
     let subject = format!("request {}", record.id);
     let over = |why: String| Error::new(ErrorKind::Conflict, operation, subject.clone()).cause(why);
     let mind = desk.centre.mind();

@@ -15,7 +15,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
-use super::{Answer, Desk, Refusal};
+use super::{Answer, Desk, Refusal, pauses::is_under_way};
 use crate::{outbound, render, submit as submission, tokens::Caller, wishes};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
@@ -218,8 +218,8 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
 #[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     request_body = api::Change,
-    responses((status = 202), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
+    responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem),
+        (status = 409, body = api::Problem, description = "It is over"), (status = 422, body = api::Problem)))]
 pub(crate) async fn modify(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -227,6 +227,7 @@ pub(crate) async fn modify(
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
+    is_under_way(&desk, &record, "change")?;
     let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
         let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;
         if at.is_some_and(|at| at <= desk.centre.clock.now()) {
