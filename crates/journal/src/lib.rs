@@ -102,16 +102,7 @@ impl std::fmt::Display for JournalError {
                 operation,
                 place,
                 cause,
-            } => {
-                write!(f, "can't {operation} the journal {place}: {cause}")?;
-                match cause.kind() {
-                    TroubleKind::Full => f.write_str(" (free space there)"),
-                    TroubleKind::InUse
-                    | TroubleKind::Unreachable
-                    | TroubleKind::Denied
-                    | TroubleKind::Other => Ok(()),
-                }
-            }
+            } => write!(f, "can't {operation} the journal {place}: {cause}"),
             Self::Lost { place } => write!(
                 f,
                 "can't write the journal {place}: another service has the lease (start this one again: it waits)"

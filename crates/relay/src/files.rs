@@ -35,7 +35,7 @@ use drafts::Drafts;
 pub(crate) use ground::Ground;
 use inflow::Inflow;
 pub(crate) use outflow::Body;
-pub(crate) use space::Space;
+pub(crate) use space::{Space, beyond_disk, disk_free};
 
 /// Bytes of bundles in memory at once, in MiB, of all clients; more wait.
 const BUNDLES_MIB_MAX: usize = 64;

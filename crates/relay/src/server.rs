@@ -29,7 +29,7 @@ use crate::{
     RelayOptions,
     bucket::{Backing, Bucket, check_dir},
     clock,
-    files::{Files, Ground, Space},
+    files::{Files, Ground, Space, beyond_disk, disk_free},
     forward::Forwards,
     gather::Gathers,
     identity::Identity,
@@ -276,6 +276,10 @@ fn open_dir(
         Error::new(refusal.kind, "clean", dir.display().to_string()).cause(refusal.message)
     };
     store.remove_expired(clock::unix_s()).map_err(failed)?;
+    let disk_free = disk_free(dir).filter(|_| bucket.is_none());
+    if let Some(line) = disk_free.and_then(|free| beyond_disk(store.usage(), free)) {
+        tracing::warn!("{line}");
+    }
     Ok((Identity::open(&dir.join("identity"))?, store, ground))
 }
 

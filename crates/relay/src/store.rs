@@ -37,7 +37,8 @@ use crate::clock;
 
 pub(crate) use growth::{Awaited, Growth};
 pub(crate) use layout::{dataset_name, object_name};
-use room::{Room, Usage};
+use room::Room;
+pub(crate) use room::Usage;
 pub(crate) use upload::{Upload, other_digest};
 
 /// Most objects held, so that the index stays below a few gigabytes of memory.

@@ -423,7 +423,10 @@ pub fn journal_error(error: JournalError) -> Error {
         }
     };
     let (kind, hint) = match cause.kind() {
-        TroubleKind::Full => (ErrorKind::Full, None),
+        TroubleKind::Full => (
+            ErrorKind::Full,
+            Some("free space there and start the service again: it goes on where it was"),
+        ),
         TroubleKind::InUse => (
             ErrorKind::Conflict,
             Some("another service uses it: end that one, or choose another --state"),

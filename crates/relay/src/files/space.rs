@@ -3,9 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::Bytes;
 use rustix::fs::statvfs;
 
-use crate::store::Store;
+use crate::store::{Store, Usage};
 
 /// Where files take their space from.
 #[derive(Debug, Clone)]
@@ -38,12 +39,27 @@ impl Space {
     pub(crate) fn free_bytes(&self, near: &Path) -> Option<u64> {
         match self {
             Self::Lent(store) => Some(store.usage().free),
-            Self::Disk => {
-                let found = statvfs(near).ok()?;
-                Some(found.f_bavail.saturating_mul(found.f_frsize))
-            }
+            Self::Disk => disk_free(near),
         }
     }
+}
+
+/// Bytes that the file system has free where this path lies, for who is not root.
+pub(crate) fn disk_free(near: &Path) -> Option<u64> {
+    let found = statvfs(near).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// What is to be said where more is lent than the disk has.
+pub(crate) fn beyond_disk(usage: Usage, disk_free: u64) -> Option<String> {
+    let to_fill = usage.capacity.saturating_sub(usage.used);
+    (to_fill > disk_free).then(|| {
+        format!(
+            "{} more are lent than lie here, and the disk has {} free: what does not fit is refused (lower --capacity, or make room)",
+            Bytes::new(to_fill),
+            Bytes::new(disk_free)
+        )
+    })
 }
 
 /// Bytes of the file itself at `path`; 0 when there is none.
@@ -52,4 +68,23 @@ pub(crate) fn size_at(path: &Path) -> u64 {
         .ok()
         .filter(std::fs::Metadata::is_file)
         .map_or(0, |found| found.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lends_more_than_the_disk_has_hears_it() {
+        let usage = Usage {
+            capacity: 3 << 30,
+            used: 1 << 30,
+            reserved: 0,
+            free: 2 << 30,
+        };
+        let said = beyond_disk(usage, 40 << 20).unwrap();
+        let begins = "2.0 GiB more are lent than lie here, and the disk has 40.0 MiB free";
+        assert!(said.starts_with(begins), "{said}");
+        assert_eq!(beyond_disk(usage, 2 << 30), None);
+    }
 }
