@@ -13,12 +13,13 @@ use std::{
 };
 
 use posthaste_core::Settings;
+use posthaste_plan::horizon::Problem;
 use posthaste_sim::{
     Fate, Rival, Scenario,
-    deadlines::{Score, prophesy, score, score_only, score_with},
+    deadlines::{Prophecy, Score, prophesy, score, score_only, score_with},
 };
 use posthaste_solve::{Effort, SolveError, solve};
-use posthaste_types::RequestId;
+use posthaste_types::{Bytes, RequestId};
 
 const USAGE: &str =
     "write: deadlines FOLDER SEEDS [--after SEED] [--family NAME] [--policy NAME]...";
@@ -53,8 +54,12 @@ const FIGURES: [&str; 17] = [
 /// What one who decides came to with one seed of a family, as [`FIGURES`] says.
 struct Tally([u128; FIGURES.len()]);
 
+/// Of what paths and the way out carry, in hundredths, that the clairvoyant counts on who is to leave some of it unused.
+const LESS_PERCENT: u64 = 95;
+
 /// What is known of a seed's future.
 struct Future {
+    prophecy: Prophecy,
     /// Requests the clairvoyant keeps.
     feasible: BTreeSet<RequestId>,
     /// How many were asked for.
@@ -63,13 +68,30 @@ struct Future {
 
 fn future(scenario: &Scenario, seed: u64) -> Result<Future, SolveError> {
     let prophecy = prophesy(scenario, seed)?;
-    let schedule = solve(&prophecy.problem, EFFORT)?;
+    Ok(Future {
+        feasible: kept(&prophecy, &prophecy.problem)?,
+        asked: prophecy.requests.len() + prophecy.hopeless.len(),
+        prophecy,
+    })
+}
+
+/// The requests whose deadlines the clairvoyant keeps of a problem like the one it knows.
+fn kept(prophecy: &Prophecy, problem: &Problem) -> Result<BTreeSet<RequestId>, SolveError> {
+    let schedule = solve(problem, EFFORT)?;
     let kept = prophecy.requests.iter().zip(&schedule.shortfalls);
     let kept = kept.filter(|(_, shortfall)| shortfall.is_none());
-    Ok(Future {
-        feasible: kept.map(|(request, _)| *request).collect(),
-        asked: prophecy.requests.len() + prophecy.hopeless.len(),
-    })
+    Ok(kept.map(|(request, _)| *request).collect())
+}
+
+/// What the clairvoyant keeps who leaves some of what is carried unused.
+fn kept_with_less(future: &Future) -> Result<BTreeSet<RequestId>, SolveError> {
+    let mut problem = future.prophecy.problem.clone();
+    let ways = problem.nodes.iter_mut().flat_map(|node| &mut node.way_out);
+    let links = problem.links.iter_mut().map(|link| &mut link.capacity);
+    for carried in ways.chain(links).flatten() {
+        *carried = Bytes::new(carried.get() / 100 * LESS_PERCENT);
+    }
+    kept(&future.prophecy, &problem)
 }
 
 impl Tally {
@@ -116,6 +138,29 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// Of who keeps these and refuses all others; what is sent for them is not known.
+    fn of_kept(future: &Future, kept: &BTreeSet<RequestId>) -> Self {
+        let count = |these: &BTreeSet<RequestId>| these.len() as u128;
+        let both = kept.intersection(&future.feasible).count() as u128;
+        let (asked, feasible, met) = (future.asked as u128, count(&future.feasible), count(kept));
+        let mut figures = [0; FIGURES.len()];
+        let known = [
+            asked,
+            feasible,
+            met,
+            both,
+            asked - met,
+            feasible - both,
+            0,
+            0,
+            asked - feasible - (met - both),
+        ];
+        figures[..known.len()].copy_from_slice(&known);
+        Self(figures)
+    }
+}
+
 /// Somebody who decides.
 #[derive(Debug, Clone)]
 enum Policy {
@@ -125,17 +170,21 @@ enum Policy {
     /// The mind, asked for what the clairvoyant keeps and nothing else: what is lost otherwise is lost because nobody
     /// knows who comes next.
     Chosen,
+    /// The clairvoyant, who leaves some of what is carried unused.
+    Less,
 }
 
 impl Policy {
-    fn score(&self, scenario: &Scenario, seed: u64, future: &Future) -> Score {
-        match self {
+    fn play(&self, scenario: &Scenario, seed: u64, future: &Future) -> Result<Tally, SolveError> {
+        let score = match self {
+            Self::Less => return Ok(Tally::of_kept(future, &kept_with_less(future)?)),
             Self::Rival(rival) => score(scenario, seed, Some(*rival)),
             Self::Mind(settings) => score_with(scenario, seed, (**settings).clone()),
             Self::Chosen => {
                 score_only(scenario, seed, Settings::default(), future.feasible.clone())
             }
-        }
+        };
+        Ok(Tally::of(future, &score))
     }
 }
 
@@ -151,6 +200,7 @@ fn policies() -> Vec<(&'static str, Policy)> {
         ("posthaste, greedy only", Policy::Mind(Box::new(greedy))),
         ("posthaste", Policy::Mind(Box::default())),
         ("posthaste, asked the feasible only", Policy::Chosen),
+        ("clairvoyant, with 5 % less", Policy::Less),
     ];
     rivals.chain(minds).collect()
 }
@@ -215,12 +265,12 @@ impl Asked {
             }
             let scenario = &self.scenarios[world % self.scenarios.len()];
             let seed = seed as u64;
-            let future = future(scenario, seed).map_err(|error| {
-                format!("the future of {} with seed {seed}: {error}", scenario.name)
-            })?;
+            let failed =
+                |error| format!("the future of {} with seed {seed}: {error}", scenario.name);
+            let future = future(scenario, seed).map_err(failed)?;
             let mut lines = String::new();
             for (name, policy) in &self.policies {
-                let Tally(figures) = Tally::of(&future, &policy.score(scenario, seed, &future));
+                let Tally(figures) = policy.play(scenario, seed, &future).map_err(failed)?;
                 lines += &format!("{}\t{}\t{name}\t{seed}", scenario.name, scenario.summary);
                 for figure in figures {
                     lines += &format!("\t{figure}");
