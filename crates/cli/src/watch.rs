@@ -50,17 +50,36 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
         let path = format!("/v1/requests/{id}");
         let _known: api::Request = service.get(&path).await?;
         let mut events = service.events(Some(&id), 0).await?;
-        while let Some(event) = events.next().await {
+        loop {
+            let next = events.next();
+            tokio::pin!(next);
+            let event = tokio::select! {
+                event = &mut next => event,
+                request = until_failed(&service, &path) => return outcome_of(&request?),
+            };
+            let Some(event) = event else {
+                return Err(ended());
+            };
             output::json(&event);
             let request: api::Request = service.get(&path).await?;
             if is_settled(&request) && ends(&event) {
                 return outcome_of(&request);
             }
         }
-        return Err(ended());
     }
     let request = until_settled(&service, &id, true).await?;
     outcome_of(&request)
+}
+
+/// Waits until a request has failed: of one that could not be begun no event tells.
+async fn until_failed(service: &ServiceClient, path: &str) -> Result<api::Request, Failure> {
+    loop {
+        tokio::time::sleep(FRAME_EVERY * 4).await;
+        let request: api::Request = service.get(path).await?;
+        if request.state == "failed" {
+            return Ok(request);
+        }
+    }
 }
 
 /// The service tells no more events.

@@ -261,7 +261,7 @@ impl Mind {
         };
         let count = (least..lanes.len()).find(holds).unwrap_or(lanes.len());
         let coded = request.replica.missing_bytes();
-        let count = self.roomy(request, Some(id), &lanes, count, coded);
+        let count = self.roomy(request, id, &lanes, count, coded);
         lanes[..count].to_vec()
     }
 }

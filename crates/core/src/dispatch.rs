@@ -29,7 +29,9 @@ use rank::{Rank, is_open};
 use scatter::Scatter;
 
 /// A depot that had no room for so many requests in a row has none for others either.
-const MISSES_MAX: u32 = 4;
+const MISSES_MAX: u32 = 4 * MISS;
+/// One for which it has room, and that begins nothing all the same, as it waits for another depot, counts a sixteenth of that.
+const MISS: u32 = 16;
 
 /// The books one placement needs, borrowed apart.
 struct Placing<'a> {
@@ -62,6 +64,7 @@ impl Mind {
         while let Some((urgency, depot, misses)) = heads.pop_first() {
             let id = urgency.request;
             let could = self.could_take(depot, urgency);
+            let before = out.commands.len();
             if could {
                 self.begin_tuning(id);
                 let ranks = self.ranks(urgency);
@@ -73,7 +76,11 @@ impl Mind {
                 self.say_scattered(id);
                 self.bring_up_to_date();
             }
-            let misses = if could { 0 } else { misses + 1 };
+            let misses = match (could, out.commands.len() > before) {
+                (true, true) => 0,
+                (true, false) => misses + 1,
+                (false, _) => misses + MISS,
+            };
             if misses < MISSES_MAX {
                 let next = self.index.next_for(depot, Some(urgency));
                 heads.extend(next.map(|next| (next, depot, misses)));
@@ -244,12 +251,14 @@ impl Placing<'_> {
             let bytes = self.request.replica.bytes_of(chunk, fragment);
             let (wanted, taken) = (stripe.wanted, stripe.taken);
             let more = wanted.count_ones() - 1;
-            let free = self.free(chunk, wanted, taken);
+            let mut free = self.free(chunk, wanted, taken);
+            // For nothing but its turn and its window a depot is waited for while others could take it.
+            free.retain(|&lane| self.is_ready(lane, bytes));
             let free = match self.tight(chunk, bytes) {
                 Some(tight) => tight.best(&free, more),
                 None => free,
             };
-            let free = self.leaving_room(free, more, bytes);
+            let free = self.leaving_room(free, taken, more, bytes);
             let best = free
                 .into_iter()
                 .filter(|&lane| self.is_open(lane, bytes))
@@ -445,6 +454,19 @@ impl Placing<'_> {
                 && is_open(self.request, lane, rank, depot, bytes, self.settings)
                 && self.fits(lane, bytes)
         })
+    }
+
+    /// Whether nothing but windows and turns keeps so much from the depot of a lane.
+    fn is_ready(&self, lane: usize, bytes: Bytes) -> bool {
+        let fed = &self.request.lanes[lane];
+        let is_there = self.depots.get(&fed.depot).is_some_and(|depot| {
+            depot.resume_at <= self.now && depot.is_open_to(self.request, lane, self.now)
+        });
+        is_there
+            && fed.asked_at.is_none()
+            && self.request.quota_left(lane) != Some(0)
+            && self.is_fed(lane, bytes)
+            && self.fits(lane, bytes)
     }
 
     /// Space on the depot of a lane beside what is in flight and what is kept for others.

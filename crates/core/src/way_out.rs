@@ -3,7 +3,10 @@
 //! What shares a full way out shares it evenly, whoever is in a hurry. So whoever is not waits, and what a
 //! depot took meanwhile says only what its own path carries at least.
 
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp, record};
 
@@ -22,11 +25,14 @@ record! {
     /// What one depot took.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Taken {
+        pub(crate) at: Timestamp,
         pub(crate) depot: DepotId,
         pub(crate) bytes: Bytes,
         pub(crate) window: Duration,
         /// Nothing but its path was seen to hold it back.
         pub(crate) saturated: bool,
+        /// Another way to the depot was tried then.
+        pub(crate) is_trial: bool,
     }
 }
 
@@ -34,53 +40,80 @@ impl Taken {
     pub(crate) fn rate(&self) -> ByteRate {
         ByteRate::over(self.bytes, self.window)
     }
+
+    /// When all that was measured beside it is known: half of what it was measured over later.
+    fn due(&self) -> Timestamp {
+        self.at + self.window / 2
+    }
+
+    /// What was measured before a time in which nothing moved says nothing any more.
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        self.at + self.window + FRESH >= now
+    }
+
+    /// Whether another was measured over some of the same time.
+    fn overlaps(&self, other: &Self) -> bool {
+        let apart = self.at.since(other.at).max(other.at.since(self.at));
+        apart < self.window
+    }
 }
 
 record! {
     /// What all depots together took lately.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct WayOut {
-        /// Since when measurements of one time come in, and those that came so far.
+        /// What each depot took last.
+        last: BTreeMap<DepotId, Taken>,
+        /// Those of them that were not judged yet, by when they are.
+        waiting: BTreeSet<(Timestamp, DepotId)>,
+        /// When one was judged last, what all took beside it, and the fastest of them.
         at: Timestamp,
-        coming: Vec<Taken>,
-        /// What those of the time before came to, and the fastest of them.
         rate: ByteRate,
         share: ByteRate,
     }
 }
 
 impl WayOut {
-    /// Takes what one depot took. Returns what all took the time before, once that is known: before all are counted nobody
-    /// knows what held one back.
-    pub(crate) fn observe(&mut self, now: Timestamp, taken: Taken) -> Vec<Taken> {
-        let is_next = self.is_over(now, taken.window)
-            || self.coming.iter().any(|other| other.depot == taken.depot);
-        let before = if is_next { self.close(now) } else { Vec::new() };
-        self.coming.push(taken);
-        before
+    /// Takes what one depot took. Returns what depots took before, as far as it can be judged: what held one back is known
+    /// only once all are counted.
+    pub(crate) fn observe(&mut self, taken: Taken) -> Vec<Taken> {
+        let now = taken.at;
+        let before = self.last.insert(taken.depot, taken);
+        let before = before.filter(|before| self.waiting.remove(&(before.due(), before.depot)));
+        let mut known = self.known(now);
+        known.extend(before.filter(|before| before.is_fresh(now)));
+        self.waiting.insert((taken.due(), taken.depot));
+        known
     }
 
     /// The same where no more came for long enough.
     pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<Taken> {
-        let window = self.coming.first().map(|taken| taken.window);
-        match window {
-            Some(window) if self.is_over(now, window) => self.close(now),
-            Some(_) | None => Vec::new(),
+        let known = self.known(now);
+        self.last.retain(|_, taken| taken.is_fresh(now));
+        known
+    }
+
+    /// What waited and can be judged.
+    fn known(&mut self, now: Timestamp) -> Vec<Taken> {
+        let mut known = Vec::new();
+        while let Some((due, depot)) = self.waiting.first().copied()
+            && due <= now
+        {
+            self.waiting.pop_first();
+            let taken = self.last.get(&depot).copied();
+            known.extend(taken.filter(|taken| taken.is_fresh(now)));
         }
+        known
     }
 
-    /// What is measured at one time comes within half of what it is measured over.
-    fn is_over(&self, now: Timestamp, window: Duration) -> bool {
-        now >= self.at + window / 2
-    }
-
-    fn close(&mut self, now: Timestamp) -> Vec<Taken> {
-        let taken = core::mem::take(&mut self.coming);
-        let rates = taken.iter().map(Taken::rate);
+    /// Counts what all took beside one.
+    fn count(&mut self, now: Timestamp, taken: &Taken) {
+        let beside = self.last.values().filter(|other| taken.overlaps(other));
+        let rates = beside.filter(|other| other.depot != taken.depot);
+        let rates = rates.map(Taken::rate).chain([taken.rate()]);
         self.rate = rates.clone().fold(ByteRate::ZERO, |sum, rate| sum + rate);
         self.share = rates.max().unwrap_or_default();
         self.at = now;
-        taken
     }
 }
 
@@ -93,10 +126,15 @@ impl Mind {
             && egress.is_some_and(|egress| self.way_out.rate >= egress.scaled(FULL_PERCENT, 100))
     }
 
-    /// Whether a depot took so much only because the way out carries no more: what is slower than the
+    /// Whether a depot took so much only because the way out carried no more: what is slower than the
     /// share of others is slow by itself.
-    pub(crate) fn is_held_by_way_out(&self, rate: ByteRate) -> bool {
-        self.is_way_out_full() && rate >= self.way_out.share.scaled(SHARE_PERCENT, 100)
+    pub(crate) fn is_held_by_way_out(&mut self, taken: &Taken) -> bool {
+        if self.settings.egress.is_none() {
+            return false;
+        }
+        self.way_out.count(self.now, taken);
+        let share = self.way_out.share.scaled(SHARE_PERCENT, 100);
+        self.is_way_out_full() && taken.rate() >= share
     }
 }
 
@@ -106,12 +144,14 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(1);
 
-    const fn taken(depot: u32, bytes: u64) -> Taken {
+    const fn taken(millis: u64, depot: u32, bytes: u64) -> Taken {
         Taken {
+            at: at(millis),
             depot: DepotId::new(depot),
             bytes: Bytes::new(bytes),
             window: WINDOW,
             saturated: true,
+            is_trial: false,
         }
     }
 
@@ -119,28 +159,45 @@ mod tests {
         Timestamp::from_micros(millis * 1000)
     }
 
-    #[test]
-    fn what_one_depot_took_is_judged_by_what_all_took_at_that_time() {
-        let mut way_out = WayOut::default();
-        assert_eq!(way_out.observe(at(1000), taken(1, 17)), []);
-        assert_eq!(way_out.observe(at(1001), taken(2, 14)), []);
-        // Three more share it now: all of them are known before the first is judged.
-        let before = way_out.observe(at(2000), taken(1, 9));
-        assert_eq!(before, [taken(1, 17), taken(2, 14)]);
-        assert_eq!((way_out.rate.get(), way_out.share.get()), (31, 17));
-        for depot in 2..=5 {
-            assert_eq!(way_out.observe(at(2000), taken(depot, 9)), []);
-        }
-        assert_eq!(way_out.settle(at(2300)), [], "more may come");
-        assert_eq!(way_out.settle(at(2500)).len(), 5);
-        assert_eq!((way_out.rate.get(), way_out.share.get()), (45, 9));
-        assert_eq!(way_out.settle(at(9000)), []);
+    fn sums(way_out: &mut WayOut, millis: u64, taken: &Taken) -> (u64, u64) {
+        way_out.count(at(millis), taken);
+        (way_out.rate.get(), way_out.share.get())
     }
 
     #[test]
-    fn a_depot_that_is_measured_again_begins_another_time() {
+    fn what_one_depot_took_is_judged_by_what_all_took_at_that_time() {
         let mut way_out = WayOut::default();
-        way_out.observe(at(1000), taken(1, 5));
-        assert_eq!(way_out.observe(at(1100), taken(1, 6)), [taken(1, 5)]);
+        assert_eq!(way_out.observe(taken(1000, 1, 17)), []);
+        assert_eq!(way_out.observe(taken(1001, 2, 14)), []);
+        assert_eq!(way_out.settle(at(1400)), [], "more may come");
+        let due = way_out.settle(at(1501));
+        assert_eq!(due, [taken(1000, 1, 17), taken(1001, 2, 14)]);
+        assert_eq!(sums(&mut way_out, 1501, &due[0]), (31, 17));
+        // Three more share it now, and all of them are known before the first is judged.
+        for depot in 1..=5 {
+            assert_eq!(way_out.observe(taken(2001, depot, 9)), []);
+        }
+        let due = way_out.settle(at(2600));
+        assert_eq!(due.len(), 5);
+        assert_eq!(sums(&mut way_out, 2600, &due[0]), (45, 9));
+        assert_eq!(way_out.settle(at(2700)), []);
+    }
+
+    #[test]
+    fn depots_that_are_measured_at_other_times_are_counted_too() {
+        let mut way_out = WayOut::default();
+        way_out.observe(taken(1000, 1, 30));
+        assert_eq!(way_out.observe(taken(1500, 2, 30)), [taken(1000, 1, 30)]);
+        assert_eq!(sums(&mut way_out, 1500, &taken(1000, 1, 30)), (60, 30));
+        // What ended in the meantime is not beside it.
+        assert_eq!(way_out.observe(taken(2500, 1, 50)), [taken(1500, 2, 30)]);
+        assert_eq!(sums(&mut way_out, 3000, &taken(2500, 1, 50)), (50, 50));
+    }
+
+    #[test]
+    fn what_was_measured_before_nothing_moved_for_long_is_not_learned() {
+        let mut way_out = WayOut::default();
+        way_out.observe(taken(1000, 1, 30));
+        assert_eq!(way_out.observe(taken(3_600_000, 2, 30)), []);
     }
 }

@@ -10,14 +10,15 @@ use core::cmp::Reverse;
 pub fn column(spaces: &[u64], total: usize) -> u64 {
     let mut spaces = spaces.to_vec();
     spaces.sort_unstable_by_key(|&space| Reverse(space));
-    let mut rest: u64 = spaces.iter().sum();
+    // Depots may say that they have endless space.
+    let mut rest: u128 = spaces.iter().copied().map(u128::from).sum();
     // A depot with more than its share of what is left gets a fragment of every chunk.
     for (place, &space) in spaces.iter().take(total).enumerate() {
-        let share = rest / (total - place) as u64;
-        if space <= share {
-            return share;
+        let share = rest / (total - place) as u128;
+        if u128::from(space) <= share {
+            return u64::try_from(share).unwrap_or(u64::MAX);
         }
-        rest -= space;
+        rest -= u128::from(space);
     }
     0
 }
@@ -29,7 +30,7 @@ pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
     let takes = |space: u64, level: u64| space.saturating_sub(level).min(most);
     let taken = |level: u64| -> u64 {
         let fed = spaces.iter().take(fed);
-        fed.map(|&space| takes(space, level)).sum()
+        fed.fold(0, |sum, &space| sum.saturating_add(takes(space, level)))
     };
     // The highest level at which all of it finds a place.
     let (mut low, mut high) = (0, spaces.iter().copied().max().unwrap_or(0));
@@ -94,6 +95,8 @@ mod tests {
             }
         }
         assert_eq!(column(&[9, 9], 3), 0);
+        assert_eq!(column(&[u64::MAX; 6], 3), u64::MAX);
+        assert_eq!(level(&[u64::MAX; 2], 2, u64::MAX, 9), [u64::MAX - 5; 2]);
     }
 
     #[test]

@@ -425,7 +425,9 @@ pub fn journal_error(error: JournalError) -> Error {
     let (kind, hint) = match cause.kind() {
         TroubleKind::Full => (
             ErrorKind::Full,
-            Some("free space there and start the service again: it goes on where it was"),
+            Some(
+                "free space there (a service that ended goes on where it was, once it is started again)",
+            ),
         ),
         TroubleKind::InUse => (
             ErrorKind::Conflict,

@@ -38,34 +38,51 @@ impl Mind {
         chosen: Vec<usize>,
         finish: Timestamp,
     ) -> (Vec<usize>, Timestamp) {
-        if chosen.is_empty() {
+        let lanes = self.plain(request, &way.lanes);
+        let Some(spaces) = self.scarce(request, None, &lanes, chosen.len()) else {
             return (chosen, finish);
-        }
-        let all = &way.proposal.candidates;
+        };
+        let all = &way.proposal.candidates[..lanes.len()];
         let load = way.proposal.load(all);
         let placed = way.scene.supplies.early(&load, way.scene.now).placed;
-        let coded = placed.iter().take(load.lanes.len()).copied().sum();
-        let count = self.roomy(request, None, &way.lanes, chosen.len(), coded);
+        let coded: Bytes = placed.iter().take(load.lanes.len()).copied().sum();
+        let total = usize::from(request.spec.code.total());
+        let lacks = lacks(request);
+        let count = room::fewest(&spaces, chosen.len(), lacks, coded.get(), total);
+        if count <= chosen.len() {
+            return (chosen, finish);
+        }
         let more = &all[..count];
+        let by = finish.max(request.aim() - self.margin(request.aim()));
         match way.scene.finish(&way.proposal, more) {
-            Some(then) if count > chosen.len() && then <= request.aim() => (more.to_vec(), then),
+            Some(then) if then <= by => (more.to_vec(), then),
             Some(_) | None => (chosen, finish),
         }
     }
 
-    /// How many of the lanes, the first `least` at least, are to be fed with `coded` bytes of a request so that others can
-    /// use what is left. A newcomer has no number yet.
-    pub(crate) fn roomy(
+    /// The first of these lanes, up to one that is used only for a reason: a landmark, one nearer to the destination, or
+    /// where money counts any other.
+    fn plain(&self, request: &Request, lanes: &[usize]) -> Vec<usize> {
+        let is_plain = |lane: &&usize| {
+            let depot = self.depots.get(&request.lanes[**lane].depot);
+            !request.is_thrifty()
+                && self.level_of(request, **lane) == 1
+                && depot.is_some_and(|depot| !depot.terms.is_landmark)
+        };
+        lanes.iter().take_while(is_plain).copied().collect()
+    }
+
+    /// What is left on the depots of these lanes, where it is scarce and there are more than are fed anyway. A newcomer has
+    /// no number yet.
+    fn scarce(
         &self,
         request: &Request,
         id: Option<RequestId>,
         lanes: &[usize],
         least: usize,
-        coded: Bytes,
-    ) -> usize {
-        let total = usize::from(request.spec.code.total());
-        if least < total || least >= lanes.len() {
-            return least;
+    ) -> Option<Vec<u64>> {
+        if least < usize::from(request.spec.code.total()) || least >= lanes.len() {
+            return None;
         }
         let space = |&lane: &usize| {
             let at = request.lanes[lane].depot;
@@ -77,11 +94,25 @@ impl Mind {
             left.get()
         };
         let spaces: Vec<u64> = lanes.iter().map(space).collect();
-        let lacks = lacks(request);
-        if !is_scarce(&spaces, request, lacks) {
+        is_scarce(&spaces, request, lacks(request)).then_some(spaces)
+    }
+
+    /// How many of the lanes, the first `least` at least, are to be fed with `coded` bytes of a request so that others can
+    /// use what is left.
+    pub(crate) fn roomy(
+        &self,
+        request: &Request,
+        id: RequestId,
+        lanes: &[usize],
+        least: usize,
+        coded: Bytes,
+    ) -> usize {
+        let lanes = self.plain(request, lanes);
+        let Some(spaces) = self.scarce(request, Some(id), &lanes, least) else {
             return least;
-        }
-        room::fewest(&spaces, least, lacks, coded.get(), total)
+        };
+        let total = usize::from(request.spec.code.total());
+        room::fewest(&spaces, least, lacks(request), coded.get(), total)
     }
 
     /// Whether one depot less would leave others less of the space: `fed` are the lanes fed, the one that would go last.
@@ -99,6 +130,6 @@ impl Mind {
         let lanes: Vec<usize> = fed.iter().copied().chain(others).collect();
         let kept = |&lane: &usize| request.piece(lane).times(request.lanes[lane].kept.into());
         let coded = fed.iter().map(kept).sum();
-        self.roomy(request, Some(id), &lanes, less, coded) > less
+        self.roomy(request, id, &lanes, less, coded) > less
     }
 }

@@ -112,7 +112,7 @@ impl Mind {
         next.is_some_and(|lane| self.level_of(request, lane) == 1)
     }
 
-    fn level_of(&self, request: &Request, lane: usize) -> u8 {
+    pub(super) fn level_of(&self, request: &Request, lane: usize) -> u8 {
         let id = request.lanes[lane].depot;
         let depot = self.depots.get(&id);
         depot.map_or(1, |depot| {

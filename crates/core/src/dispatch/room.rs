@@ -15,9 +15,15 @@ use crate::{
 const EARLY: u32 = 3;
 
 impl Placing<'_> {
-    /// Those of the `free` lanes that leave others the most, for a fragment of `bytes` of a chunk that lacks `more` beside
-    /// it; all where space is ample or time short.
-    pub(super) fn leaving_room(&self, free: Vec<usize>, more: u32, bytes: Bytes) -> Vec<usize> {
+    /// Those of the `free` lanes that leave others the most, for a fragment of `bytes` of a chunk that has some at those
+    /// `taken` and lacks `more` beside it; all where space is ample or time short.
+    pub(super) fn leaving_room(
+        &self,
+        free: Vec<usize>,
+        taken: u64,
+        more: u32,
+        bytes: Bytes,
+    ) -> Vec<usize> {
         let aim = self.request.aim();
         let has_time = self.request.finish.is_some_and(|finish| {
             finish.p90.since(self.now).saturating_mul(EARLY) <= aim.since(self.now)
@@ -29,9 +35,10 @@ impl Placing<'_> {
         if !is_scarce(&spaces, self.request, lacks(self.request)) {
             return free;
         }
-        // One that has no space now may never have: nobody waits for it.
-        let fed = free.into_iter();
-        let fed = fed.filter(|&lane| self.is_fed(lane, bytes) && self.fits(lane, bytes));
+        // What fails together, and what is near, comes before space.
+        let rank = |&lane: &usize| (self.request.crowd(taken, lane), self.level(lane));
+        let least = free.iter().map(rank).min();
+        let fed = free.into_iter().filter(|lane| Some(rank(lane)) == least);
         let fed: Vec<usize> = fed.collect();
         let total = usize::from(self.request.spec.code.total());
         let leaves = |lane: usize| {
@@ -43,9 +50,13 @@ impl Placing<'_> {
             }
             room::column(&left, total)
         };
-        let most = fed.iter().map(|&lane| leaves(lane)).max();
-        let best = fed.iter().copied();
-        best.filter(|&lane| Some(leaves(lane)) == most).collect()
+        let left: Vec<u64> = fed.iter().map(|&lane| leaves(lane)).collect();
+        let most = left.iter().max();
+        let best = fed
+            .iter()
+            .zip(&left)
+            .filter(|(_, left)| Some(*left) == most);
+        best.map(|(lane, _)| *lane).collect()
     }
 
     /// By lane, what is left on its depot, whether it is fed or not; nothing where none is there.

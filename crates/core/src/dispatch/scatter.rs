@@ -78,6 +78,7 @@ impl Placing<'_> {
             self.is_free(chunk, taken, lane)
                 && self.is_fed(lane, whole)
                 && self.is_ready(lane, whole)
+                && self.relays_for_free(lane)
                 && self.pushes.may_code(depot, self.now)
         };
         let mut lanes: Vec<usize> = self.request.depot_lanes().filter(could).collect();
@@ -149,8 +150,8 @@ impl Placing<'_> {
         let could = |lane: usize| {
             let depot = self.request.lanes[lane].depot;
             lane != from
-                && self.is_fed(lane, bytes)
                 && self.is_ready(lane, bytes)
+                && self.relays_for_free(lane)
                 && self.pushes.is_rested(giver, depot, self.now)
                 && (!now || self.has_room_between(giver, depot, bytes))
         };
@@ -180,19 +181,11 @@ impl Placing<'_> {
         (pinned & !taken == 0).then_some(takers)
     }
 
-    /// Whether nothing but windows keeps a fragment, or a chunk, from the depot of a lane.
-    fn is_ready(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        let is_there = self.depots.get(&fed.depot).is_some_and(|depot| {
-            depot.resume_at <= self.now
-                && depot.is_open_to(self.request, lane, self.now)
-                // What relays send each other is not in any budget.
-                && (self.request.wishes.budget_micro_usd.is_none() || depot.is_free())
-        });
-        is_there
-            && fed.asked_at.is_none()
-            && self.request.quota_left(lane) != Some(0)
-            && self.fits(lane, bytes)
+    /// What relays send each other is not in any budget.
+    fn relays_for_free(&self, lane: usize) -> bool {
+        let depot = self.depots.get(&self.request.lanes[lane].depot);
+        let is_free = || depot.is_some_and(Depot::is_free);
+        self.request.wishes.budget_micro_usd.is_none() || is_free()
     }
 
     fn has_room_between(&self, from: DepotId, to: DepotId, bytes: Bytes) -> bool {

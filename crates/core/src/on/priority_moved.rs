@@ -20,6 +20,10 @@ impl Mind {
             }
             return;
         }
+        if let Some(request) = self.held_mut(id) {
+            request.wishes.priority = to;
+            return;
+        }
         let Some(request) = self
             .requests
             .get_mut(&id)

@@ -14,6 +14,11 @@ impl Mind {
             return;
         }
         let now = self.now;
+        if let Some(request) = self.held_mut(id) {
+            request.wishes.rate_max = to;
+            request.uncommon.throttle.set_rate(now, to);
+            return;
+        }
         let Some(request) = self
             .requests
             .get_mut(&id)

@@ -28,16 +28,17 @@ impl Mind {
         // What a probe took is missing here.
         let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
         let taken = Taken {
+            at: now,
             depot: id,
             bytes,
             window,
             saturated: saturated && !is_probed,
+            is_trial: self.is_trial_of(id),
         };
-        if self.settings.egress.is_none() {
-            self.learn_throughput(taken, false, out);
-            return;
-        }
-        let measured = self.way_out.observe(now, taken);
+        let measured = match self.settings.egress {
+            Some(_) => self.way_out.observe(taken),
+            None => alloc::vec![taken],
+        };
         self.learn_from(measured, out);
     }
 
@@ -47,10 +48,10 @@ impl Mind {
         self.learn_from(measured, out);
     }
 
-    /// Learns from what all depots took at one time: together they tell whether the way out was full.
+    /// Learns from what depots took: what was measured beside it tells whether the way out was full.
     fn learn_from(&mut self, measured: Vec<Taken>, out: &mut Outbox) {
         for taken in measured {
-            let is_held = self.is_held_by_way_out(taken.rate());
+            let is_held = self.is_held_by_way_out(&taken);
             self.learn_throughput(taken, is_held, out);
         }
     }
@@ -61,7 +62,11 @@ impl Mind {
         let rate = taken.rate();
         let saturated = taken.saturated && !is_held;
         let may_carry = self.circuits.may_carry(id, now);
-        if self.is_trial_of(id) {
+        if self.is_trial_of(id) != taken.is_trial {
+            // It went another way.
+            return;
+        }
+        if taken.is_trial {
             self.on_trial_carried(id, rate, saturated && !may_carry, out);
             return;
         }

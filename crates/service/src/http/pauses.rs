@@ -31,7 +31,7 @@ pub(crate) async fn pause(
     Path(id): Path<String>,
 ) -> Answer<Json<api::Request>> {
     let record = find_own(&desk, &caller, &id)?;
-    is_under_way(&desk, &record, "pause")?;
+    is_under_way(&desk, &record, "pause", false)?;
     let (request, by) = (record.id, caller.name());
     desk.centre.put_down(Input::Paused { request, by }).await?;
     Ok(Json(show_record(&desk, &record)))
@@ -48,7 +48,7 @@ pub(crate) async fn resume(
     Path(id): Path<String>,
 ) -> Answer<Json<api::Request>> {
     let record = find_own(&desk, &caller, &id)?;
-    is_under_way(&desk, &record, "resume")?;
+    is_under_way(&desk, &record, "resume", false)?;
     let (request, by) = (record.id, caller.name());
     desk.centre.put_down(Input::Resumed { request, by }).await?;
     Ok(Json(show_record(&desk, &record)))
@@ -62,6 +62,7 @@ pub(super) fn is_under_way(
     desk: &Desk,
     record: &RequestRecord,
     operation: &'static str,
+    may_land: bool,
 ) -> Result<()> {
     let subject = format!("request {}", record.id);
     let over = |why: String| Error::new(ErrorKind::Conflict, operation, subject.clone()).cause(why);
@@ -80,6 +81,7 @@ pub(super) fn is_under_way(
             ),
             _,
         ) => Err(over(format!("it is already {}", state.name()))),
+        (None, Some(ArrivalState::Landing)) if may_land => Ok(()),
         (None, Some(ArrivalState::Landing)) => Err(over("all of it is there".to_owned())),
         (
             None,
@@ -101,6 +103,9 @@ pub(super) fn is_under_way(
                 && matches!(record.scan, Some(Scan::Sealed { .. })) =>
         {
             Ok(())
+        }
+        (None, None) if record.ended.is_none() && record.stage_in.is_some() => {
+            Err(over("it is about to begin".to_owned()).hint("try again"))
         }
         (None, None) => {
             let end = record.ended.as_deref().unwrap_or("over");

@@ -219,7 +219,7 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
     params(("id" = String, Path, description = "The request's id, like r7")),
     request_body = api::Change,
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem),
-        (status = 409, body = api::Problem, description = "It is over"), (status = 422, body = api::Problem)))]
+        (status = 409, body = api::Problem, description = "It is over, or is not that far yet"), (status = 422, body = api::Problem)))]
 pub(crate) async fn modify(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -227,7 +227,8 @@ pub(crate) async fn modify(
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
-    is_under_way(&desk, &record, "change")?;
+    // What can't land goes on: until it has, its deadline still counts.
+    is_under_way(&desk, &record, "change", true)?;
     let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
         let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;
         if at.is_some_and(|at| at <= desk.centre.clock.now()) {
