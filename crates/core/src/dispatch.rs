@@ -3,6 +3,7 @@
 //! in their windows more often, so their share grows by itself.
 
 mod endgame;
+mod lanes;
 mod patience;
 mod pinned;
 mod rank;
@@ -425,67 +426,6 @@ impl Placing<'_> {
             (None, Some(lost)) if self.request.replica.is_damaged(chunk) => Reason::Repair { lost },
             _ => Reason::FinishesFirst,
         }
-    }
-
-    /// Whether the depot is fed by this request and could take `bytes` at some time.
-    fn is_fed(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        fed.is_active
-            && self.request.is_on_route(lane)
-            && self.depots.get(&fed.depot).is_some_and(|depot| {
-                let (id, free) = (fed.depot, depot.free);
-                let has_space = || self.index.has_space_for(self.id, id, free, bytes);
-                // What is in flight may fail and leave its space.
-                depot.is_up()
-                    && (fed.asked_at.is_some() || has_space())
-                    && self.request.can_pay(lane, depot, bytes, self.now)
-            })
-    }
-
-    /// Whether a fragment of `bytes` can start towards the depot now.
-    fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
-        let depot = self.depots.get(&self.request.lanes[lane].depot);
-        let rank = self.ranks.get(lane).copied().unwrap_or(Rank::First);
-        depot.is_some_and(|depot| {
-            depot.resume_at <= self.now
-                && depot.is_open_to(self.request, lane, self.now)
-                && self.request.uncommon.throttle.is_open(self.now)
-                && self.request.can_pay(lane, depot, bytes, self.now)
-                && is_open(self.request, lane, rank, depot, bytes, self.settings)
-                && self.fits(lane, bytes)
-        })
-    }
-
-    /// Whether nothing but windows and turns keeps so much from the depot of a lane.
-    fn is_ready(&self, lane: usize, bytes: Bytes) -> bool {
-        let fed = &self.request.lanes[lane];
-        let is_there = self.depots.get(&fed.depot).is_some_and(|depot| {
-            depot.resume_at <= self.now && depot.is_open_to(self.request, lane, self.now)
-        });
-        is_there
-            && fed.asked_at.is_none()
-            && self.request.quota_left(lane) != Some(0)
-            && self.is_fed(lane, bytes)
-            && self.fits(lane, bytes)
-    }
-
-    /// Space on the depot of a lane beside what is in flight and what is kept for others.
-    fn space(&self, lane: usize) -> Bytes {
-        let id = self.request.lanes[lane].depot;
-        let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);
-        self.index.space_for(self.id, id, space)
-    }
-
-    /// Whether that is enough for so much.
-    fn fits(&self, lane: usize, bytes: Bytes) -> bool {
-        let id = self.request.lanes[lane].depot;
-        let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);
-        self.index.has_space_for(self.id, id, space, bytes)
-    }
-
-    fn finish_micros(&self, lane: usize, bytes: Bytes) -> u64 {
-        let depot = self.depots.get(&self.request.lanes[lane].depot);
-        depot.map_or(u64::MAX, |depot| depot.link.finish_micros(bytes))
     }
 
     /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.
