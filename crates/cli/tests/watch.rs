@@ -328,6 +328,26 @@ fn pristine() -> rustix::termios::Termios {
     tcgetattr(&window.theirs).unwrap()
 }
 
+#[test]
+fn who_watches_a_request_that_never_began_is_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    // There are no credentials for it.
+    let into = folder.path().join("into");
+    let into = into.to_str().unwrap();
+    let nowhere = "s3://no-such-bucket-of-ours/run";
+    service.run(&["stage-in", "--deadline", "10m", nowhere, into]);
+    for json in [&[][..], &["--json"]] {
+        let watched = service.run(&[&["watch", "r1"], json].concat());
+        let said = String::from_utf8_lossy(&watched.stderr);
+        assert_eq!(watched.status.code(), Some(1), "{json:?}: {said}");
+        assert!(
+            said.contains("r1 failed: can't list s3://"),
+            "{json:?}: {said}"
+        );
+    }
+}
+
 /// A program whose lines are read; ended when dropped.
 struct Reader {
     child: Child,
