@@ -264,7 +264,9 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
     - **failures**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
     forecasts do not count on it; requests are fed to more depots where some come and go, which leaves time for some of it. Whoever knows the moments of failures makes \
     safe between them.\n\
-    - **bursts**, **cloud**, **volatile**: refusals. Taking what misses by a twentieth or a tenth of its time by the forecast kept no more: such \
+    - **bursts**, **cloud**: refusals. The clairvoyant itself keeps about as many where every path carries a twentieth less: what is missing is the last of \
+    what paths carry, which nobody fills to the byte who does not know it before.\n\
+    - **volatile**, and these: taking what misses by a twentieth or a tenth of its time by the forecast kept no more: such \
     requests were late by seconds, as the clairvoyant fills every path to the last byte until the deadline, or their paths grew quicker later, which nobody could know.\n";
 
 /// What is to be reached, and what was: deadlines kept, bytes moved and infeasible requests refused in each family.
