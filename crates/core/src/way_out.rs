@@ -74,27 +74,22 @@ record! {
 }
 
 impl WayOut {
-    /// Takes what one depot took. Returns what depots took before, as far as it can be judged: what held one back is known
-    /// only once all are counted.
-    pub(crate) fn observe(&mut self, taken: Taken) -> Vec<Taken> {
-        let now = taken.at;
+    /// Takes what one depot took: what held it back is known only once all are counted. Returns what it took before, where
+    /// that still waits. What is [known](Self::known) must be judged first, beside what all took then.
+    pub(crate) fn observe(&mut self, taken: Taken) -> Option<Taken> {
         let before = self.last.insert(taken.depot, taken);
         let before = before.filter(|before| self.waiting.remove(&(before.due(), before.depot)));
-        let mut known = self.known(now);
-        known.extend(before.filter(|before| before.is_fresh(now)));
         self.waiting.insert((taken.due(), taken.depot));
-        known
+        before.filter(|before| before.is_fresh(taken.at))
     }
 
-    /// The same where no more came for long enough.
-    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<Taken> {
-        let known = self.known(now);
+    /// Forgets what says nothing any more.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.last.retain(|_, taken| taken.is_fresh(now));
-        known
     }
 
     /// What waited and can be judged.
-    fn known(&mut self, now: Timestamp) -> Vec<Taken> {
+    pub(crate) fn known(&mut self, now: Timestamp) -> Vec<Taken> {
         let mut known = Vec::new();
         while let Some((due, depot)) = self.waiting.first().copied()
             && due <= now
@@ -167,30 +162,32 @@ mod tests {
     #[test]
     fn what_one_depot_took_is_judged_by_what_all_took_at_that_time() {
         let mut way_out = WayOut::default();
-        assert_eq!(way_out.observe(taken(1000, 1, 17)), []);
-        assert_eq!(way_out.observe(taken(1001, 2, 14)), []);
-        assert_eq!(way_out.settle(at(1400)), [], "more may come");
-        let due = way_out.settle(at(1501));
+        assert_eq!(way_out.observe(taken(1000, 1, 17)), None);
+        assert_eq!(way_out.observe(taken(1001, 2, 14)), None);
+        assert_eq!(way_out.known(at(1400)), [], "more may come");
+        let due = way_out.known(at(1501));
         assert_eq!(due, [taken(1000, 1, 17), taken(1001, 2, 14)]);
         assert_eq!(sums(&mut way_out, 1501, &due[0]), (31, 17));
         // Three more share it now, and all of them are known before the first is judged.
         for depot in 1..=5 {
-            assert_eq!(way_out.observe(taken(2001, depot, 9)), []);
+            assert_eq!(way_out.observe(taken(2001, depot, 9)), None);
         }
-        let due = way_out.settle(at(2600));
+        let due = way_out.known(at(2600));
         assert_eq!(due.len(), 5);
         assert_eq!(sums(&mut way_out, 2600, &due[0]), (45, 9));
-        assert_eq!(way_out.settle(at(2700)), []);
+        assert_eq!(way_out.known(at(2700)), []);
     }
 
     #[test]
     fn depots_that_are_measured_at_other_times_are_counted_too() {
         let mut way_out = WayOut::default();
         way_out.observe(taken(1000, 1, 30));
-        assert_eq!(way_out.observe(taken(1500, 2, 30)), [taken(1000, 1, 30)]);
+        assert_eq!(way_out.observe(taken(1500, 2, 30)), None);
+        assert_eq!(way_out.known(at(1500)), [taken(1000, 1, 30)]);
         assert_eq!(sums(&mut way_out, 1500, &taken(1000, 1, 30)), (60, 30));
         // What ended in the meantime is not beside it.
-        assert_eq!(way_out.observe(taken(2500, 1, 50)), [taken(1500, 2, 30)]);
+        assert_eq!(way_out.known(at(2500)), [taken(1500, 2, 30)]);
+        assert_eq!(way_out.observe(taken(2500, 1, 50)), None);
         assert_eq!(sums(&mut way_out, 3000, &taken(2500, 1, 50)), (50, 50));
     }
 
@@ -198,6 +195,13 @@ mod tests {
     fn what_was_measured_before_nothing_moved_for_long_is_not_learned() {
         let mut way_out = WayOut::default();
         way_out.observe(taken(1000, 1, 30));
-        assert_eq!(way_out.observe(taken(3_600_000, 2, 30)), []);
+        assert_eq!(way_out.known(at(3_600_000)), []);
+        way_out.observe(taken(3_600_000, 1, 30));
+        let soon = way_out.observe(taken(3_600_100, 1, 20));
+        assert_eq!(
+            soon,
+            Some(taken(3_600_000, 1, 30)),
+            "measured again at once"
+        );
     }
 }

@@ -1,4 +1,3 @@
-use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::{Bytes, DepotId};
 
@@ -35,25 +34,32 @@ impl Mind {
             saturated: saturated && !is_probed,
             is_trial: self.is_trial_of(id),
         };
-        let measured = match self.settings.egress {
-            Some(_) => self.way_out.observe(taken),
-            None => alloc::vec![taken],
-        };
-        self.learn_from(measured, out);
+        if self.settings.egress.is_none() {
+            self.learn_throughput(taken, false, out);
+            return;
+        }
+        self.learn_known(out);
+        if let Some(before) = self.way_out.observe(taken) {
+            self.learn_judged(before, out);
+        }
     }
 
     /// Takes what was measured last, if nothing more comes.
     pub(crate) fn settle_way_out(&mut self, out: &mut Outbox) {
-        let measured = self.way_out.settle(self.now);
-        self.learn_from(measured, out);
+        self.learn_known(out);
+        self.way_out.forget_old(self.now);
     }
 
-    /// Learns from what depots took: what was measured beside it tells whether the way out was full.
-    fn learn_from(&mut self, measured: Vec<Taken>, out: &mut Outbox) {
-        for taken in measured {
-            let is_held = self.is_held_by_way_out(&taken);
-            self.learn_throughput(taken, is_held, out);
+    fn learn_known(&mut self, out: &mut Outbox) {
+        for taken in self.way_out.known(self.now) {
+            self.learn_judged(taken, out);
         }
+    }
+
+    /// Learns from what a depot took: what was measured beside it tells whether the way out was full.
+    fn learn_judged(&mut self, taken: Taken, out: &mut Outbox) {
+        let is_held = self.is_held_by_way_out(&taken);
+        self.learn_throughput(taken, is_held, out);
     }
 
     /// Learns from what a depot took, which the way out held back or not.
