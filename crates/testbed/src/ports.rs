@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     ops::Range,
     os::unix::fs::MetadataExt,
     sync::{
@@ -12,19 +12,28 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use socket2::{Domain, Socket, Type};
 
-/// Ports that the kernel gives to nobody by itself: between the choice of one and its use it stays
-/// free, however much is connected meanwhile, and so it does while its server is started again.
+/// Ports that most kernels give to nobody by themselves. Some give any from 1024.
 const PORTS: Range<u16> = 10_000..20_000;
 
 /// Ports between the first choices of two processes that were started one after the other.
 const PORTS_APART: u32 = 101;
 
-/// The locks of the ports that this process has.
-static OURS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+/// A port that this process has until it ends, also while its server is started again.
+struct Held {
+    /// No other process of tests takes it.
+    _lock: File,
+    /// The kernel gives it to no connection, not even to one that asks whether its server listens yet, which would
+    /// answer itself.
+    _socket: Socket,
+}
 
-/// A port of the loopback interface that nobody listens on now, and that no other process of tests of this user gets
-/// before this one ends.
+/// The ports that this process has.
+static OURS: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+
+/// A port of the loopback interface that nobody listens on now, and that nobody else gets before this process ends:
+/// only a server that lets addresses be reused (`SO_REUSEADDR`), as nearly all do, can listen on it.
 ///
 /// # Errors
 /// When there is none, or no file in the temporary folder can be locked.
@@ -45,13 +54,50 @@ pub fn free_port() -> Result<u16> {
         let lock = options.create(true).truncate(false).write(true).open(&path);
         let lock = lock.with_context(|| format!("open {}", path.display()))?;
         // Another process has it, though its server may not listen yet.
-        if lock.try_lock().is_err() || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if lock.try_lock().is_err() {
             continue;
         }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).context("make a socket")?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if socket.bind(&address.into()).is_err() {
+            continue;
+        }
+        // Only now, so that it is nobody else's who does the same.
+        socket
+            .set_reuse_address(true)
+            .with_context(|| format!("share port {port}"))?;
+        let held = Held {
+            _lock: lock,
+            _socket: socket,
+        };
         OURS.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(lock);
+            .push(held);
         return Ok(port);
     }
     bail!("find a free port: there is none from {}", PORTS.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// As many as there are ports, so that the kernel comes by each.
+    const CONNECTIONS: usize = 1 << 16;
+
+    #[test]
+    fn a_port_is_its_servers_and_of_no_connection() {
+        // The kernel gives connections every other port first.
+        for _ in 0..2 {
+            let address = (Ipv4Addr::LOCALHOST, free_port().unwrap());
+            assert!((0..CONNECTIONS).all(|_| TcpStream::connect(address).is_err()));
+            for _ in 0..2 {
+                let server = TcpListener::bind(address).unwrap();
+                TcpStream::connect(address).unwrap();
+                drop(server);
+            }
+        }
+    }
 }
