@@ -31,12 +31,15 @@ use posthaste_types::Bytes;
 use crate::{
     failure::{Failure, Outcome, exit_for},
     ports::PortRange,
+    positional::take_last,
     through,
 };
 use begun::Begun;
 use ends::Ends;
 use limit::Limit as Bandwidth;
 use screen::{CurrentScreen, Screen};
+
+const USAGE: &str = "posthaste cp [OPTIONS] <SRC>... <DST>";
 
 /// Copies files and trees between local paths, S3-compatible stores and SFTP servers.
 ///
@@ -49,17 +52,18 @@ use screen::{CurrentScreen, Screen};
 /// Files whose size and modification time agree are left alone. A killed copy, run again,
 /// continues in the middle of large files.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(override_usage = USAGE, after_help = "\
 Examples:
   posthaste cp run-7/ s3://bucket/run-7
   posthaste cp results/ me@dtn.example.org:/data/run-7     starts posthaste there over SSH
   posthaste cp --gateways gateways.toml big.h5 me@dtn.example.org:    data through the gateways that lead there")]
 pub struct CopyArguments {
-    /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input
+    /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input.
+    /// The last is where to
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
-    /// Where to
-    #[arg(value_name = "DST")]
+    /// The last of them.
+    #[arg(skip)]
     destination: OsString,
     /// Show progress, also where the output is no terminal
     #[arg(short = 'P', long)]
@@ -160,7 +164,8 @@ const WORKER_THREADS: usize = 2;
 ///
 /// # Errors
 /// [`Failure`] for arguments that make no sense.
-pub fn run(arguments: CopyArguments) -> Outcome {
+pub fn run(mut arguments: CopyArguments) -> Outcome {
+    arguments.destination = take_last(&mut arguments.sources, USAGE)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .enable_all()

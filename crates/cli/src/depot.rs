@@ -209,6 +209,9 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
             ServiceClient::open(&service)?
                 .tell(Method::DELETE, &path)
                 .await?;
+            output::line(&format!(
+                "depot {name} is removed: what it holds stays until it expires"
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -43,6 +43,7 @@ mod pbs;
 mod peer;
 mod plan;
 mod ports;
+mod positional;
 mod pull;
 mod purge_report;
 mod queue;

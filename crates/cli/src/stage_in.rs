@@ -17,12 +17,16 @@ use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
     ls::progress::{QUIET_FOR, draw},
-    moment, output, watch,
+    moment, output,
+    positional::take_last,
+    watch,
     wishes::AccountArguments,
 };
 
 /// How often a request whose sources are being looked at is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+const USAGE: &str = "posthaste stage-in [OPTIONS] --deadline <WHEN> <SOURCE>... <DIR>";
 
 /// Asks for a stage-in: data from SOURCE is in DIR by a deadline, and not before it is needed
 ///
@@ -35,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Without, it begins at once where nothing is more urgent. What comes too slowly for that gathers on the
 /// depots of --via first, and comes from there.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(override_usage = USAGE, after_help = "\
 Examples:
   posthaste stage-in s3://archive/run7 /scratch/me/run7 --deadline 2h
   posthaste stage-in s3://archive/run7 sftp://me@mirror/run7 /scratch/me/run7 --deadline 2h
@@ -46,11 +50,12 @@ Examples:
 
 Exit codes: 0 taken (with --wait: here in time); 10 late, 11 refused; others as everywhere.")]
 pub struct StageInArguments {
-    /// Where it can be read: paths, s3://bucket/prefix, sftp://user@host/path, https://…, NAME:path
+    /// Where it can be read: paths, s3://bucket/prefix, sftp://user@host/path, https://…, NAME:path.
+    /// The last is the directory it becomes, on the service's machine
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
-    /// The directory it becomes, on the service's machine
-    #[arg(value_name = "DIR")]
+    /// The last of them.
+    #[arg(skip)]
     destination: String,
     /// When it must be there: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
@@ -101,7 +106,8 @@ pub struct StageInArguments {
 ///
 /// # Errors
 /// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
-pub async fn run(arguments: StageInArguments) -> Outcome {
+pub async fn run(mut arguments: StageInArguments) -> Outcome {
+    arguments.destination = take_last(&mut arguments.sources, USAGE)?;
     let new = arguments.wish()?;
     let service = ServiceClient::open(&arguments.service)?;
     let request = ask(&service, &new, arguments.dry_run).await?;

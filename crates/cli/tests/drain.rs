@@ -66,6 +66,7 @@ fn a_drained_depot_is_emptied_switched_off_and_nothing_is_missing() {
     relays[fullest].kill();
     let removed = service.run(&["depot", "remove", &name]);
     assert!(removed.status.success(), "{}", text(&removed.stderr));
+    assert!(text(&removed.stdout).contains("is removed"));
     let home = folder.path().join("arrived");
     service.json(&["pull", "r1", home.to_str().unwrap(), "--json"]);
     let after = picture(&home);

@@ -5,9 +5,9 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use std::time::Duration;
+use std::{net::TcpListener, process::Stdio, time::Duration};
 
-use processes::{Relay, Service, failure, make_tree, text};
+use processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
 /// Longer than what is under way takes to end.
@@ -105,4 +105,31 @@ fn what_is_over_is_not_changed(service: &Service, id: &str) {
         let why = format!("can't change request {id}: it is already cancelled");
         assert!(code == 1 && said.contains(&why), "{change:?}: {said}");
     }
+}
+
+#[test]
+fn who_changes_what_is_still_looked_at_is_told_to_try_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    // Who connects is never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = format!("http://{}/file", silent.local_addr().unwrap());
+    let mut command = binary();
+    command.args(["stage-in", &source, "--deadline", "10m"]);
+    command.arg(folder.path().join("here"));
+    command.args(["--service", &service.url, "--token-file"]);
+    command.arg(service.state.join("token"));
+    let silence = || Stdio::null();
+    let mut submitting = command.stdout(silence()).spawn().unwrap();
+    let start = now();
+    while !service.run(&["status", "r1"]).status.success() {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for verb in ["cancel", "pause", "resume"] {
+        let (code, said) = failure(&service.run(&[verb, "r1"]));
+        assert!(code == 5 && said.contains("try again"), "{verb}: {said}");
+    }
+    submitting.kill().unwrap();
+    submitting.wait().unwrap();
 }

@@ -110,10 +110,12 @@ impl Desk {
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
-    /// What is said of it.
+    /// What is said of it. What is in the way for now only is a page of its own.
     fn problem(&self) -> api::Problem {
+        let is_early = self.0.kind() == ErrorKind::Conflict && self.0.is_temporary();
+        let code = if is_early { "busy" } else { self.0.code() };
         api::Problem {
-            code: self.0.code().to_owned(),
+            code: code.to_owned(),
             message: self.0.to_string(),
         }
     }

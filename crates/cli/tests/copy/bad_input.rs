@@ -123,7 +123,13 @@ fn each_mistake_gets_one_line_and_its_code() {
         );
     }
     let usage = world.cp(["file"]).output().unwrap();
+    let line = "nothing says where it goes: posthaste cp [OPTIONS] <SRC>... <DST>";
+    assert_eq!(complaints(&usage), [line]);
     assert_eq!(usage.status.code(), Some(2));
+    // Options may stand anywhere.
+    let between = world.cp(["file", "--ignore-times", "there"]).output();
+    assert!(between.unwrap().status.success());
+    assert_eq!(fs::read(world.path("there")).unwrap(), b"x");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, Query, State},
 };
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, Status};
 use posthaste_engine::dataset::FileKind;
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::Bytes;
@@ -75,8 +75,14 @@ fn files(desk: &Desk, record: &RequestRecord) -> Result<(Vec<Placed>, Bytes)> {
             unknown("of a stage-out to an address they are not looked at one by one").hint(hint),
         );
     }
-    let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
-        return Err(unknown("its source has not been scanned").hint("try again in a moment"));
+    let chunk_size = match record.scan {
+        Some(Scan::Sealed { chunk_size, .. }) => chunk_size,
+        Some(Scan::Failed { .. }) => return Err(unknown("its source could not be scanned")),
+        None => {
+            return Err(unknown("its source is still being scanned")
+                .status_is(Status::Temporary)
+                .hint("try again in a moment"));
+        }
     };
     let store = &desk.centre.store;
     if record.stage_in.is_some() {

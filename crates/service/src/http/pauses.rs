@@ -8,7 +8,7 @@ use axum::{
 };
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalState, Input, RequestState};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, Status};
 use posthaste_journal::{RequestRecord, Scan};
 
 use super::{
@@ -57,7 +57,7 @@ pub(crate) async fn resume(
 /// Sees that something still comes of the request.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it is over, or is not that far yet.
+/// [`ErrorKind::Conflict`] where it is over, or is not that far yet, which passes.
 pub(super) fn is_under_way(
     desk: &Desk,
     record: &RequestRecord,
@@ -66,6 +66,11 @@ pub(super) fn is_under_way(
 ) -> Result<()> {
     let subject = format!("request {}", record.id);
     let over = |why: String| Error::new(ErrorKind::Conflict, operation, subject.clone()).cause(why);
+    let early = |why: &str| {
+        over(why.to_owned())
+            .status_is(Status::Temporary)
+            .hint("try again")
+    };
     let mind = desk.centre.mind();
     let stage_out = mind.request(record.id).map(|view| view.state);
     let stage_in = mind.arrival(record.id).map(|view| view.state);
@@ -93,9 +98,7 @@ pub(super) fn is_under_way(
                 | ArrivalState::Failed),
             ),
         ) => Err(over(format!("it is already {}", state.name()))),
-        (None, None) if record.scan.is_none() => {
-            Err(over("its source is still being scanned".to_owned()).hint("try again"))
-        }
+        (None, None) if record.scan.is_none() => Err(early("its source is still being scanned")),
         // Its answer waits for a plan.
         (None, None)
             if record.ended.is_none()
@@ -105,7 +108,7 @@ pub(super) fn is_under_way(
             Ok(())
         }
         (None, None) if record.ended.is_none() && record.stage_in.is_some() => {
-            Err(over("it is about to begin".to_owned()).hint("try again"))
+            Err(early("it is about to begin"))
         }
         (None, None) => {
             let end = record.ended.as_deref().unwrap_or("over");

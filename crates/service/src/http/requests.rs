@@ -10,7 +10,7 @@ use axum::{
 };
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalState, Input, RequestState};
-use posthaste_endpoint::{Error, ErrorKind, Result, relay};
+use posthaste_endpoint::{Error, ErrorKind, Result, Status, relay};
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
@@ -153,11 +153,13 @@ pub(crate) async fn cancel(
     match view.map(|view| view.state) {
         None if record.scan.is_none() => {
             return Err(over("its source is still being scanned")
+                .status_is(Status::Temporary)
                 .hint("try again")
                 .into());
         }
         None if record.ended.is_none() && matches!(record.scan, Some(Scan::Sealed { .. })) => {
             return Err(over("its answer waits for a plan")
+                .status_is(Status::Temporary)
                 .hint("try again in a few seconds")
                 .into());
         }
@@ -186,8 +188,17 @@ pub(crate) async fn cancel(
 /// Cancels a stage-in: what was written of it is removed. Of one that goes out, what is there already stays.
 async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
     let view = desk.centre.mind().arrival(record.id);
+    let subject = format!("request {}", record.id);
+    let over = |why: String| Error::new(ErrorKind::Conflict, "cancel", subject).cause(why);
+    let early = match record.scan {
+        None => "its sources are still being looked at",
+        Some(_) => "it is about to begin",
+    };
     let why = match view.map(|view| view.state) {
-        None if record.scan.is_none() => "its sources are still being looked at".to_owned(),
+        None if record.ended.is_none() => {
+            let early = over(early.to_owned()).status_is(Status::Temporary);
+            return Err(early.hint("try again").into());
+        }
         None => "it is over".to_owned(),
         Some(ArrivalState::Landing) if outbound::goes_out(record) => {
             "all of it is there".to_owned()
@@ -208,10 +219,7 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
             return Ok(StatusCode::ACCEPTED);
         }
     };
-    let subject = format!("request {}", record.id);
-    Err(Error::new(ErrorKind::Conflict, "cancel", subject)
-        .cause(why)
-        .into())
+    Err(over(why).into())
 }
 
 /// Changes a running request: moves its deadline, limits what may be sent for it, or gives it another priority.
