@@ -147,11 +147,13 @@ impl Mind {
             let Some(request) = self.requests.get_mut(&id) else {
                 continue;
             };
-            if !request.missed && deadline <= now {
-                request.missed = true;
-                if request.safe_at.is_none() {
-                    request.go_last(self.shares.turn(&request.wishes, &self.settings));
-                    let reason = reason_late(request, now);
+            if request.missed || deadline > now {
+                continue;
+            }
+            request.missed = true;
+            if request.safe_at.is_none() {
+                request.go_last(self.shares.turn(&request.wishes, &self.settings));
+                if let Some(reason) = self.find_why_late(id) {
                     self.tell(out, Some(id), None, Happening::Missed, reason);
                 }
             }
@@ -207,15 +209,41 @@ impl Mind {
         };
         request.at_risk = true;
         request.on_time_ticks = 0;
-        let reason = reason_late(request, now);
         let finish = request
             .finish
             .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));
+        let Some(reason) = self.find_why_late(id) else {
+            return;
+        };
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
         if self.lighten(id) {
             // That may be there already, and nothing else would say so.
             self.settle(id, out);
         }
+    }
+
+    /// Why a request is late, also that its depots are full.
+    fn find_why_late(&self, id: RequestId) -> Option<Reason> {
+        let request = self.requests.get(&id)?;
+        let reason = reason_late(request, self.now);
+        let is_stuck = matches!(reason, Reason::Infeasible { .. });
+        let full = is_stuck.then(|| self.find_want_of_space(id, request));
+        Some(full.flatten().unwrap_or(reason))
+    }
+
+    /// That depots enough are there, and have too little space for what is left.
+    fn find_want_of_space(&self, id: RequestId, request: &Request) -> Option<Reason> {
+        let lanes = self.staging_lanes(request);
+        let is_there = lanes.len() >= usize::from(request.spec.code.total());
+        let free = |lane: usize| {
+            let depot = request.lanes[lane].depot;
+            let free = self.depots.get(&depot)?.free;
+            let free = self.index.space_for(id, depot, free);
+            Some(free.min(request.replica.room(lane)))
+        };
+        let available: Bytes = lanes.into_iter().filter_map(free).sum();
+        let needed = request.replica.missing_bytes();
+        (is_there && available < needed).then_some(Reason::NoSpace { needed, available })
     }
 
     /// Stops everything in flight for the request.

@@ -343,3 +343,25 @@ fn a_depot_is_asked_to_keep_space_for_so_many_requests_and_then_for_the_next_one
     desk.wait(30);
     assert_eq!(at_ash(desk.asked()), 10);
 }
+
+#[test]
+fn depots_that_fill_up_are_the_reason_that_no_finish_is_in_sight() {
+    let mut desk = Desk::new(false);
+    desk.submit();
+    for depot in [ASH, BIRCH] {
+        let (_, chunk, fragment) = *desk.sent.iter().find(|sent| sent.0 == depot).unwrap();
+        desk.give(vec![Input::FragmentFailed {
+            request: REQUEST,
+            depot,
+            chunk,
+            fragment,
+            fault: Fault::Full,
+        }]);
+    }
+    desk.wait(10);
+    let risk = desk.said.iter().find(|line| line.contains("at risk"));
+    assert!(
+        risk.unwrap().contains("needed on depots and 0 B are free"),
+        "{risk:?}"
+    );
+}
