@@ -59,7 +59,7 @@ Examples:
   posthaste cp --gateways gateways.toml big.h5 me@dtn.example.org:    data through the gateways that lead there")]
 pub struct CopyArguments {
     /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input.
-    /// The last is where to
+    /// The last one is where it goes
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
     /// The last of them.

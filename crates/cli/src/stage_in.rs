@@ -51,7 +51,7 @@ Examples:
 Exit codes: 0 taken (with --wait: here in time); 10 late, 11 refused; others as everywhere.")]
 pub struct StageInArguments {
     /// Where it can be read: paths, s3://bucket/prefix, sftp://user@host/path, https://…, NAME:path.
-    /// The last is the directory it becomes, on the service's machine
+    /// The last one is the directory it becomes, on the service's machine
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     /// The last of them.

@@ -126,10 +126,26 @@ fn who_changes_what_is_still_looked_at_is_told_to_try_again() {
         assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(100));
     }
-    for verb in ["cancel", "pause", "resume"] {
-        let (code, said) = failure(&service.run(&[verb, "r1"]));
-        assert!(code == 5 && said.contains("try again"), "{verb}: {said}");
+    let words: [&[&str]; 4] = [
+        &["cancel", "r1"],
+        &["pause", "r1"],
+        &["resume", "r1"],
+        &["modify", "r1", "--bwlimit", "1M"],
+    ];
+    for words in words {
+        let (code, said) = failure(&service.run(words));
+        let is_early = said.contains("still being") && said.contains("(try again)");
+        assert!(code == 5 && is_early, "{words:?}: {said}");
     }
     submitting.kill().unwrap();
     submitting.wait().unwrap();
+
+    // It broke off, and nothing comes of it any more.
+    drop(silent);
+    service.wait_until("r1", |request| request["state"] == "failed");
+    for words in words {
+        let (code, said) = failure(&service.run(words));
+        let is_over = said.contains("could not be") && !said.contains("again");
+        assert!(code == 1 && is_over, "{words:?}: {said}");
+    }
 }

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     Mind,
-    books::{Request, Urgency},
+    books::{Request, Route, Urgency},
     contract::{Command, Fault, Forecast, Happening, Outbox, Reason},
     outlook::{SLICE, SLICE_PAUSE, Sweep},
 };
@@ -233,17 +233,20 @@ impl Mind {
 
     /// That depots enough are there, and have too little space for what is left.
     fn find_want_of_space(&self, id: RequestId, request: &Request) -> Option<Reason> {
-        let lanes = self.staging_lanes(request);
-        let is_there = lanes.len() >= usize::from(request.spec.code.total());
+        let there = request.depot_lanes();
+        let there = there.filter(|&lane| self.is_there(request, lane));
         let free = |lane: usize| {
             let depot = request.lanes[lane].depot;
             let free = self.depots.get(&depot)?.free;
             let free = self.index.space_for(id, depot, free);
-            Some(free.min(request.replica.room(lane)))
+            Some(free.min(request.replica.room_to_the_byte(lane)))
         };
-        let available: Bytes = lanes.into_iter().filter_map(free).sum();
-        let needed = request.replica.missing_bytes();
-        (is_there && available < needed).then_some(Reason::NoSpace { needed, available })
+        let free: Vec<Bytes> = there.filter_map(free).collect();
+        let is_fed = request.route == Route::Staged;
+        let is_enough = free.len() >= usize::from(request.spec.code.total());
+        let (needed, available) = (request.replica.missing_bytes(), free.into_iter().sum());
+        let is_full = is_fed && is_enough && available < needed;
+        is_full.then_some(Reason::NoSpace { needed, available })
     }
 
     /// Stops everything in flight for the request.

@@ -32,7 +32,7 @@ struct Held {
 /// The ports that this process has.
 static OURS: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
-/// A port of the loopback interface that nobody listens on now, and that nobody else gets before this process ends:
+/// A port of the loopback interface that nobody listens on now, and that nobody else gets there before this process ends:
 /// only a server that lets addresses be reused (`SO_REUSEADDR`), as nearly all do, can listen on it.
 ///
 /// # Errors
@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_port_is_its_servers_and_of_no_connection() {
-        // The kernel gives connections every other port first.
+        // The kernel gives connections every other port first. Where it gives them none of these ports, the first half
+        // proves nothing.
         for _ in 0..2 {
             let address = (Ipv4Addr::LOCALHOST, free_port().unwrap());
             assert!((0..CONNECTIONS).all(|_| TcpStream::connect(address).is_err()));

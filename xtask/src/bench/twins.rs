@@ -45,7 +45,6 @@ const CAUSES: &str = "
 - **`two-deadlines`: fragments of the first request that have a connection share the way out with the second** until they
   end, two seconds' worth of it: others wait for theirs by deadline. In the simulator the second waits behind the same two
   seconds, but no path of it ever gets less than half of the way out; real ones share that by connections.
-  Two runs beside which others compiled took 14.0 and 14.4 s and were played again: a late answer is a late next fragment.
 - **`unknown-rates`: so do those.** Besides, a service starts 32 fragments at once to a depot it knows nothing of, and
   knows the path a second after the first of them are acknowledged; the simulator knows it after 2 s.
 ";

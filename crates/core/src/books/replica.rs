@@ -184,6 +184,17 @@ impl Replica {
             .times(u64::from(self.room_count(lane)))
     }
 
+    /// The same, the last chunk as small as it is.
+    pub(crate) fn room_to_the_byte(&self, lane: usize) -> Bytes {
+        let last = self.chunks.checked_sub(1).map(ChunkIndex::new);
+        let takes_last = last.is_some_and(|last| self.last_lacks() > 0 && !self.holds(lane, last));
+        if !takes_last {
+            return self.room(lane);
+        }
+        let piece = self.code.fragment_size(self.chunk_size);
+        self.room(lane) - (piece - self.code.fragment_size(self.last_chunk))
+    }
+
     /// Most fragments of those. What a depot holds that is not live does not count, so it takes no room.
     pub(crate) fn room_count(&self, lane: usize) -> u32 {
         let column = &self.columns[lane];

@@ -190,14 +190,19 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
     let view = desk.centre.mind().arrival(record.id);
     let subject = format!("request {}", record.id);
     let over = |why: String| Error::new(ErrorKind::Conflict, "cancel", subject).cause(why);
+    let state = view.map(|view| view.state);
     let early = match record.scan {
-        None => "its sources are still being looked at",
-        Some(_) => "it is about to begin",
+        None => Some("its sources are still being looked at"),
+        Some(Scan::Sealed { .. }) if record.ended.is_none() => Some("it is about to begin"),
+        Some(Scan::Sealed { .. } | Scan::Failed { .. }) => None,
     };
-    let why = match view.map(|view| view.state) {
-        None if record.ended.is_none() => {
-            let early = over(early.to_owned()).status_is(Status::Temporary);
-            return Err(early.hint("try again").into());
+    if let (None, Some(why)) = (state, early) {
+        let early = over(why.to_owned()).status_is(Status::Temporary);
+        return Err(early.hint("try again").into());
+    }
+    let why = match state {
+        None if matches!(record.scan, Some(Scan::Failed { .. })) => {
+            "its sources could not be looked at".to_owned()
         }
         None => "it is over".to_owned(),
         Some(ArrivalState::Landing) if outbound::goes_out(record) => {
