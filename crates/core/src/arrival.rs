@@ -67,6 +67,32 @@ impl Mind {
             } => self.on_prestage_failed(id, Fetch { chunk, source }, depot, fault),
             StageInNews::GoesOut { release } => self.on_goes_out(id, release),
             StageInNews::GoesOn { of } => self.on_goes_on(id, of),
+            StageInNews::IsFor {
+                ref owner,
+                ref project,
+            } => self.on_is_for(id, owner, project),
+        }
+    }
+
+    /// It became known whose a stage-in is.
+    fn on_is_for(&mut self, id: RequestId, owner: &str, project: &str) {
+        let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
+            return;
+        };
+        arrival.owner = owner.into();
+        arrival.project = project.into();
+        arrival.turn = self.shares.turn(arrival.claim(), &self.settings);
+    }
+
+    /// Brings the turns of stage-ins up to date that can't be on time (`docs/algorithms/fair-shares.md`).
+    fn review_turns(&mut self) {
+        // Else the look at all that leaves the centre has found who was served least.
+        if self.index.is_idle() {
+            self.shares.settle(self.now, &self.settings);
+        }
+        let mut requests = self.arrivals.requests.values_mut();
+        while let Some(arrival) = requests.find(|arrival| arrival.gets_what_is_left()) {
+            arrival.turn = self.shares.turn(arrival.claim(), &self.settings);
         }
     }
 
@@ -83,6 +109,7 @@ impl Mind {
             return;
         }
         if self.arrivals.look_at.is_none_or(|at| at <= self.now) {
+            self.review_turns();
             self.look_at_arrivals();
             self.review_arrivals(out);
             self.find_stalled_sources(out);

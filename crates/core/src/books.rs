@@ -2,6 +2,7 @@
 
 mod account;
 mod arrival;
+mod arrivals;
 mod bitmap;
 mod book;
 mod circuit;
@@ -32,7 +33,8 @@ mod transfer;
 mod tuning;
 
 pub(crate) use account::{Account, Seen};
-pub(crate) use arrival::{Arrival, Arrivals, Fetch, Held, SourceLane};
+pub(crate) use arrival::{Arrival, Fetch, Held, SourceLane};
+pub(crate) use arrivals::Arrivals;
 pub(crate) use bitmap::Bitmap;
 pub(crate) use book::Book;
 pub(crate) use circuit::{Asks, Change, Circuit, Circuits, Reservation, share};
@@ -54,7 +56,7 @@ pub(crate) use rare::{Blank, Rare};
 pub(crate) use replica::{Replica, Stored};
 pub(crate) use request::{Release, Request, Route, Stripe};
 pub(crate) use shared::Shared;
-pub(crate) use shares::{Shares, Turn};
+pub(crate) use shares::{Claim, Shares, Turn};
 pub(crate) use source::Source;
 pub(crate) use space::Spaces;
 pub(crate) use throttle::Throttle;

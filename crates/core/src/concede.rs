@@ -66,7 +66,7 @@ impl Mind {
 
     fn concede(&mut self, id: RequestId, more: usize) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.go_last(self.shares.turn(&request.wishes, &self.settings));
+            request.go_last(self.shares.turn(request.wishes.claim(), &self.settings));
             request.uncommon.has_conceded = true;
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);

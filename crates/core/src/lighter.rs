@@ -101,7 +101,7 @@ impl Mind {
         }
         request.safe_at.get_or_insert(now);
         (request.at_risk, request.finish) = (false, None);
-        request.go_last(self.shares.turn(&request.wishes, &self.settings));
+        request.go_last(self.shares.turn(request.wishes.claim(), &self.settings));
         let (bytes, parity) = (request.spec.bytes, u32::from(request.spec.code.parity()));
         self.keep_apart(id);
         self.refresh_stripes(id);

@@ -102,7 +102,7 @@ impl Mind {
         let Some(request) = request.filter(|request| request.is_leftover) else {
             return false;
         };
-        let turn = self.shares.turn(&request.wishes, &self.settings);
+        let turn = self.shares.turn(request.wishes.claim(), &self.settings);
         if turn == request.uncommon.turn {
             return false;
         }
@@ -152,7 +152,7 @@ impl Mind {
             }
             request.missed = true;
             if request.safe_at.is_none() {
-                request.go_last(self.shares.turn(&request.wishes, &self.settings));
+                request.go_last(self.shares.turn(request.wishes.claim(), &self.settings));
                 if let Some(reason) = self.find_why_late(id) {
                     self.tell(out, Some(id), None, Happening::Missed, reason);
                 }

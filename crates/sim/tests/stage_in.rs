@@ -7,6 +7,11 @@ use posthaste_core::contract::Happening;
 use posthaste_sim::{Fate, Report, Scenario, What, simulate, simulate_explained};
 use posthaste_types::RequestId;
 
+#[path = "support/playing.rs"]
+mod playing;
+
+use playing::play;
+
 fn load() -> Scenario {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in.toml");
     Scenario::load(&path).unwrap()
@@ -196,4 +201,22 @@ fn what_can_be_safe_but_not_at_its_address_in_time_is_refused_with_both_numbers(
     assert_eq!(report.count(Fate::Refused), 2);
     let sent = |happening: &Happening| *happening == Happening::DepotActivated;
     assert_eq!(when(&report, 1, sent), None);
+}
+
+#[test]
+fn what_is_left_of_a_source_is_shared_by_priority_project_and_user() {
+    let arrived = |happening: &Happening| matches!(happening, Happening::Arrived { .. });
+    for report in play("fair-stage-ins", 0..20) {
+        let at = |request| when(&report, request, arrived).unwrap();
+        // 1 is punctual, 2 to 9 are ann's, 10 and 11 ben's.
+        let (eve, urgent) = (at(12), at(13));
+        let of_ann: Vec<Duration> = (2..=9).map(at).collect();
+        let of_ben = at(10).max(at(11));
+        let last = of_ann.iter().max().unwrap();
+        let text = report.to_text();
+        let before = of_ann.iter().filter(|&&done| done < eve).count();
+        assert!(before <= 3, "{before} before eve\n{text}");
+        assert!(of_ben < *last * 3 / 4, "{of_ben:?} of {last:?}\n{text}");
+        assert!(urgent < Duration::from_secs(100), "{urgent:?}\n{text}");
+    }
 }

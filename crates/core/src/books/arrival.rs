@@ -1,11 +1,11 @@
 use alloc::{
-    boxed::Box,
     collections::{BTreeMap, BTreeSet},
+    string::String,
     vec::Vec,
 };
-use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Decisions, Flight, Near, Onward, Outward, Prestage, Source};
+use super::{Bitmap, Claim, Decisions, Flight, Near, Prestage, Turn};
 use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
 
 record! {
@@ -64,6 +64,11 @@ record! {
         pub(crate) paused: Option<Pause>,
         /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
         pub(crate) is_leftover: bool,
+        /// Whose it is, and on whose account it comes.
+        pub(crate) owner: String,
+        pub(crate) project: String,
+        /// Whose turn it is then, as of the last look.
+        pub(crate) turn: Turn,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
         pub(crate) begun_at: Option<Timestamp>,
@@ -173,6 +178,9 @@ impl Arrival {
             state: ArrivalState::Waiting,
             paused: None,
             is_leftover: false,
+            owner: String::new(),
+            project: String::new(),
+            turn: Turn::FIRST,
             at_risk: false,
             missed: false,
             begun_at: None,
@@ -219,6 +227,20 @@ impl Arrival {
     pub(crate) fn can_be_had(&self) -> bool {
         let is_somewhere = |held: &Held| held.missing == Bytes::ZERO || !held.sources.is_empty();
         !self.lanes.is_empty() && self.cut.is_some() && self.held.iter().all(is_somewhere)
+    }
+
+    /// Whether it can't be on time and is not over.
+    pub(crate) fn gets_what_is_left(&self) -> bool {
+        self.is_leftover && self.state.is_live()
+    }
+
+    /// What it wants of what is left.
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        Claim {
+            priority: self.spec.priority,
+            owner: &self.owner,
+            project: &self.project,
+        }
     }
 
     /// Chunks it has.
@@ -393,7 +415,7 @@ impl Arrival {
     }
 
     /// Whether bytes from outside made a stage-in that can be used.
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         let chunks = if self.state.is_live() {
             self.chunks()
         } else {
@@ -431,55 +453,5 @@ fn weigh(lanes: &mut [SourceLane], held: &[Held]) {
         lane.holds = there.clone().map(|held| held.missing).sum();
         let alone = there.filter(|held| held.sources.len() == 1);
         lane.alone = alone.map(|held| held.missing).sum();
-    }
-}
-
-record! {
-    /// All stage-ins, and where they come from.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
-    pub(crate) struct Arrivals {
-        /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
-        pub(crate) requests: BTreeMap<RequestId, Box<Arrival>>,
-        pub(crate) sources: BTreeMap<SourceId, Source>,
-        /// Which of them go the other way; one is told before it is asked for.
-        pub(crate) outward: BTreeMap<RequestId, Outward>,
-        /// As what requests go on from their depots, by their numbers.
-        pub(crate) onward: BTreeMap<RequestId, Onward>,
-        /// When all of them are looked at next, while any is live.
-        pub(crate) look_at: Option<Timestamp>,
-    }
-}
-
-impl Arrivals {
-    pub(crate) fn live(&self) -> impl Iterator<Item = (&RequestId, &Arrival)> {
-        let all = self.requests.iter().map(|(id, arrival)| (id, &**arrival));
-        all.filter(|(_, arrival)| arrival.state.is_live())
-    }
-
-    /// Those that something is still to be done for, the most urgent first: by their deadlines, and after
-    /// all of them what can't be on time, by priority.
-    pub(crate) fn in_turn(&self) -> Vec<RequestId> {
-        let key = |(id, arrival): (&RequestId, &Arrival)| {
-            let below = if arrival.is_leftover {
-                arrival.spec.priority.below_most()
-            } else {
-                0
-            };
-            (arrival.is_leftover, below, arrival.spec.deadline, *id)
-        };
-        let mut keys: Vec<_> = self.live().map(key).collect();
-        keys.sort_unstable();
-        keys.into_iter().map(|(_, _, _, id)| id).collect()
-    }
-
-    /// Live stage-ins that a source may give something to.
-    pub(crate) fn users(&self, source: SourceId) -> Vec<RequestId> {
-        let users = self.live().filter(|(_, arrival)| arrival.uses(source));
-        users.map(|(id, _)| *id).collect()
-    }
-
-    /// Whether bytes from outside made books that can be used.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.requests.values().all(|arrival| arrival.is_sound())
     }
 }

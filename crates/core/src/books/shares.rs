@@ -3,7 +3,10 @@ use core::time::Duration;
 use posthaste_plan::decay::decayed;
 use posthaste_types::{Bytes, Timestamp, record};
 
-use crate::{Settings, contract::Wishes};
+use crate::{
+    Settings,
+    contract::{Priority, Wishes},
+};
 
 /// What was served decays in steps of this: finer ones would cost more than they tell.
 const DECAY_STEP: Duration = Duration::from_secs(60);
@@ -28,6 +31,24 @@ impl Turn {
         project: 0,
         owner: 0,
     };
+}
+
+/// Who wants something, and how much it matters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    pub(crate) priority: Priority,
+    pub(crate) owner: &'a str,
+    pub(crate) project: &'a str,
+}
+
+impl Wishes {
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        Claim {
+            priority: self.priority,
+            owner: &self.owner,
+            project: &self.project,
+        }
+    }
 }
 
 record! {
@@ -60,22 +81,22 @@ record! {
 }
 
 impl Shares {
-    /// Something was stored for a request.
+    /// Something was stored for a request, or came for a stage-in.
     pub(crate) fn charge(
         &mut self,
-        wishes: &Wishes,
+        claim: Claim<'_>,
         bytes: Bytes,
         now: Timestamp,
         settings: &Settings,
     ) {
-        if !self.projects.contains_key(&wishes.project) {
-            let party = Served::new(now);
-            self.projects.insert(wishes.project.clone(), party);
+        let Claim { owner, project, .. } = claim;
+        if !self.projects.contains_key(project) {
+            self.projects.insert(project.into(), Served::new(now));
         }
-        if let Some(party) = self.projects.get_mut(&wishes.project) {
+        if let Some(party) = self.projects.get_mut(project) {
             party.charge(bytes, now, settings);
         }
-        let owner = (wishes.project.clone(), wishes.owner.clone());
+        let owner = (String::from(project), String::from(owner));
         let party = self.owners.entry(owner).or_insert(Served::new(now));
         party.charge(bytes, now, settings);
     }
@@ -100,15 +121,15 @@ impl Shares {
     /// The turn of a request that can't be on time. Priority comes first, then who was served least;
     /// but one look in `settings.fair_looks` counts everybody as of the highest priority there is, so
     /// that nobody waits for ever.
-    pub(crate) fn turn(&mut self, wishes: &Wishes, settings: &Settings) -> Turn {
-        let below_most = wishes.priority.below_most();
+    pub(crate) fn turn(&mut self, claim: Claim<'_>, settings: &Settings) -> Turn {
+        let below_most = claim.priority.below_most();
         let top = self.top_so_far.unwrap_or(below_most).min(below_most);
         self.top_so_far = Some(top);
         let is_fair = self
             .looks
             .is_multiple_of(u64::from(settings.fair_looks.max(1)));
-        let project = self.projects.get(&wishes.project);
-        let owner = (wishes.project.clone(), wishes.owner.clone());
+        let project = self.projects.get(claim.project);
+        let owner = (String::from(claim.project), String::from(claim.owner));
         let owner = self.owners.get(&owner);
         Turn {
             below_most: if is_fair {
@@ -182,10 +203,10 @@ mod tests {
             shares.settle(now, &settings);
             let turns: Vec<Turn> = all
                 .iter()
-                .map(|wishes| shares.turn(wishes, &settings))
+                .map(|wishes| shares.turn(wishes.claim(), &settings))
                 .collect();
             let first = (0..all.len()).min_by_key(|&place| turns[place]).unwrap();
-            shares.charge(&all[first], Bytes::new(1000), now, &settings);
+            shares.charge(all[first].claim(), Bytes::new(1000), now, &settings);
             served[first] += 1;
         }
         served
@@ -218,10 +239,10 @@ mod tests {
             let now = NOW + Duration::from_secs(round);
             shares.settle(now, &settings);
             if round > 1 {
-                turns.insert(shares.turn(&Wishes::default(), &settings));
+                turns.insert(shares.turn(Wishes::default().claim(), &settings));
             }
-            shares.turn(&Wishes::default(), &settings);
-            shares.charge(&Wishes::default(), Bytes::new(7), now, &settings);
+            shares.turn(Wishes::default().claim(), &settings);
+            shares.charge(Wishes::default().claim(), Bytes::new(7), now, &settings);
         }
         assert_eq!(turns.len(), 1, "{turns:?}");
     }
@@ -230,11 +251,11 @@ mod tests {
     fn what_was_served_long_ago_is_forgotten() {
         let (mut shares, settings) = (Shares::default(), Settings::default());
         let (old, new) = (wishes("old", "", "normal"), wishes("new", "", "normal"));
-        shares.charge(&old, Bytes::new(3000), NOW, &settings);
+        shares.charge(old.claim(), Bytes::new(3000), NOW, &settings);
         let later = NOW + settings.share_half_life * 2;
-        shares.charge(&new, Bytes::new(1000), later, &settings);
+        shares.charge(new.claim(), Bytes::new(1000), later, &settings);
         shares.settle(later, &settings);
-        assert!(shares.turn(&old, &settings) < shares.turn(&new, &settings));
+        assert!(shares.turn(old.claim(), &settings) < shares.turn(new.claim(), &settings));
         shares.settle(later + settings.share_half_life * 40, &settings);
         assert_eq!(shares.projects.len() + shares.owners.len(), 0);
     }

@@ -96,6 +96,13 @@ record! {
             /// That request.
             of: RequestId,
         },
+        /// Whose it is, told right after it is asked for: what can't be on time is shared evenly. Otherwise it is nobody's.
+        5 = IsFor {
+            /// Whose; empty: nobody said.
+            owner: String,
+            /// On whose account it comes; empty: nobody said.
+            project: String,
+        },
     }
 }
 

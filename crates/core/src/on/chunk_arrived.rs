@@ -35,6 +35,8 @@ impl Mind {
                     lane.arrived += 1;
                     lane.bytes += bytes;
                 }
+                self.shares
+                    .charge(arrival.claim(), bytes, now, &self.settings);
             }
         }
         if is_back {

@@ -42,7 +42,7 @@ impl Mind {
             at.free -= pushed.bytes;
             if pushed.is_piece {
                 self.shares
-                    .charge(&request.wishes, pushed.bytes, now, &self.settings);
+                    .charge(request.wishes.claim(), pushed.bytes, now, &self.settings);
             }
             // Of several who sent, each was told of before.
             if let [from] = pushed.givers[..] {
@@ -68,7 +68,7 @@ impl Mind {
         if let Some(flight) = flight {
             let bytes = request.replica.bytes_of(chunk, fragment);
             self.shares
-                .charge(&request.wishes, bytes, now, &self.settings);
+                .charge(request.wishes.claim(), bytes, now, &self.settings);
             at.free -= bytes;
             let lane = &mut request.lanes[lane];
             if let Some(tuning) = &mut lane.tuning {

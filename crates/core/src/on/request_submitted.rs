@@ -77,7 +77,8 @@ impl Mind {
                 request.is_leftover = is_leftover;
                 request.due.is_leftover = is_leftover || tardy.is_some();
                 if is_leftover {
-                    request.uncommon.turn = self.shares.turn(&request.wishes, &self.settings);
+                    request.uncommon.turn =
+                        self.shares.turn(request.wishes.claim(), &self.settings);
                 }
                 let whole = request.whole_lanes();
                 for (place, lane) in request.lanes.iter_mut().enumerate() {

@@ -164,7 +164,9 @@ fn near() -> impl Strategy<Value = Input> {
         }
     });
     let out = any::<bool>().prop_map(|release| StageInNews::GoesOut { release });
-    let news = prop_oneof![near, stored, failed, out];
+    let whose =
+        ("[ab]?", "[xy]?").prop_map(|(owner, project)| StageInNews::IsFor { owner, project });
+    let news = prop_oneof![near, stored, failed, out, whose];
     (stage_in(), news).prop_map(|(request, news)| Input::StageInTold { request, news })
 }
 

@@ -222,7 +222,18 @@ fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)], list: &List) -
             holdings,
         }
     };
-    found.chain([asked]).collect()
+    found
+        .chain([asked])
+        .chain(whose(request, &record.wishes))
+        .collect()
+}
+
+/// What the mind is told of whose it is, where anybody said that.
+pub(crate) fn whose(request: RequestId, wishes: &Wishes) -> Option<Input> {
+    let (owner, project) = (wishes.owner.clone(), wishes.project.clone());
+    let is_said = !owner.is_empty() || !project.is_empty();
+    let news = StageInNews::IsFor { owner, project };
+    is_said.then_some(Input::StageInTold { request, news })
 }
 
 fn invalid(what: &str, why: &str) -> Error {
@@ -323,4 +334,23 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         submitted: false,
         ended: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mind_is_told_whose_a_stage_in_is_where_that_was_said() {
+        let request = RequestId::new(7);
+        assert_eq!(whose(request, &Wishes::default()), None);
+        let (owner, project) = (String::new(), "climate".to_owned());
+        let wishes = Wishes {
+            project: project.clone(),
+            ..Wishes::default()
+        };
+        let news = StageInNews::IsFor { owner, project };
+        let told = Input::StageInTold { request, news };
+        assert_eq!(whose(request, &wishes), Some(told));
+    }
 }

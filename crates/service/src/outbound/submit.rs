@@ -13,7 +13,7 @@ use super::{goes_out, listed::Listed, onward};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
-    inbound::{look::open_at, way_of},
+    inbound::{look::open_at, submit::whose, way_of},
     render, submit, wishes,
 };
 
@@ -435,7 +435,7 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         rate_max: wanted.rate_max,
         best_effort: record.best_effort,
     };
-    vec![
+    let inputs = [
         Input::SourceFound {
             source,
             name,
@@ -443,5 +443,9 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         },
         Input::StageInTold { request, news },
         Input::ArrivalAsked { request, spec },
-    ]
+    ];
+    inputs
+        .into_iter()
+        .chain(whose(request, &record.wishes))
+        .collect()
 }

@@ -135,7 +135,8 @@ impl Run<'_> {
                 let near = near.iter().map(|near| near.depot);
                 self.checkers.probes.on_near(bytes, near);
             }
-            StageInNews::Stored { .. } | StageInNews::Failed { .. } => {}
+            StageInNews::Stored { .. } | StageInNews::Failed { .. } | StageInNews::IsFor { .. } => {
+            }
         }
     }
 
@@ -166,7 +167,8 @@ impl Run<'_> {
                     | Input::StageInTold {
                         news: StageInNews::MayWait { .. }
                             | StageInNews::GoesOut { .. }
-                            | StageInNews::GoesOn { .. },
+                            | StageInNews::GoesOn { .. }
+                            | StageInNews::IsFor { .. },
                         ..
                     }
                     | Input::LentTold { .. }

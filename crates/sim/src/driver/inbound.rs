@@ -73,6 +73,12 @@ impl Run<'_> {
                 self.after(at, Pending::Ask { input });
             }
             self.after(at, Pending::Ask { input });
+            if !plan.owner.is_empty() || !plan.project.is_empty() {
+                let (owner, project) = (plan.owner.clone(), plan.project.clone());
+                let news = StageInNews::IsFor { owner, project };
+                let input = Input::StageInTold { request, news };
+                self.after(at, Pending::Ask { input });
+            }
             if let Some(input) = self.near_of(request, plan) {
                 self.after(at, Pending::Ask { input });
             }

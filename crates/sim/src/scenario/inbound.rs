@@ -64,6 +64,11 @@ pub(crate) struct StageInPlan {
     pub(crate) holdings: Vec<HoldingPlan>,
     /// How much it matters beside others, by name or as a number.
     pub(crate) priority: Option<String>,
+    /// Whose it is, and on whose account it comes.
+    #[serde(default)]
+    pub(crate) owner: String,
+    #[serde(default)]
+    pub(crate) project: String,
     /// Most that may be read for it.
     pub(crate) rate_max_mib_per_s: Option<Amount>,
     #[serde(default)]
