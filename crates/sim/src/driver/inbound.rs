@@ -62,22 +62,15 @@ impl Run<'_> {
                     holdings,
                 }
             };
-            if let Some(of) = plan.of {
-                let of = RequestId::new(of);
-                let news = StageInNews::GoesOn { of };
-                let input = Input::StageInTold { request, news };
-                self.after(at, Pending::Ask { input });
-            } else if plan.release {
-                let news = StageInNews::GoesOut { release: true };
-                let input = Input::StageInTold { request, news };
-                self.after(at, Pending::Ask { input });
+            let tell = |news: StageInNews| Pending::Ask {
+                input: Input::StageInTold { request, news },
+            };
+            if let Some(news) = plan.goes_elsewhere() {
+                self.after(at, tell(news));
             }
             self.after(at, Pending::Ask { input });
-            if !plan.owner.is_empty() || !plan.project.is_empty() {
-                let (owner, project) = (plan.owner.clone(), plan.project.clone());
-                let news = StageInNews::IsFor { owner, project };
-                let input = Input::StageInTold { request, news };
-                self.after(at, Pending::Ask { input });
+            if let Some(news) = plan.is_for() {
+                self.after(at, tell(news));
             }
             if let Some(input) = self.near_of(request, plan) {
                 self.after(at, Pending::Ask { input });

@@ -1,7 +1,7 @@
 //! Where stage-ins come from and what is asked for, as tables.
 
-use posthaste_core::contract::Priority;
-use posthaste_types::Bytes;
+use posthaste_core::contract::{Priority, StageInNews};
+use posthaste_types::{Bytes, RequestId};
 use serde::Deserialize;
 
 use super::{Amount, Scenario, Varies};
@@ -105,6 +105,24 @@ pub(crate) struct HoldingPlan {
 }
 
 impl StageInPlan {
+    /// That it goes the other way, or on from depots.
+    pub(crate) fn goes_elsewhere(&self) -> Option<StageInNews> {
+        let on = self.of.map(|of| StageInNews::GoesOn {
+            of: RequestId::new(of),
+        });
+        let out = self
+            .release
+            .then_some(StageInNews::GoesOut { release: true });
+        on.or(out)
+    }
+
+    /// Whose it is, where the scenario says that.
+    pub(crate) fn is_for(&self) -> Option<StageInNews> {
+        let (owner, project) = (self.owner.clone(), self.project.clone());
+        let is_said = !owner.is_empty() || !project.is_empty();
+        is_said.then_some(StageInNews::IsFor { owner, project })
+    }
+
     /// Bytes of each holding: their weights' shares of all, the last one what is left.
     pub(crate) fn split(&self, bytes: Bytes) -> Vec<Bytes> {
         let weights = self.holdings.iter().map(|holding| holding.weight);
