@@ -53,8 +53,8 @@ fn page(lines: &str, runs: u32) -> anyhow::Result<String> {
          an hour with rates and prices drawn from one seed. Copies go from the centre to the user; \
          stage-outs, coded 2+1, must have left after half the time and be delivered in the end. \
          \"Whole\" is one program for all demands, where it has at most 12 500 variables; \"default\" is \
-         the effort the mind asks for: one after the other where the whole is too large, the greedy plan \
-         where one alone is.\n\n",
+         24 programs of at most 6 000: one after the other where the whole is too large, the greedy plan \
+         where one alone is. The mind asks for less, 6 of at most 4 000, and for 24 slots and one for each deadline.\n\n",
     );
     write!(
         page,
