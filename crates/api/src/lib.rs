@@ -57,12 +57,12 @@ pub use token::{MadeToken, NewToken, Scope, Token};
 pub use transfer::{Transfer, TransferState};
 pub use wishes::{LentFor, Wishes};
 
-/// The path from the centre or a depot to a depot, as it is forecast now.
+/// The path from the centre or a depot to a depot, or from a source of stage-ins or to an address, as it is forecast now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Path {
-    /// Where it begins: `centre`, or the name of a depot.
+    /// Where it begins: `centre`, or the name of a depot or of a source.
     pub from: String,
-    /// The name of the depot where it ends.
+    /// Where it ends: `centre`, or the name of a depot or of what holds an address.
     pub to: String,
     /// Forecast rate: nine in ten are higher.
     pub rate_p10_bytes_per_s: u64,

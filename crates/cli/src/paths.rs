@@ -31,7 +31,8 @@ Examples:
 Nine in ten measurements are faster than p10, one in ten is faster than p90; both move away from p50
 with AGE, the time since the path was last measured. ERROR is how far p50 was off so far, on average.
 KNOWN BY: `transfers` and `probe` were measured, `advertised` is what the depot says it lends,
-`assumed` is a guess. Where gateways lead to a depot, a line for each way says what it carries, and which is taken.")]
+`assumed` is a guess. Where gateways lead to a depot, a line for each way says what it carries, and which is taken.
+Who operates the service also sees the paths of what comes in, and goes to addresses.")]
 pub struct PathsArguments {
     /// Measure the path to this depot first
     #[arg(long, value_name = "DEPOT")]

@@ -7,7 +7,7 @@ mod processes;
 
 use std::{fs, time::Duration};
 
-use processes::{PATIENCE, Relay, Service, failure, make_tree, now, text};
+use processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
 /// Probes of a path before what they show counts as wrong.
@@ -126,4 +126,32 @@ fn a_path_that_can_not_be_probed_is_said_in_a_line() {
     }
     let (_, said) = failure(&service.run(&["paths", "--probe", "ash"]));
     assert!(said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn who_operates_sees_the_paths_of_what_comes_in_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), vec![7; 4 << 20]).unwrap();
+    let (source, to) = (source.to_str().unwrap(), folder.path().join("here"));
+    let stage_in = ["stage-in", source, to.to_str().unwrap()];
+    let stage_in = [&stage_in[..], &["--deadline", "10m", "--wait", "--json"]].concat();
+    assert_eq!(service.json(&stage_in)["state"], "arrived");
+    let told = path(&service, "centre");
+    assert_eq!(told["from"], source, "{told}");
+    assert!(told["rate_p50_bytes_per_s"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(told["transfers"] == 0, told["age_s"].is_null(), "{told}");
+
+    let reader = folder.path().join("reader");
+    let output = ["--output", reader.to_str().unwrap()];
+    let made = service.run(&[&["token", "add", "reader", "--scope", "read"][..], &output].concat());
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let read = binary()
+        .args(["paths", "--json", "--service", &service.url, "--token-file"])
+        .arg(reader)
+        .output()
+        .unwrap();
+    assert_eq!(text(&read.stdout).trim(), "[]", "{}", text(&read.stderr));
 }

@@ -1,28 +1,30 @@
 //! From the mind's words to the API's.
 
 mod onward;
+mod path;
 mod pause;
 mod reservation;
 mod stage_in;
 mod transfer;
-
-use std::time::Duration;
 
 use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
         ArrivalState, Decision, DeliveryReason, DeliveryView, DepotState, Drain, DrainView,
-        Forecast, Happening, PathView, Quantiles, RankView, Reason, RequestState, RequestView,
-        ShareView, WayView, WouldBuy,
+        Forecast, Happening, Reason, RequestState, RequestView, ShareView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
-use posthaste_types::{ByteRate, DepotId, Timestamp};
+use posthaste_types::{DepotId, Timestamp};
 
 use crate::{depots::Depot, driver::Centre};
-pub(crate) use {reservation::reservation, transfer::transfer};
+pub(crate) use {
+    path::{path, path_of_source, ranked},
+    reservation::reservation,
+    transfer::transfer,
+};
 
 /// RFC 3339 in UTC, to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {
@@ -111,68 +113,6 @@ fn drain(view: DrainView) -> api::DepotDrain {
 }
 
 /// The path to a depot, as of `now`.
-pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
-    let score = view.score;
-    let of_judged = |count: u64| (score.samples > 0).then(|| ratio(count, score.samples));
-    let age = view.measured_at.map(|at| now.since(at).as_micros());
-    api::Path {
-        from: view.from.clone().unwrap_or_else(|| "centre".to_owned()),
-        to: view.name.clone(),
-        rate_p10_bytes_per_s: view.rates.p10.get(),
-        rate_p50_bytes_per_s: view.rates.p50.get(),
-        rate_p90_bytes_per_s: view.rates.p90.get(),
-        known_by: view.knowledge.name().to_owned(),
-        measured: view.measured_at.map(moment),
-        age_s: age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX))),
-        transfers: view.transfers,
-        probes: view.probes,
-        probed: view.probed_at.map(moment),
-        error: score.error_permille().map(|permille| ratio(permille, 1000)),
-        judged: score.samples,
-        below_p10: of_judged(score.under_p10),
-        above_p90: of_judged(score.over_p90),
-        round_trip_ms: view.round_trip.map(millis),
-        ways: view.ways.iter().map(|way| path_way(way, now)).collect(),
-    }
-}
-
-pub(crate) fn ranked(view: &RankView, now: Timestamp) -> api::Ranked {
-    let age_s = |at: Option<Timestamp>| {
-        let age = at.map(|at| now.since(at).as_micros());
-        age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX)))
-    };
-    api::Ranked {
-        name: view.name.clone(),
-        from_centre_ms: view.from_centre.map(millis),
-        to_destination_ms: view.to_destination.map(millis),
-        level: view.level,
-        landmark: view.is_landmark,
-        rate_p50_bytes_per_s: view.carries.get(),
-        age_s: age_s(view.measured_at),
-        onward_p50_bytes_per_s: view.onward.map(ByteRate::get),
-        onward_age_s: age_s(view.onward_at),
-    }
-}
-
-/// Milliseconds, to the thousandth.
-fn millis(span: Duration) -> f64 {
-    seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
-}
-
-fn path_way(view: &WayView, now: Timestamp) -> api::PathWay {
-    let age = view.measured_at.map(|at| now.since(at).as_micros());
-    let rate = |of: fn(&Quantiles) -> ByteRate| view.rates.as_ref().map(|rates| of(rates).get());
-    api::PathWay {
-        name: view.name.clone(),
-        taken: view.is_taken,
-        rate_p10_bytes_per_s: rate(|rates| rates.p10),
-        rate_p50_bytes_per_s: rate(|rates| rates.p50),
-        rate_p90_bytes_per_s: rate(|rates| rates.p90),
-        measured: view.measured_at.map(moment),
-        age_s: age.map(|micros| seconds(i64::try_from(micros).unwrap_or(i64::MAX))),
-    }
-}
-
 /// One number to another, to the thousandth.
 fn ratio(of: u64, to: u64) -> f64 {
     #[expect(

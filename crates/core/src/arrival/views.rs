@@ -29,6 +29,7 @@ impl Mind {
             name: source.name.clone(),
             state: source.state,
             rates: source.link.believed(self.now, &self.settings),
+            knowledge: source.link.knowledge(self.now, &self.settings),
             measured_at: source.link.path().measured_at(),
             transfers: source.link.path().samples().0,
             score: source.link.path().score(),

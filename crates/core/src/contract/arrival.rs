@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{DepotState, Fault, Forecast, Pause, Priority};
+use super::{DepotState, Fault, Forecast, Knowledge, Pause, Priority};
 
 record! {
     /// A stage-in as the mind sees it: what its sources hold, and when it must be at the centre.
@@ -400,6 +400,8 @@ record! {
         pub state: DepotState,
         /// What it is forecast to give.
         pub rates: Quantiles,
+        /// How that is known.
+        pub knowledge: Knowledge,
         /// When it was last measured; none when it never was.
         pub measured_at: Option<Timestamp>,
         /// Measurements taken so far.

@@ -1,9 +1,9 @@
 //! Paths: how each is forecast, a probe of one, and in which order they make depots come.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State},
     http::StatusCode,
 };
@@ -15,20 +15,29 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Answer, Centre, Desk};
-use crate::render;
+use crate::{render, tokens::Caller};
 
 /// Lists the paths from the centre, and those between depots of which anything is known: what each is forecast to carry, how that is known, and how far
-/// the forecast was off so far.
+/// the forecast was off so far. Who operates sees those from sources of stage-ins, and to addresses, as well.
 #[utoipa::path(get, path = "/v1/paths", tag = "paths", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Path>), (status = 401, body = api::Problem)))]
-pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Path>> {
+pub(crate) async fn list(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Json<Vec<api::Path>> {
     let now = desk.centre.clock.now();
-    let (mut paths, crossings) = {
-        let mind = desk.centre.mind();
-        (mind.paths(now), mind.crossings(now))
+    let mind = desk.centre.mind();
+    let (paths, crossings) = (mind.paths(now), mind.crossings(now));
+    let sources: Vec<_> = match caller.operates() {
+        true => mind.sources().collect(),
+        false => Vec::new(),
     };
-    paths.extend(crossings);
-    Json(paths.iter().map(|path| render::path(path, now)).collect())
+    drop(mind);
+    let paths = paths.iter().chain(&crossings);
+    let paths = paths.map(|path| render::path(path, now));
+    let sources = sources.iter();
+    let sources = sources.map(|source| render::path_of_source(source, now));
+    Json(paths.chain(sources).collect())
 }
 
 /// Which path.

@@ -19,6 +19,9 @@ use crate::{
 
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
+/// Where a path begins that begins at the centre, in its name, and what stands between its ends.
+const HERE: &str = "here";
+const BETWEEN: &str = " to ";
 /// The number of a request that is only rehearsed.
 const REHEARSED: RequestId = RequestId::new(0);
 
@@ -376,7 +379,17 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
 /// The name of the path that it takes.
 pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
-    format!("{} to {to}", from.as_deref().unwrap_or("here"))
+    format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
+}
+
+/// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.
+pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
+    let between = way.split_once(BETWEEN).filter(|_| !way.starts_with('/'));
+    let Some((from, to)) = between else {
+        return (Some(way.to_owned()), None);
+    };
+    let from = (from != HERE).then(|| from.to_owned());
+    (from, Some(to.to_owned()))
 }
 
 /// The names of the ends of that: none where it begins here.
@@ -448,4 +461,26 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         .into_iter()
         .chain(whose(request, &record.wishes))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_path_are_in_its_name() {
+        let ends = |from: Option<&str>, to: Option<&str>| {
+            (from.map(ToOwned::to_owned), to.map(ToOwned::to_owned))
+        };
+        assert_eq!(ends_of("s3://runs"), ends(Some("s3://runs"), None));
+        assert_eq!(
+            ends_of("/home/up to now"),
+            ends(Some("/home/up to now"), None)
+        );
+        assert_eq!(ends_of("here to s3://runs"), ends(None, Some("s3://runs")));
+        assert_eq!(
+            ends_of("depots to s3://runs"),
+            ends(Some("depots"), Some("s3://runs"))
+        );
+    }
 }
