@@ -27,6 +27,8 @@ pub struct Desk {
     pub sent: Vec<(RequestId, DepotId)>,
     /// Which pieces those are.
     pub pieces: Vec<(ChunkIndex, FragmentIndex)>,
+    /// Why each was sent.
+    pub whys: Vec<Reason>,
     /// What was asked back.
     pub asked_back: Vec<(RequestId, DepotId, ChunkIndex, FragmentIndex)>,
 }
@@ -41,6 +43,7 @@ impl Desk {
             said: Vec::new(),
             sent: Vec::new(),
             pieces: Vec::new(),
+            whys: Vec::new(),
             asked_back: Vec::new(),
         };
         for number in 1..=DEPOTS {
@@ -114,10 +117,11 @@ impl Desk {
                     depot,
                     chunk,
                     fragment,
-                    ..
+                    reason,
                 } => {
                     self.sent.push((request, depot));
                     self.pieces.push((chunk, fragment));
+                    self.whys.push(reason);
                 }
                 Command::Recall {
                     request,
