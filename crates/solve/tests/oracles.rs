@@ -82,7 +82,7 @@ fn pins_and_hours_of_one_demand_are_kept_as_brute_force_keeps_them() {
         bounds_are_kept(&bounded, &schedule);
     }
     eprintln!("weight kept: {ours} of {best}, greedy {quick}, {free} without bounds");
-    assert!(ours * 100 >= best * 97, "{ours} of {best}");
+    assert!(ours * 100 >= best * 98, "{ours} of {best}");
     assert!(quick * 100 >= best * 80, "greedy {quick} of {best}");
     assert!(ours < free, "bounds bind: {ours} of {free}");
 }
