@@ -17,7 +17,7 @@ mod problem;
 mod schedule;
 mod trial;
 
-pub use calendar::{Calendar, Reservation};
+pub use calendar::Calendar;
 pub use course::{Course, Shortfall};
 pub use cut::cut;
 pub use effort::Effort;
