@@ -171,11 +171,22 @@ impl Kept {
         depot: DepotId,
         bytes: Bytes,
     ) -> Result<(), Found> {
+        self.spend(request, self.cost_of_sending(depot, bytes))
+    }
+
+    /// Nothing of what was begun left for the depot: it costs nothing.
+    pub(crate) fn on_recalled(&mut self, request: RequestId, depot: DepotId, bytes: Bytes) {
+        let cost = self.cost_of_sending(depot, bytes);
+        if let Some(budget) = self.budgets.get_mut(&request) {
+            budget.spent = budget.spent.saturating_sub(cost);
+        }
+    }
+
+    fn cost_of_sending(&self, depot: DepotId, bytes: Bytes) -> u64 {
         let terms = self.terms.get(&depot);
         let cost = terms.map_or(0, |terms| terms.sending().of(bytes).micro_usd());
         let prices = self.prices.get(&depot);
-        let request_cost = prices.map_or(0, |prices| prices.put().micro_usd());
-        self.spend(request, cost + request_cost)
+        cost + prices.map_or(0, |prices| prices.put().micro_usd())
     }
 }
 
@@ -278,6 +289,28 @@ mod tests {
             kept.on_send(now, request, depot, Bytes::new(1)).is_err(),
             "40 + 25 + 40"
         );
+    }
+
+    #[test]
+    fn what_was_taken_back_before_it_left_costs_nothing() {
+        let wishes = Wishes {
+            budget_micro_usd: Some(100),
+            ..Wishes::default()
+        };
+        let prices = DepotPrices {
+            put_micro_usd: 60_000,
+            ..DepotPrices::default()
+        };
+        let (request, depot, now) = (RequestId::new(1), DepotId::new(1), Timestamp::from_secs(0));
+        let mut kept = Kept::default();
+        kept.on_priced(depot, &prices);
+        kept.on_asked(request, &spec(), &wishes);
+        for _ in 0..3 {
+            assert!(kept.on_send(now, request, depot, Bytes::new(1)).is_ok());
+            kept.on_recalled(request, depot, Bytes::new(1));
+        }
+        assert!(kept.on_send(now, request, depot, Bytes::new(1)).is_ok());
+        assert!(kept.on_send(now, request, depot, Bytes::new(1)).is_err());
     }
 
     fn spec() -> RequestSpec {

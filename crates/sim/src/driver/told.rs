@@ -22,6 +22,16 @@ impl Run<'_> {
         if let Input::DepotDrained { depot, drain, .. } = input {
             self.checkers.drains.on_told(*depot, *drain);
         }
+        if let Input::Recalled {
+            request,
+            depot,
+            chunk,
+            fragment,
+        } = input
+        {
+            let bytes = self.bytes_of(*request, *chunk, *fragment);
+            self.checkers.kept.on_recalled(*request, *depot, bytes);
+        }
         self.heed_measures(input);
         self.note_whole_after(input);
         if let Input::ScatterFailed {
