@@ -1,15 +1,22 @@
 //! What the mind says of data, beside the world.
 
+use std::time::Duration;
+
 use posthaste_core::contract::RequestSpec;
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use super::Run;
 use crate::world::Site;
 
+/// How far from its hours a depot may go or come and still be thought to keep them: as far as the mind thinks so.
+const HOURS_SLACK: Duration = Duration::from_secs(60);
+
 impl Run<'_> {
     /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
     pub(super) fn check_claim(&mut self, request: RequestId, losses: u8, is_release: bool) {
-        let is_away = |site: &Site| !site.hours.is_open(self.now);
+        // One that goes shortly before its hours end, or comes shortly after they begin, keeps to them.
+        let around = [self.now - HOURS_SLACK, self.now, self.now + HOURS_SLACK];
+        let is_away = |site: &Site| !around.iter().all(|at| site.hours.is_open(*at));
         let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
         let weakest = self.world.weakest(request, losses, counts);
         // Whoever pulled and verified it needs no depot.
@@ -41,5 +48,25 @@ impl Run<'_> {
         };
         let found = self.checkers.kept.on_safe(request, lacks);
         self.checkers.note(self.now, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Fate, Scenario, simulate};
+
+    /// Depots with the fragments of one request, of which the last goes with its data when its hours end within a minute.
+    const GOES_EARLY: &str = "name = \"goes-early\"\nsummary = \"\"\nhorizon_s = 30
+        [[depot]]\nname = \"a\"\nrate_mib_per_s = 1\ncapacity_mib = 100
+        [[depot]]\nname = \"b\"\nrate_mib_per_s = 2\ncapacity_mib = 100
+        [[depot]]\nname = \"c\"\nrate_mib_per_s = 9\ncapacity_mib = 100\nhours = \"07-08:01\"
+        [[request]]\nsize_mib = 10\ndeadline_s = 25\ncode = \"2+1\"
+        [[fault]]\nat_s = 3\ndepot = \"c\"\nkind = \"offline\"";
+
+    #[test]
+    fn a_depot_that_goes_shortly_before_its_hours_end_still_counts() {
+        let report = simulate(&Scenario::parse(GOES_EARLY).unwrap(), 1);
+        assert!(report.is_clean(), "{}", report.to_text());
+        assert_eq!(report.fates[0].1, Fate::Met, "{}", report.to_text());
     }
 }

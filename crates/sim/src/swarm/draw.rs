@@ -3,6 +3,8 @@
 mod circuits;
 mod near;
 mod pauses;
+mod sites;
+mod space;
 
 use std::fmt::Write;
 
@@ -11,6 +13,8 @@ use posthaste_core::contract::Method;
 use crate::random::Dice;
 use circuits::circuits;
 use pauses::pause;
+use sites::Sites;
+use space::{drains, neighbours};
 
 /// Codes that are drawn, and their fragments.
 const CODES: [(&str, u64); 10] = [
@@ -67,17 +71,13 @@ pub fn draw(seed: u64) -> String {
     let coders = &mut Dice::new(seed, "coders");
     // Who lets something wait, likewise.
     let pauses = &mut Dice::new(seed, "pauses");
-    let codes = coders.chance(400);
-    if codes {
-        let place = if coders.chance(600) { "relays" } else { "auto" };
-        let at = text.find("snapshot_every").unwrap_or(0);
-        text.insert_str(at, &format!("encode = \"{place}\"\n"));
-    }
+    let codes = coding(coders, &mut text);
     // Who can send on what still comes, likewise.
     let followers = &mut Dice::new(seed, "followers");
     // Who can keep space, and who else wants it, likewise.
     let keepers = &mut Dice::new(seed, "spaces");
     let keeps = keepers.chance(500);
+    let mut sites = Sites::draw(depots, seed);
     for number in 1..=depots {
         depot(number, dice, &mut text);
         if keeps && keepers.chance(700) {
@@ -95,6 +95,7 @@ pub fn draw(seed: u64) -> String {
         if levels > 1 {
             let _ = writeln!(text, "level = {}", dice.between(1, levels));
         }
+        sites.place(&mut text);
     }
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
@@ -103,6 +104,7 @@ pub fn draw(seed: u64) -> String {
         if reserves && reserved.chance(300) {
             text.push_str("reserve = \"always\"\n");
         }
+        sites.lend(&mut text);
     }
     if reserves {
         circuits(depots, reserved, &mut text);
@@ -115,6 +117,7 @@ pub fn draw(seed: u64) -> String {
     }
     // Of dice of their own, so that the rest is what it would be without them.
     drains(depots, &mut Dice::new(seed, "drains"), &mut text);
+    sites.write(&mut text);
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
     if dice.chance(500) {
         let apart = &mut Dice::new(seed, "swarm of holdings");
@@ -124,6 +127,17 @@ pub fn draw(seed: u64) -> String {
         stage_ins(dice, apart, (near, outward), pauses, &mut text);
     }
     text
+}
+
+/// Says where chunks are coded, in some worlds. Whether it did.
+fn coding(coders: &mut Dice, text: &mut String) -> bool {
+    let codes = coders.chance(400);
+    if codes {
+        let place = if coders.chance(600) { "relays" } else { "auto" };
+        let at = text.find("snapshot_every").unwrap_or(0);
+        text.insert_str(at, &format!("encode = \"{place}\"\n"));
+    }
+    codes
 }
 
 /// What is said of the whole world.
@@ -452,35 +466,6 @@ fn fault(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// Others who take space.
-fn neighbours(depots: u64, dice: &mut Dice, text: &mut String) {
-    for _ in 0..dice.between(0, 3) {
-        let (at, depot) = (tenths(dice.between(0, 3000)), dice.between(1, depots));
-        let (takes, lasts) = (dice.between(10, 2000), tenths(dice.between(10, 4000)));
-        let _ = writeln!(
-            text,
-            "\n[[fault]]\nat_s = {at}\ndepot = \"depot-{depot}\"\nkind = \"neighbour\"\ntakes_mib = {takes}\nfor_s = {lasts}"
-        );
-    }
-}
-
-/// Depots that somebody drains, now and then.
-fn drains(depots: u64, dice: &mut Dice, text: &mut String) {
-    for kind in ["drains", "empties"] {
-        if !dice.chance(150) {
-            continue;
-        }
-        let (at, depot) = (tenths(dice.between(0, 3000)), dice.between(1, depots));
-        let _ = writeln!(
-            text,
-            "\n[[fault]]\nat_s = {at}\ndepot = \"depot-{depot}\"\nkind = \"{kind}\""
-        );
-        if dice.chance(500) {
-            let _ = writeln!(text, "for_s = {}", tenths(dice.between(10, 4000)));
-        }
-    }
-}
-
 fn index(drawn: u64) -> usize {
     usize::try_from(drawn).unwrap_or(0)
 }
@@ -545,6 +530,17 @@ mod tests {
             "follows = true",
             "kind = \"drains\"",
             "kind = \"empties\"",
+            "domain = \"site-1\"\nkind = \"wiped\"",
+            "domain = \"site-1\"\nkind = \"offline\"",
+            "[[domain]]\nname = \"site-3\"\nmtbf_s",
+            "landmark = true",
+            "hours = \"08:",
+            "load_max",
+            "lent = [{ depot = \"depot-1\", hours",
+            "load_below",
+            "[[link]]",
+            "[[background]]\non = \"campus\"",
+            "[[background]]\non = \"depot-1\"",
         ] {
             assert!(all.contains(key), "{key}");
         }

@@ -99,10 +99,12 @@ fn cuts(scenario: &Table) -> Vec<Cut> {
                 continue;
             };
             for (key, value) in table {
+                // Depots, requests and faults go one by one; what else is a list goes with all that is in it.
+                let is_kept = KEPT.contains(&key.as_str()) || (at.is_none() && is_list(value));
                 let (at, key) = (at.clone(), key.clone());
                 if is_number && (value.is_integer() || value.is_float()) {
                     cuts.push(Cut::Number { at, key });
-                } else if !is_number && !KEPT.contains(&key.as_str()) && !is_list(value) {
+                } else if !is_number && !is_kept {
                     cuts.push(Cut::Setting { at, key });
                 }
             }
