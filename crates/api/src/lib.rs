@@ -148,7 +148,7 @@ pub struct NewRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<String>,
     /// When the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
-    /// before that too.
+    /// before that too. Left out, the rules of the purge say it, where the service has them and the source is a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_at: Option<String>,
     /// Names of the depots that may hold it, in order of preference. Where it goes to an address, the depots from which it

@@ -86,6 +86,7 @@ pub struct WishArguments {
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deliver_by: Option<String>,
     /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
+    /// [default: as the service's purge policy has it, if any]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
     /// Depots that may hold it, in order of preference; where it goes to an address, until all of it is there

@@ -99,8 +99,8 @@ pub struct ServeArguments {
     /// A directory below which jobs may have data moved, as `/scratch`; may be given several times
     #[arg(long, value_name = "DIR")]
     scratch: Vec<PathBuf>,
-    /// The rules by which the site's purge removes files, as `purge-report` reads them: what jobs leave is to be safe before the
-    /// first of its files goes. Read again when it changed [default: none]
+    /// The rules by which the site's purge removes files, as `purge-report` reads them: what leaves this machine is to be
+    /// safe before the first of its files goes, where nobody says when that is. Read again when it changed [default: none]
     #[arg(long, value_name = "FILE")]
     purge_policy: Option<PathBuf>,
     /// Who is told when a deadline is in danger, and what else happens: by webhook, e-mail or a program; read at the start

@@ -153,7 +153,7 @@ impl Actor {
         self.0.as_deref().map(Account::name)
     }
 
-    /// Does work with these rights. It blocks this thread, and must not begin others.
+    /// Does work with these rights. It blocks this thread, and must not begin others that go on after it: they would keep these rights.
     ///
     /// # Errors
     /// The work's, and [`ErrorKind::PermissionDenied`] where these rights can't be taken on: then it was not begun.

@@ -1,6 +1,7 @@
 //! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
 
 mod more;
+mod purge;
 
 use std::cmp::Reverse;
 

@@ -32,6 +32,7 @@ use crate::{
     movers::Movers,
     opened::Opened,
     outbound::Outgoing,
+    purges::Purges,
     quotas::Quotas,
     reload::Current,
     store::{Remains, Store},
@@ -98,6 +99,8 @@ pub(crate) struct Centre {
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
+    /// The rules of the site's purge.
+    pub(crate) purges: Purges,
     /// What happened since the service started.
     pub(crate) counts: Counts,
     /// Number of the newest event: wakes those who stream events.
@@ -150,6 +153,7 @@ impl Centre {
             gateways: options.gateways.clone(),
             clock,
             inputs,
+            purges: Purges::open(options.purge_policy.as_deref())?,
             counts: Counts::default(),
             newest_event: watch::Sender::new(0),
         })

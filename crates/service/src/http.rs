@@ -68,8 +68,6 @@ pub(crate) struct Desk {
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
     /// Below which jobs may have data moved, without links.
     pub(crate) scratch: Arc<Current<Vec<std::path::PathBuf>>>,
-    /// The rules of the site's purge.
-    pub(crate) purges: Arc<crate::jobs::purges::Purges>,
     /// Jobs that are gone, whose data may still be on its way.
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
     /// Held by whoever asks for what a job reads.

@@ -7,7 +7,6 @@ pub(crate) mod held;
 mod lent;
 pub(crate) mod owner;
 pub(crate) mod places;
-pub(crate) mod purges;
 pub(crate) mod room;
 mod scontrol;
 pub(crate) mod stage_in;
@@ -49,7 +48,6 @@ pub(crate) fn look_after_all(
     running.spawn(forget::forget_old(desk.clone()));
     running.spawn(held::look_after_all(desk.clone()));
     running.spawn(watch::look_on(desk.clone()));
-    running.spawn(purges::look_on(desk.clone()));
 }
 
 /// The job of that name.
@@ -355,6 +353,13 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
 /// Whether a request of that state will never do what it was for.
 fn is_bad(state: &str) -> bool {
     matches!(state, "refused" | "failed" | "cancelled")
+}
+
+/// Whether a request takes away what a job left.
+pub(crate) fn is_of_job(record: &RequestRecord) -> bool {
+    let submission = record.submission.as_deref();
+    record.stage_in.is_none()
+        && submission.is_some_and(|name| name.starts_with("job-") && name.contains("-out-"))
 }
 
 /// One thing of a script, with the request that moves it.

@@ -40,6 +40,7 @@ mod outbound;
 mod ports;
 mod probe;
 mod program;
+mod purges;
 mod queue;
 mod quotas;
 mod release;
@@ -79,12 +80,12 @@ use tokio::{
 pub use alarms::{Alarm, read_alarms, test_alarm};
 pub use backup::{Backup, Whereabouts, back_up, copied_so_far, look as look_at_backup};
 pub use http::openapi;
-pub use jobs::purges::check_purge_policy;
 pub use lending::LendingOptions;
 pub use listing::CACHE_BYTES as LISTING_CACHE_BYTES;
 pub use oidc::{Discovery, Issuer, Oidc, token_ends};
 pub use options::{Logs, Options};
 pub use posthaste_core::contract::Encode;
+pub use purges::check_purge_policy;
 pub use queue::Scheduler;
 pub use quotas::Quota;
 pub use reload::{Reloaded, Reloader};
@@ -177,7 +178,6 @@ impl Service {
             scans: scan_sender,
             watches: watch_sender,
             scratch: Arc::new(reload::Current::new(jobs::owner::roots(&options.scratch)?)),
-            purges: Arc::new(jobs::purges::Purges::open(options.purge_policy.as_deref())?),
             forgotten: forget,
             asking: Arc::default(),
             looks: Arc::default(),
@@ -277,6 +277,7 @@ impl Service {
         running.spawn(Arc::clone(&centre.listings).run(listed));
         running.spawn(crew.run(others));
         jobs::look_after_all(&mut running, &desk, forgotten);
+        running.spawn(purges::look_on(Arc::clone(&centre)));
         if let Some(outlook) = &desk.outlook {
             running.spawn(queue::look_on(Arc::clone(&centre), Arc::clone(outlook)));
         }

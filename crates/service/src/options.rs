@@ -37,7 +37,7 @@ pub struct Options {
     pub circuits: Vec<Circuit>,
     /// The directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
-    /// The rules of the site's purge, which bind what jobs leave; none without.
+    /// The rules of the site's purge, which bind what leaves this machine; none without.
     pub purge_policy: Option<PathBuf>,
     /// The file with the key of credentials that users give; `credentials.key` in the state directory without.
     pub credentials_key: Option<PathBuf>,

@@ -14,7 +14,7 @@ use posthaste_types::{Bytes, RequestId};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{driver::Centre, jobs::purges::is_of_job, outbound::onward, site::Complaint, tokens};
+use crate::{driver::Centre, jobs::is_of_job, outbound::onward, site::Complaint, tokens};
 use book::{Book, Open};
 
 /// Limits of one file: people write them by hand.

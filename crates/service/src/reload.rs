@@ -6,13 +6,8 @@ use posthaste_endpoint::Result;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{
-    LendingOptions, Options, RestOptions,
-    alarms::Teller,
-    audit::Audit,
-    choose_encoding,
-    http::Desk,
-    jobs::{owner, purges::Purges},
-    oidc::Oidc,
+    LendingOptions, Options, RestOptions, alarms::Teller, audit::Audit, choose_encoding,
+    http::Desk, jobs::owner, oidc::Oidc, purges::Purges,
 };
 
 /// A setting that may become another one while somebody goes by it.
@@ -101,7 +96,7 @@ impl Reloader {
         choose_encoding(&desk.centre, (new.encode, new.way_out)).await?;
         // Whoever took them ends with the service.
         let _ = self.tellers.send(tellers).await;
-        desk.purges.go_by(purges);
+        desk.centre.purges.go_by(purges);
         desk.scratch.set(scratch);
         desk.centre.audit.set(audit);
         desk.centre.listings.resize(new.listing_cache.get());

@@ -19,7 +19,7 @@ use posthaste_engine::{
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
-use crate::{driver::Centre, hands::solved, inbound, outbound, render, wishes};
+use crate::{driver::Centre, hands::solved, inbound, outbound, purges, render, wishes};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
 pub(crate) use scans::{listed, scan_all};
@@ -145,6 +145,8 @@ fn decided(
     onward: Vec<Input>,
 ) -> Result<api::Request> {
     record.scan = Some(sealed(&record, list));
+    let look = || purges::rehearsed(centre, record, Some(list));
+    let record = tokio::task::block_in_place(look);
     let mut mind = centre.copy_of_mind()?;
     let told = lent::told(centre, &record)?.into_iter().chain(onward);
     mind.step(centre.clock.now(), told.collect(), &mut Outbox::default());
@@ -429,6 +431,7 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     if record.stage_in.is_some() {
         return inbound::submit::submit(centre, &record).await;
     }
+    let record = tokio::task::block_in_place(|| purges::bound(centre, record))?;
     for input in lent::told(centre, &record)? {
         centre.tell(input).await?;
     }

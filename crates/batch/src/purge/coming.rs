@@ -23,7 +23,7 @@ pub struct Coming {
     pub path: Vec<u8>,
 }
 
-/// When the first file of a directory goes, or of these files in it where any are named. What only may go, so that nobody
+/// When the first file of a directory goes, or of these files where the paths of any below it are given. What only may go, so that nobody
 /// can say when, does not count. Looks at every file, and writes nothing.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn first(
     policy: &Policy,
     world: &World,
     directory: &Path,
-    only: &[String],
+    only: &[impl AsRef<[u8]>],
 ) -> io::Result<Option<Coming>> {
     let found: Mutex<Option<Coming>> = Mutex::new(None);
     let judge = |path: &[u8], facts: &Facts| {
@@ -62,7 +62,7 @@ pub fn first(
         look_below(policy, world, &root, &judge)?;
     } else {
         for name in only {
-            let path = [root.path(), b"/", name.as_bytes()].concat();
+            let path = [root.path(), b"/", name.as_ref()].concat();
             if let Ok(facts) = scan::facts(Path::new(std::ffi::OsStr::from_bytes(&path))) {
                 judge(&path, &facts);
             }
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!(policy.rules[coming.rule].name, "old");
         assert_eq!(days(at(&["new"]).unwrap().at_s), 29);
         assert_eq!(at(&["absent"]), None);
-        assert!(first(&policy, &world, &folder.path().join("absent"), &[]).is_err());
+        assert!(first(&policy, &world, &folder.path().join("absent"), &[""; 0]).is_err());
     }
 }

@@ -181,7 +181,8 @@ fn the_sites_purge_binds_what_a_job_leaves() {
         let due: jiff::Timestamp = due.parse().unwrap();
         due.duration_since(jiff::Timestamp::now()).as_secs() / 60
     };
-    let request = centre.service.status(id);
+    let is_bound = |request: &Value| request["state"] == "moving";
+    let request = centre.service.wait_until(id, is_bound);
     assert!((50..=60).contains(&due(&request)), "{request}");
     let told = |words: &[&str]| {
         centre.wait_for("the rule is told", || {

@@ -16,7 +16,7 @@ use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk, Refusal, pauses::is_under_way};
-use crate::{outbound, render, submit as submission, tokens::Caller, wishes};
+use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -297,6 +297,10 @@ pub(crate) async fn modify(
         &inputs,
         deliver_by.flatten(),
     )?);
+    let _turn = match purge_at {
+        Some(at) => Some(purges::said(&desk.centre, request, at).await?),
+        None => None,
+    };
     for input in inputs {
         desk.centre.put_down(input).await?;
     }

@@ -27,7 +27,7 @@ use crate::{
     credentials::Behalf,
     http::{Answer, Desk, Refusal},
     outbound::submit::is_address,
-    render, submit,
+    submit,
 };
 
 /// By when it is safe where the script does not say.
@@ -213,21 +213,12 @@ fn ask_for(
         let (via, code) = ways(desk, one, lent, &size)?;
         (via, code.to_string())
     };
-    let now = desk.centre.clock.now();
-    let look = || desk.purges.foresee(Path::new(&source), &new.only, now);
-    // It leaves all the same where nobody can tell.
-    let foreseen = tokio::task::block_in_place(look).unwrap_or_else(|error| {
-        tracing::warn!("{error}");
-        None
-    });
-    let purge_at = foreseen.and_then(|foreseen| foreseen.at);
     let terms = lent.terms(&via);
     let new = api::NewRequest {
         source,
         to,
         via,
         code,
-        purge_at: purge_at.map(render::moment),
         wishes: api::Wishes {
             owner: owner::of_requests(behalf),
             lent: terms,

@@ -14,7 +14,7 @@ use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
     inbound::{look::open_at, submit::whose, way_of},
-    render, submit, wishes,
+    purges, render, submit, wishes,
 };
 
 /// Bytes of an address.
@@ -220,6 +220,8 @@ pub(crate) async fn rehearse(
     record.id = REHEARSED;
     let (scan, _) = look(&record, &behalf_of(centre, &record)?).await?;
     record.scan = Some(scan);
+    let look = || purges::rehearsed(centre, record, None);
+    let record = tokio::task::block_in_place(look);
     let mut mind = centre.copy_of_mind()?;
     let way = way(&record);
     let known = mind.sources().find(|view| view.name == way);
@@ -409,6 +411,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     if !goes_out(record) {
         return Ok(());
     }
+    let record = &tokio::task::block_in_place(|| purges::bound(centre, record.clone()))?;
     let way = way(record);
     let number = centre.store.journal(|journal| journal.source(&way))?;
     for input in inputs(record, number, way) {
@@ -441,7 +444,7 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         bytes: *bytes,
         files: *files,
         chunk_size: *chunk_size,
-        deadline: record.deadline,
+        deadline: record.purge_at.into_iter().fold(record.deadline, Ord::min),
         not_before: None,
         sources: vec![source],
         priority: record.wishes.priority,

@@ -1,0 +1,21 @@
+//! When sources are to be purged, where that is said or known later than the request.
+
+use posthaste_types::{RequestId, Timestamp};
+
+use crate::{Journal, JournalError, database::params, to_sql};
+
+impl Journal {
+    /// Keeps when the first file of the request's source is to be purged.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn keep_purge(&mut self, request: RequestId, at: Timestamp) -> Result<(), JournalError> {
+        self.write(|database| {
+            database.execute(
+                "UPDATE request SET purge_micros = ?2 WHERE id = ?1",
+                &params![to_sql(request.get()), to_sql(at.as_micros())],
+            )?;
+            Ok(())
+        })
+    }
+}

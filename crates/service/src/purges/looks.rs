@@ -1,0 +1,298 @@
+//! Looks at the files of what is to leave: when it is handed to the mind, and again and again while it is not gone from here, so
+//! that a read, a write or another rule moves its deadline. What its user says of the purge counts instead of any rule.
+
+use std::{
+    collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc,
+    time::Duration,
+};
+
+use posthaste_core::contract::{Input, RequestState};
+use posthaste_endpoint::{ErrorKind, Result};
+use posthaste_engine::dataset::{FileKind, FileList};
+use posthaste_journal::RequestRecord;
+use posthaste_types::{RequestId, Timestamp};
+use tokio::{sync::MutexGuard, task::block_in_place};
+
+use super::{Foreseen, Seen, Stamp};
+use crate::{driver::Centre, outbound::goes_out};
+
+/// Between two looks whether the policy changed, or files are to be looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// Files are looked at again so long after they were: that costs a look at each.
+const AGAIN_AFTER: Duration = Duration::from_secs(3600);
+/// The same of what is safe, which nothing hurries any more, and which may lie here for long.
+const SAFE_AGAIN_AFTER: Duration = Duration::from_secs(86_400);
+/// A purge that moved by less than this did not move: what fills a file system is never even.
+const MOVED_MIN: Duration = Duration::from_secs(60);
+
+/// A request whose source was scanned, with when that is to be purged: as its user said, else as the rules do. Looks at every file
+/// where there are rules. Blocking.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn bound(centre: &Centre, record: RequestRecord) -> Result<RequestRecord> {
+    let Some((stamp, foreseen)) = foreseen(centre, &record, None) else {
+        return Ok(record);
+    };
+    let purge_at = foreseen.at;
+    if !goes_out(&record) {
+        remember(centre, record.id, stamp, (Some(foreseen), None));
+    } else if let Some(at) = purge_at {
+        // It is not looked at again: it stays as if its user had said so.
+        let store = &centre.store;
+        store.journal(|journal| journal.keep_purge(record.id, at))?;
+    }
+    Ok(RequestRecord { purge_at, ..record })
+}
+
+/// The same of one that is only rehearsed, about these files where they were listed: nothing is written down.
+pub(crate) fn rehearsed(
+    centre: &Centre,
+    record: RequestRecord,
+    files: Option<&FileList>,
+) -> RequestRecord {
+    match foreseen(centre, &record, files) {
+        Some((_, Foreseen { at, .. })) => RequestRecord {
+            purge_at: at,
+            ..record
+        },
+        None => record,
+    }
+}
+
+/// Writes down when the source of a request is to be purged as its user says, for good: no rule counts for it from now on. Who says
+/// it tells the mind before what comes back is dropped.
+///
+/// # Errors
+/// The journal's.
+pub(crate) async fn said(
+    centre: &Centre,
+    request: RequestId,
+    at: Timestamp,
+) -> Result<MutexGuard<'_, ()>> {
+    let turn = centre.purges.telling.lock().await;
+    let store = &centre.store;
+    block_in_place(|| store.journal(|journal| journal.keep_purge(request, at)))?;
+    Ok(turn)
+}
+
+/// Looks again and again until the service ends; at nothing where there are no rules.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`] when the service is ending.
+pub(crate) async fn look_on(centre: Arc<Centre>) -> Result<()> {
+    let mut said = String::new();
+    loop {
+        match look(&centre).await {
+            Ok(()) => said.clear(),
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+            // A policy that is being written is none for a moment: what was foreseen stands.
+            Err(error) => {
+                let line = error.to_string();
+                if line != said {
+                    tracing::warn!("{line}");
+                    said = line;
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Looks once at all that is to be looked at again, and tells what is new of it.
+async fn look(centre: &Centre) -> Result<()> {
+    let Some((stamp, ..)) = block_in_place(|| centre.purges.policy())? else {
+        return Ok(());
+    };
+    let live: BTreeMap<RequestId, Duration> = {
+        let mind = centre.mind();
+        let live = mind.requests().filter_map(|view| match view.state {
+            RequestState::Moving => Some((view.request, AGAIN_AFTER)),
+            RequestState::Safe => Some((view.request, SAFE_AGAIN_AFTER)),
+            RequestState::Refused
+            | RequestState::Released
+            | RequestState::Cancelled
+            | RequestState::Failed
+            | RequestState::Delivered => None,
+        });
+        live.collect()
+    };
+    let is_live = |request: &RequestId, _: &mut Seen| live.contains_key(request);
+    centre.purges.seen().retain(is_live);
+    for (request, after) in live {
+        let news = block_in_place(|| news(centre, request, (stamp, after)))?;
+        if let Some((foreseen, told)) = news {
+            tell(centre, request, (foreseen, told)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What is foreseen of a request, and the rule that was told of it before, where that may have to be told.
+///
+/// # Errors
+/// The journal's.
+fn news(
+    centre: &Centre,
+    request: RequestId,
+    (stamp, after): (Stamp, Duration),
+) -> Result<Option<(Foreseen, Option<String>)>> {
+    let known = {
+        let seen = centre.purges.seen();
+        let known = seen.get(&request).map(|seen| {
+            let age = crate::monotonic().duration_since(seen.at);
+            let is_fresh = seen.stamp == stamp && age < after;
+            (is_fresh, seen.foreseen.clone(), seen.told.clone())
+        });
+        known.unwrap_or_default()
+    };
+    let (before, told) = match known {
+        (true, foreseen, told) => {
+            let untold = foreseen.filter(|foreseen| told.as_ref() != Some(&foreseen.rule));
+            return Ok(untold.map(|foreseen| (foreseen, told)));
+        }
+        (false, before, told) => (before, told),
+    };
+    let record = centre.store.request(request)?;
+    let now = foreseen(centre, &record, None).map(|(_, foreseen)| foreseen);
+    let now = now.or(before).filter(|_| goes_by_rules(&record));
+    remember(centre, request, stamp, (now.clone(), told.clone()));
+    Ok(now.map(|now| (now, told)))
+}
+
+/// Tells what is foreseen, where neither when nor why is known.
+///
+/// # Errors
+/// The journal's, and [`ErrorKind::Cancelled`] when the service is ending.
+async fn tell(
+    centre: &Centre,
+    request: RequestId,
+    (foreseen, told): (Foreseen, Option<String>),
+) -> Result<()> {
+    let _turn = centre.purges.telling.lock().await;
+    // Its user may have said something meanwhile.
+    let record = block_in_place(|| centre.store.request(request))?;
+    let known = centre.mind().request(request).map(|view| view.purge_at);
+    let (true, Some(known)) = (goes_by_rules(&record), known) else {
+        return Ok(());
+    };
+    if let Some(Foreseen { at, rule }) = moved(told.as_deref(), known, &foreseen) {
+        let purge_at = at;
+        let input = Input::PurgeForeseen {
+            request,
+            purge_at,
+            rule,
+        };
+        centre.tell(input).await?;
+    }
+    if let Some(seen) = centre.purges.seen().get_mut(&request) {
+        seen.told = Some(foreseen.rule);
+    }
+    Ok(())
+}
+
+/// Remembers what was foreseen of a request now, and the rule that was told of it.
+fn remember(
+    centre: &Centre,
+    request: RequestId,
+    stamp: Stamp,
+    (foreseen, told): (Option<Foreseen>, Option<String>),
+) {
+    let at = crate::monotonic();
+    let seen = Seen {
+        stamp,
+        at,
+        foreseen,
+        told,
+    };
+    centre.purges.seen().insert(request, seen);
+}
+
+/// Whether rules say when the source of a request is purged: it lies on this machine, and its user said nothing of it.
+fn goes_by_rules(record: &RequestRecord) -> bool {
+    let leaves = record.stage_in.is_none() || goes_out(record);
+    leaves && record.purge_at.is_none() && record.source.starts_with(b"/")
+}
+
+/// What is foreseen of a request, about these files or those that were listed, and by which rules; none where its user said it,
+/// where there are no rules, and where its files can't be looked at: it leaves all the same.
+fn foreseen(
+    centre: &Centre,
+    record: &RequestRecord,
+    files: Option<&FileList>,
+) -> Option<(Stamp, Foreseen)> {
+    if !goes_by_rules(record) || !centre.purges.are_any() {
+        return None;
+    }
+    let look = || {
+        let only = match (record.named, files) {
+            (None, _) => record.only.iter().map(|name| name.clone().into()).collect(),
+            (Some(_), Some(files)) => paths(files),
+            (Some(_), None) => paths(&centre.store.list(record.id)?),
+        };
+        // No file of those that were named is left: all of the directory would be meant.
+        if record.named.is_some() && only.is_empty() {
+            return Ok(None);
+        }
+        let source = Path::new(OsStr::from_bytes(&record.source));
+        let actor = centre.store.actors.of(record)?;
+        let now = centre.clock.now();
+        centre.purges.foresee((source, &only), &actor, now)
+    };
+    look().unwrap_or_else(|error| {
+        tracing::warn!(request = %record.id, "{error}");
+        None
+    })
+}
+
+/// The paths of all files in a list, without directories and links.
+fn paths(list: &FileList) -> Vec<Vec<u8>> {
+    let files = list.files.iter();
+    let files = files.filter(|file| file.kind == FileKind::Regular);
+    files.map(|file| file.path.clone()).collect()
+}
+
+/// What is to be told of what is foreseen now: nothing where neither when nor why is new.
+fn moved(told: Option<&str>, purge_at: Option<Timestamp>, now: &Foreseen) -> Option<Foreseen> {
+    let at = match (purge_at, now.at) {
+        // It has not moved.
+        (Some(known), Some(at)) if known.max(at).since(known.min(at)) < MOVED_MIN => Some(known),
+        (_, at) => at,
+    };
+    let is_told = told == Some(&now.rule) && at == purge_at;
+    (!is_told).then(|| Foreseen {
+        at,
+        rule: now.rule.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let at = |secs: u64| Some(Timestamp::from_secs(secs));
+        let foreseen = |at, rule: &str| Foreseen {
+            at,
+            rule: rule.into(),
+        };
+        let now = foreseen(at(1000), "old");
+        let told = Some("old");
+        // At first the rule is, though when is known.
+        assert_eq!(moved(None, at(1000), &now), Some(now.clone()));
+        assert_eq!(moved(told, at(1000), &now), None);
+        let shifted = foreseen(at(1030), "old");
+        assert_eq!(
+            moved(told, at(1000), &shifted),
+            None,
+            "by less than a minute"
+        );
+        let later = foreseen(at(2000), "old");
+        assert_eq!(moved(told, at(1000), &later), Some(later.clone()));
+        let other = foreseen(at(1000), "other");
+        assert_eq!(moved(told, at(1000), &other), Some(other.clone()));
+        let never = foreseen(None, "none");
+        assert_eq!(moved(told, at(1000), &never), Some(never.clone()));
+    }
+}
