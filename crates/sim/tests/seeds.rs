@@ -45,6 +45,11 @@ fn what_lies_on_a_dead_depot_hides_no_finish() {
 }
 
 #[test]
+fn what_depots_bring_is_not_sent_a_second_time_as_well() {
+    play("gathered-at-the-end", 3675..3695);
+}
+
+#[test]
 fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
     let text = std::fs::read_to_string(path).unwrap();

@@ -64,11 +64,11 @@ impl Placing<'_> {
         };
         let bytes = |lane: usize| self.request.replica.bytes_of(chunk, portion(lane));
         let may_take = |lane: usize| {
-            if self.request.is_destination(lane) {
-                taken >> lane & 1 == 0
-            } else {
-                !is_whole && self.request.is_free(taken, lane)
-            }
+            let may_take = match self.request.is_destination(lane) {
+                true => taken >> lane & 1 == 0,
+                false => !is_whole && self.request.is_free(taken, lane),
+            };
+            may_take && !self.is_coming(lane, chunk)
         };
         let other = (0..self.request.lanes.len())
             .filter(|&lane| may_take(lane) && self.is_open(lane, bytes(lane)))
@@ -94,6 +94,12 @@ impl Placing<'_> {
         if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
             stripe.taken |= 1 << other;
         }
+    }
+
+    /// Whether others bring something of a chunk to the depot of a lane: they may have begun after the chunk was opened.
+    fn is_coming(&self, lane: usize, chunk: ChunkIndex) -> bool {
+        let depot = self.request.lanes[lane].depot;
+        self.pushes.get(depot, self.id, chunk).is_some()
     }
 
     /// Whether a second copy leaves the money that everything else may take.
@@ -128,8 +134,12 @@ impl Placing<'_> {
         let mut sends = Vec::new();
         for bit in bits {
             let lanes = self.request.depot_lanes();
+            let may_take = |lane: &usize| {
+                let is_free = self.request.is_free(taken, *lane);
+                is_free && !self.is_coming(*lane, chunk) && self.is_open(*lane, bytes)
+            };
             let best = lanes
-                .filter(|&lane| self.request.is_free(taken, lane) && self.is_open(lane, bytes))
+                .filter(may_take)
                 .min_by_key(|&lane| (self.finish_micros(lane, bytes), lane));
             let Some(lane) = best
                 .filter(|&lane| self.finish_micros(lane, bytes).saturating_mul(2) <= left_micros)
