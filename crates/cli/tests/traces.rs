@@ -361,7 +361,7 @@ fn an_address_that_is_none_is_refused_before_anything_starts() {
     let serve = |url: &str| {
         let mut command = binary();
         command
-            .args(["serve", "--state"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--state"])
             .arg(folder.path().join("s"));
         failure(&command.args(["--traces", url]).output().unwrap())
     };

@@ -200,7 +200,7 @@ fn the_sites_purge_binds_what_a_job_leaves() {
     told(&["`two hours` (line 1)"]);
 
     fs::write(&policy, "[[rule]]\nnonsense = 1\n").unwrap();
-    let serve = ["serve", "--state"];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--state"];
     let output = processes::binary()
         .args(serve)
         .arg(site.path().join("state"))
