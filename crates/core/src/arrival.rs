@@ -15,6 +15,7 @@ mod onward;
 mod outlook;
 mod outward;
 mod review;
+mod slack;
 mod views;
 
 pub(crate) use outlook::Coming;

@@ -57,7 +57,7 @@ pub use prices::{DepotPrices, EgressPrice};
 pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{Pause, ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};
-pub use tale::{ArrivalTale, Cause, Charge, Decision, Tale};
+pub use tale::{ArrivalTale, Cause, Charge, Decision, Party, Tale};
 pub use tally::Tally;
 pub use terms::DepotTerms;
 pub(crate) use terms::GIGABYTE;

@@ -6,7 +6,7 @@ use posthaste_types::{DepotId, RequestId};
 use crate::{
     Mind,
     books::Seen,
-    contract::{ArrivalTale, Cause, Decision, Event, Happening, Reason, Tale},
+    contract::{ArrivalTale, Cause, Decision, Event, Happening, Party, Reason, Tale},
 };
 
 impl Mind {
@@ -35,7 +35,8 @@ impl Mind {
             now: self.now,
             view: self.arrival(id)?,
             decisions: arrival.decisions.to_vec(),
-            answered: arrival.answered,
+            answered: arrival.account.answered(),
+            charges: arrival.account.charges().to_vec(),
         })
     }
 
@@ -129,8 +130,9 @@ impl Mind {
             let Some(link) = self.depots.get(&lane.depot).map(|depot| &depot.link) else {
                 continue;
             };
-            let before = request.account.seen().iter();
-            let before = before.into_iter().find(|before| before.depot == lane.depot);
+            let party = Party::Depot { depot: lane.depot };
+            let mut before = request.account.seen().iter();
+            let before = before.find(|before| before.party == party);
             let told = before.map_or(link.rates.p50, |before| before.told);
             let band = told.scaled(3, 4)..=told.scaled(5, 4);
             let is_told = band.contains(&link.rates.p50);
@@ -138,7 +140,7 @@ impl Mind {
                 moved.push((lane.depot, told, link.rates.p50));
             }
             seen.push(Seen {
-                depot: lane.depot,
+                party,
                 rate: link.rates.p10,
                 is_measured: link.is_measured(),
                 told: if is_told { told } else { link.rates.p50 },
@@ -160,7 +162,8 @@ impl Mind {
     /// Something happened that will show in the finish of a request.
     pub(crate) fn blame_for(&mut self, id: RequestId, cause: Cause, depot: Option<DepotId>) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.account.blame(cause, depot);
+            let party = depot.map(|depot| Party::Depot { depot });
+            request.account.blame(cause, party);
         }
     }
 }

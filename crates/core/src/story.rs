@@ -123,13 +123,7 @@ impl Tale {
     }
 
     fn was_at_risk(&self) -> bool {
-        let at_risk = |decision: &Decision| {
-            matches!(
-                decision.happening,
-                Some(Happening::AtRisk { .. } | Happening::Missed)
-            )
-        };
-        self.view.at_risk || self.view.missed || self.decisions.iter().any(at_risk)
+        self.view.at_risk || self.view.missed || self.decisions.iter().any(slack::is_alarm)
     }
 }
 

@@ -71,6 +71,7 @@ impl Mind {
             if let Some(arrival) = self.arrivals.requests.get_mut(&request) {
                 arrival.last_fault = Some(fault);
             }
+            self.blame_source(request, id);
         }
         if !was_down {
             let name = self.name_of_source(id);
@@ -117,6 +118,7 @@ impl Mind {
         };
         arrival.last_fault = Some(fault);
         arrival.forget_holder(chunk, id);
+        self.blame_source(request, id);
         let happening = Happening::SourceLeft { name };
         self.tell(out, Some(request), None, happening, reason);
         self.look_at_arrivals_now();

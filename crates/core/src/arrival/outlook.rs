@@ -80,6 +80,9 @@ impl Mind {
         let order = self.arrivals.in_turn();
         self.promise_backward(&order);
         self.forecast_forward(&order);
+        for (place, id) in order.iter().enumerate() {
+            self.keep_account_of_arrival(*id, place == 0);
+        }
     }
 
     fn promise_backward(&mut self, order: &[RequestId]) {

@@ -6,7 +6,7 @@ use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp};
 use crate::{
     Mind,
     books::Arrival,
-    contract::{ArrivalState, Command, Fault, Happening, Outbox, Reason},
+    contract::{ArrivalState, Cause, Command, Fault, Happening, Outbox, Reason},
 };
 
 /// What waits is looked at again after this at the latest: forecasts age, and latest starts with them.
@@ -144,6 +144,7 @@ impl Mind {
         };
         let from = core::mem::replace(&mut arrival.spec.rate_max, to);
         arrival.paced_until = now;
+        arrival.account.blame(Cause::Course, None);
         self.remember(id, "limit changed".into(), Reason::NewLimit { from, to });
         self.look_at_arrivals_now();
     }

@@ -1,17 +1,17 @@
 use alloc::vec::Vec;
-use posthaste_types::{ByteRate, DepotId, Timestamp, record};
+use posthaste_types::{ByteRate, Timestamp, record};
 
 use super::Rare;
-use crate::contract::{Cause, Charge};
+use crate::contract::{Cause, Charge, Party};
 
 /// Finishes that differ by less are the same to people: nothing is charged.
 const NOTICED_MICROS: i64 = 1000;
 
 record! {
-    /// A fed depot as the last look found it.
+    /// A fed depot, or a source that may be read, as the last look found it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Seen {
-        pub(crate) depot: DepotId,
+        pub(crate) party: Party,
         /// Forecast rate, p10.
         pub(crate) rate: ByteRate,
         pub(crate) is_measured: bool,
@@ -25,7 +25,7 @@ record! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Blame {
         cause: Cause,
-        depot: Option<DepotId>,
+        party: Option<Party>,
     }
 }
 
@@ -70,21 +70,27 @@ impl Account {
         &self.charges
     }
 
+    /// Whether a finish differs from the last one in sight enough to be noted.
+    pub(crate) fn is_moved(&self, finish: Timestamp) -> bool {
+        let last = self.finish;
+        last.is_none_or(|last| finish.slack_micros(last).abs() >= NOTICED_MICROS)
+    }
+
     pub(crate) fn seen(&self) -> &[Seen] {
         &self.seen
     }
 
     /// Something happened that will show in the finish. What was lost counts before what was done
     /// about it.
-    pub(crate) fn blame(&mut self, cause: Cause, depot: Option<DepotId>) {
-        let blame = Blame { cause, depot };
+    pub(crate) fn blame(&mut self, cause: Cause, party: Option<Party>) {
+        let blame = Blame { cause, party };
         let is_stronger = self.blame.is_none_or(|before| cause < before.cause);
         if is_stronger {
             self.blame = Some(blame);
         }
     }
 
-    /// A look found this finish, with these depots fed. `is_first`: no request comes before it.
+    /// A look found this finish, with these parties to it. `is_first`: no request comes before it.
     pub(crate) fn note(&mut self, finish: Option<Timestamp>, mut seen: Vec<Seen>, is_first: bool) {
         // Most have few, and there are many requests.
         seen.shrink_to_fit();
@@ -104,12 +110,12 @@ impl Account {
         }
         let otherwise = || {
             let cause = if is_first { Cause::Pace } else { Cause::Others };
-            Blame { cause, depot: None }
+            Blame { cause, party: None }
         };
         // What was answered rested on beliefs; the first look is a careful one.
         let at_first = before.is_empty().then_some(Blame {
             cause: Cause::Belief,
-            depot: None,
+            party: None,
         });
         let blame = blame
             .or_else(|| self.find_rate(&before, moved))
@@ -123,10 +129,10 @@ impl Account {
         self.note(Some(at), seen, true);
     }
 
-    /// The fed depot whose forecast changed most in the direction in which the finish moved.
+    /// The party whose forecast changed most in the direction in which the finish moved.
     fn find_rate(&self, before: &[Seen], moved: i64) -> Option<Blame> {
         let change = |now: &Seen| {
-            let then = before.iter().find(|then| then.depot == now.depot)?;
+            let then = before.iter().find(|then| then.party == now.party)?;
             let (rate, then_rate) = (now.rate.get(), then.rate.get());
             let is_cause = if moved > 0 {
                 rate < then_rate
@@ -137,9 +143,9 @@ impl Account {
             let by = rate.abs_diff(then_rate);
             let is_noise = by < then_rate / 100;
             let was_believed = !then.is_measured;
-            (is_cause && !is_noise).then_some((by, was_believed, now.depot))
+            (is_cause && !is_noise).then_some((by, was_believed, now.party))
         };
-        let (_, was_believed, depot) = self.seen.iter().filter_map(change).max()?;
+        let (_, was_believed, party) = self.seen.iter().filter_map(change).max()?;
         let cause = if was_believed {
             Cause::Belief
         } else {
@@ -147,7 +153,7 @@ impl Account {
         };
         Some(Blame {
             cause,
-            depot: Some(depot),
+            party: Some(party),
         })
     }
 
@@ -155,14 +161,14 @@ impl Account {
         let same = self
             .charges
             .iter_mut()
-            .find(|charge| charge.cause == blame.cause && charge.depot == blame.depot);
+            .find(|charge| charge.cause == blame.cause && charge.party == blame.party);
         match same {
             Some(charge) => charge.cost_micros = charge.cost_micros.saturating_add(micros),
             None => {
                 self.charges.reserve_exact(1);
                 self.charges.push(Charge {
                     cause: blame.cause,
-                    depot: blame.depot,
+                    party: blame.party,
                     cost_micros: micros,
                 });
             }
@@ -175,29 +181,34 @@ mod tests {
     use super::*;
     use alloc::vec;
     use core::time::Duration;
+    use posthaste_types::{DepotId, SourceId};
 
     const START: Timestamp = Timestamp::from_secs(1000);
-    const A: DepotId = DepotId::new(1);
-    const B: DepotId = DepotId::new(2);
+    const A: Party = Party::Depot {
+        depot: DepotId::new(1),
+    };
+    const B: Party = Party::Source {
+        source: SourceId::new(1),
+    };
 
     fn at(secs: u64) -> Timestamp {
         START + Duration::from_secs(secs)
     }
 
-    fn seen(depot: DepotId, rate: u64, is_measured: bool) -> Seen {
+    fn seen(party: Party, rate: u64, is_measured: bool) -> Seen {
         Seen {
-            depot,
+            party,
             rate: ByteRate::new(rate),
             is_measured,
             told: ByteRate::new(rate),
         }
     }
 
-    fn charges(account: &Account) -> Vec<(Cause, Option<DepotId>, i64)> {
+    fn charges(account: &Account) -> Vec<(Cause, Option<Party>, i64)> {
         let seconds = |charge: &Charge| charge.cost_micros / 1_000_000;
         let charges = account.charges().iter();
         charges
-            .map(|charge| (charge.cause, charge.depot, seconds(charge)))
+            .map(|charge| (charge.cause, charge.party, seconds(charge)))
             .collect()
     }
 

@@ -5,7 +5,7 @@ use alloc::{
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 
-use super::{Bitmap, Claim, Decisions, Flight, Near, Prestage, Turn};
+use super::{Account, Bitmap, Claim, Decisions, Flight, Near, Prestage, Turn};
 use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
 
 record! {
@@ -112,8 +112,7 @@ record! {
         pub(crate) duplicates: u32,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
-        /// The p90 finish that was answered.
-        pub(crate) answered: Option<Timestamp>,
+        pub(crate) account: Account,
         pub(crate) decisions: Decisions,
     }
 }
@@ -208,7 +207,7 @@ impl Arrival {
             duplicates: 0,
             late_ticks: 0,
             on_time_ticks: 0,
-            answered: None,
+            account: Account::default(),
             decisions: Decisions::default(),
             cut,
             spec,

@@ -4,7 +4,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use posthaste_types::{DepotId, Timestamp, record};
+use posthaste_types::{DepotId, SourceId, Timestamp, record};
 
 use super::{ArrivalView, Happening, Reason, RequestView};
 
@@ -46,15 +46,15 @@ record! {
     /// What moved the forecast finish of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Cause {
-        /// A belief about a depot nobody had measured was too hopeful, or not hopeful enough.
+        /// A belief about a depot or source nobody had measured was too hopeful, or not hopeful enough.
         0 = Belief,
-        /// A depot was lost, or came back.
+        /// A depot or source was lost, or came back.
         1 = Loss,
         /// A depot went as the hours of its owner say.
         2 = Hours,
-        /// The forecast rate of a measured depot changed.
+        /// The forecast rate of a measured depot or source changed.
         3 = Rate,
-        /// Depots were added or let go, or the data took another way.
+        /// Depots were added or let go, the data took another way, or a limit was changed.
         4 = Course,
         /// Less or more got through than was forecast.
         5 = Pace,
@@ -66,13 +66,30 @@ record! {
 }
 
 record! {
+    /// Who gives or takes the bytes that a cause is about.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Party {
+        /// A depot.
+        0 = Depot {
+            /// Which.
+            depot: DepotId,
+        },
+        /// A source of a stage-in.
+        1 = Source {
+            /// Which.
+            source: SourceId,
+        },
+    }
+}
+
+record! {
     /// How far one cause moved the forecast finish of a request in all.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Charge {
         /// The cause.
         pub cause: Cause,
-        /// The depot it is about, where it is about one.
-        pub depot: Option<DepotId>,
+        /// Who it is about, where it is about one alone.
+        pub party: Option<Party>,
         /// Microseconds: what it cost of the slack; less than zero when it won some.
         pub cost_micros: i64,
     }
@@ -105,6 +122,8 @@ pub struct ArrivalTale {
     pub view: ArrivalView,
     /// What was decided, oldest first.
     pub decisions: Vec<Decision>,
-    /// The p90 finish that was answered; none where none was in sight.
-    pub answered: Option<Timestamp>,
+    /// When it was to be here, and the p90 finish that was answered; none where none was in sight.
+    pub answered: Option<(Timestamp, Timestamp)>,
+    /// What moved that finish since, as [`Tale::charges`].
+    pub charges: Vec<Charge>,
 }

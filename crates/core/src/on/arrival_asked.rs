@@ -4,7 +4,7 @@ use posthaste_types::{RequestId, Timestamp};
 use crate::{
     Mind,
     arrival::Quantile,
-    books::Arrival,
+    books::{Account, Arrival},
     contract::{ArrivalSpec, Happening, Holding, Outbox, Reason, WouldBuy},
 };
 
@@ -96,7 +96,7 @@ impl Mind {
         };
         let deadline = arrival.spec.deadline;
         let finish = arrival.finish.map(|finish| finish.p90);
-        arrival.answered = finish;
+        arrival.account = Account::open(deadline, finish);
         let sources = u32::try_from(arrival.lanes.len()).unwrap_or(u32::MAX);
         let begin_by = arrival.begin_by.filter(|_| !arrival.is_due);
         let reason = match (finish, arrival.binding.clone()) {

@@ -49,6 +49,7 @@ impl Mind {
             let name = self.name_of_source(source);
             let happening = Happening::SourceBack { name };
             self.tell(out, Some(id), None, happening, Reason::GaveAgain);
+            self.blame_source(id, source);
         }
         self.look_at_arrivals_now();
     }

@@ -31,6 +31,7 @@ impl Mind {
             _ => Reason::AllHere { chunks },
         };
         arrival.bytes_here = bytes;
+        arrival.account.close(now);
         arrival.close_books();
         self.tell(out, Some(id), None, Happening::Arrived { bytes }, reason);
         self.onward_arrived(id, out);

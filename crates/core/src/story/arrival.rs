@@ -7,7 +7,7 @@ use alloc::{
 };
 use posthaste_types::{Bytes, Timestamp};
 
-use super::words;
+use super::{slack, words};
 use crate::contract::{
     ArrivalState, ArrivalTale, ArrivalView, Decision, Happening, Reason, SourceShareView,
 };
@@ -153,6 +153,10 @@ impl Teller<'_> {
             };
             let gave = words::list(&gave, "and");
             self.lines.push(format!("Of its chunks {gave}{twice}."));
+        }
+        let counts = view.state.is_live() || view.arrived_at.is_some();
+        if counts && self.tale.decisions.iter().any(slack::is_alarm) {
+            self.lines.extend(slack::told_of_arrival(self.tale));
         }
         if view.state.is_live() {
             let standing = self.standing(view);

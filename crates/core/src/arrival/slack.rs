@@ -1,0 +1,52 @@
+//! Where the slack of a stage-in goes: what moved its finish is charged to its cause.
+
+use posthaste_types::{RequestId, SourceId};
+
+use crate::{
+    Mind,
+    books::Seen,
+    contract::{Cause, Party},
+};
+
+impl Mind {
+    /// A source was lost or came back: that will show in the finish of a stage-in.
+    pub(crate) fn blame_source(&mut self, id: RequestId, source: SourceId) {
+        if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
+            let party = Party::Source { source };
+            arrival.account.blame(Cause::Loss, Some(party));
+        }
+    }
+
+    /// Charges what moved the finish of a stage-in since that was noted last. `is_first`: none comes before it.
+    pub(crate) fn keep_account_of_arrival(&mut self, id: RequestId, is_first: bool) {
+        let Some(arrival) = self.arrivals.requests.get(&id) else {
+            return;
+        };
+        let finish = arrival.finish.map(|finish| finish.p90);
+        let is_known =
+            !arrival.is_paused() && finish.is_none_or(|at| !arrival.account.is_moved(at));
+        if is_known {
+            return;
+        }
+        let lanes = arrival.lanes.iter().filter(|lane| !lane.is_gone);
+        let seen = lanes.filter_map(|lane| {
+            let source = self.arrivals.sources.get(&lane.source)?;
+            let rates = self.rates_of(source, lane.near);
+            Some(Seen {
+                party: Party::Source {
+                    source: lane.source,
+                },
+                rate: rates.p10,
+                is_measured: source.link.is_measured(),
+                told: rates.p50,
+            })
+        });
+        let seen = seen.collect();
+        if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
+            if arrival.is_paused() {
+                arrival.account.blame(Cause::Paused, None);
+            }
+            arrival.account.note(finish, seen, is_first);
+        }
+    }
+}
