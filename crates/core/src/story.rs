@@ -32,7 +32,7 @@ use crate::contract::{
 pub fn tell(tale: &Tale) -> Vec<String> {
     let mut teller = Teller {
         tale,
-        day: None,
+        told: None,
         at: None,
         lines: Vec::new(),
     };
@@ -55,7 +55,7 @@ impl Tale {
 
     /// The reason of a decision in words: depots by name, and moments of other days with their date.
     fn why(&self, decision: &Decision) -> String {
-        let when = |at: Timestamp| words::moment(at, words::day_of(decision.at));
+        let when = |at: Timestamp| words::moment(at, decision.at);
         match &decision.reason {
             Reason::Repair { lost } => {
                 format!("a fragment was lost with {}", self.name_of(Some(*lost)))
@@ -91,7 +91,7 @@ impl Tale {
                 would_buy,
                 ..
             } if would_buy.is_empty() => "no finish was in sight".into(),
-            reason => reason.to_string(),
+            reason => decision.at.undate(&reason.to_string()),
         }
     }
 
@@ -129,8 +129,8 @@ impl Tale {
 
 struct Teller<'a> {
     tale: &'a Tale,
-    /// The day that was said last.
-    day: Option<u64>,
+    /// The moment that was said last.
+    told: Option<Timestamp>,
     /// When the last sentence was about.
     at: Option<Timestamp>,
     lines: Vec<String>,
@@ -139,12 +139,8 @@ struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A moment; with its date where that is another than the last one said.
     fn moment(&mut self, at: Timestamp) -> String {
-        let day = words::day_of(at);
-        let before = self.day.replace(day);
-        before.map_or_else(
-            || format!("{} {at}", words::date(day)),
-            |before| words::moment(at, before),
-        )
+        let before = self.told.replace(at);
+        before.map_or_else(|| at.to_string(), |before| words::moment(at, before))
     }
 
     /// How a sentence about a moment begins.
@@ -339,7 +335,7 @@ impl<'a> Teller<'a> {
         };
         let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
         let against = self.against_deadline(finish.p90);
-        let all = all_be(self.tale.view.paused.as_ref());
+        let all = all_be(self.tale.view.paused.as_ref(), self.tale.now);
         format!(
             "Now, at {now}, {safe} of {chunks} chunks are safe; {all} as likely as not by {middle}, nine times in \
              ten by {late}, {against}: {verdict}."
@@ -348,9 +344,9 @@ impl<'a> Teller<'a> {
 }
 
 /// How all will be there some time; of what waits, how it would be.
-fn all_be(paused: Option<&Pause>) -> String {
+fn all_be(paused: Option<&Pause>, now: Timestamp) -> String {
     paused.map_or("all will be".into(), |pause| {
-        let Pause { by, since } = pause;
+        let (by, since) = (&pause.by, words::moment(pause.since, now));
         format!("it is paused by {by} since {since}, and all would be, if it went on now,")
     })
 }

@@ -216,7 +216,10 @@ fn what_was_decided_reads_as_a_story() {
         .explain(REQUEST)
         .unwrap()
         .iter()
-        .map(|decision| format!("{} {}: {}", decision.at, decision.what(), decision.reason))
+        .map(|decision| {
+            let told = format!("{} {}: {}", decision.at, decision.what(), decision.reason);
+            decision.at.undate(&told)
+        })
         .collect();
     assert_eq!(told, STORY, "{told:#?}");
 }

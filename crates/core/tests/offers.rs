@@ -124,7 +124,7 @@ fn depots_are_offered_together_where_none_suffices_alone() {
     assert_eq!(names, [["depot-2", "depot-3", "depot-4"]], "{offers:?}");
     let told = offers[0].to_string();
     assert!(
-        told.starts_with("depots depot-2, depot-3 and depot-4 as well (safe by 08:00:"),
+        told.starts_with("depots depot-2, depot-3 and depot-4 as well (safe by 2027-01-15 08:00:"),
         "{told}"
     );
     assert_eq!(desk.ask("1+0", 1000, 30, &[1, 2, 3]).map(|_| ()), Some(()));

@@ -110,6 +110,6 @@ fn decided(centre: &Centre, event: &Event) -> Option<Value> {
         "request": request.to_string(),
         "owner": owner,
         "source": source,
-        "reason": reason(centre, &event.reason),
+        "reason": reason(centre, &event.reason, event.at),
     }))
 }

@@ -438,7 +438,7 @@ impl Driver {
     /// One line an event, for the operator.
     fn log(&self, event: &Event) {
         let depot = event.depot.map(|depot| self.centre.depots.name(depot));
-        let reason = crate::render::reason(&self.centre, &event.reason);
+        let reason = crate::render::reason(&self.centre, &event.reason, event.at);
         tracing::info!(
             target: "posthaste::event",
             at = %event.at,

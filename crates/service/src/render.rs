@@ -131,17 +131,17 @@ pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
         request: event.request.map(|request| request.to_string()),
         depot: event.depot.map(|depot| centre.depots.name(depot)),
         name: event.happening.name().to_owned(),
-        text: event.happening.to_string(),
-        reason: reason(centre, &event.reason),
+        text: event.at.undate(&event.happening.to_string()),
+        reason: reason(centre, &event.reason, event.at),
     }
 }
 
-/// A reason in words, depots by name.
-pub(crate) fn reason(centre: &Centre, reason: &Reason) -> String {
+/// A reason in words as of when it was one: depots by name, moments of other days with their date.
+pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String {
     if let Reason::Repair { lost } = reason {
         return format!("a fragment was lost with {}", centre.depots.name(*lost));
     }
-    reason.to_string()
+    at.undate(&reason.to_string())
 }
 
 /// A request: what was asked for, and what the mind makes of it.
@@ -164,7 +164,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         state: state(mind, record).to_owned(),
         reason: error.or_else(|| {
             last.filter(|_| ended_badly(mind, record))
-                .map(|last| self::reason(centre, &last.reason))
+                .map(|last| self::reason(centre, &last.reason, last.at))
         }),
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
@@ -302,11 +302,11 @@ fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure>
     })
 }
 
-/// What would make a deadline possible, as the API shows it.
-fn offer(offer: &WouldBuy) -> api::Offer {
+/// What would have made a deadline possible at that time, as the API shows it.
+fn offer(offer: &WouldBuy, at: Timestamp) -> api::Offer {
     let of = |kind: &str| api::Offer {
         kind: kind.to_owned(),
-        text: offer.to_string(),
+        text: at.undate(&offer.to_string()),
         ..api::Offer::default()
     };
     let safe = |kind: &str, depots: Vec<String>, finish: Timestamp| api::Offer {
@@ -387,7 +387,7 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
             decision.happening,
             Some(Happening::Admitted | Happening::Refused)
         );
-        match &decision.reason {
+        let would_buy = match &decision.reason {
             Reason::Infeasible { would_buy, .. } | Reason::OnlyThere { would_buy, .. }
                 if is_answer =>
             {
@@ -401,9 +401,13 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
                 why: DeliveryReason::CrowdsOut { would_buy, .. },
             } => Some(would_buy),
             _ => None,
-        }
+        };
+        Some((would_buy?, decision.at))
     });
-    would_buy.into_iter().flatten().map(offer).collect()
+    let Some((would_buy, at)) = would_buy else {
+        return Vec::new();
+    };
+    would_buy.iter().map(|one| offer(one, at)).collect()
 }
 
 /// Dollars; exact to a millionth up to some billions.

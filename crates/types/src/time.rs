@@ -1,3 +1,4 @@
+use alloc::{format, string::String};
 use core::{
     fmt,
     ops::{Add, Sub},
@@ -50,6 +51,77 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// The same text as it is read on this day: moments of that day without their date.
+    #[must_use]
+    pub fn undate(self, text: &str) -> String {
+        let date = format!("{} ", self.date());
+        let mut read = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(place) = rest.find(&date) {
+            let (before, found) = rest.split_at(place);
+            let after = &found[date.len()..];
+            read.push_str(before);
+            // A date elsewhere, as in somebody's name, stays.
+            if !is_time_of_day(after) {
+                read.push_str(&date);
+            }
+            rest = after;
+        }
+        read.push_str(rest);
+        read
+    }
+
+    /// Its date in UTC.
+    ///
+    /// Years are counted from a first of March, so that the odd day of a leap year is their last, and by
+    /// eras of 400 years, after which the calendar repeats.
+    const fn date(self) -> Date {
+        const DAY_S: u64 = 86400;
+        const ERA: u64 = 146_097;
+        // 0000-03-01 was so many days before 1970-01-01.
+        let since = self.micros / 1_000_000 / DAY_S + 719_468;
+        let (era, day) = (since / ERA, since % ERA);
+        let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let (month_now, is_next) = if month < 10 {
+            (month + 3, 0)
+        } else {
+            (month - 9, 1)
+        };
+        Date {
+            year: year + era * 400 + is_next,
+            month: month_now,
+            day: day - (153 * month + 2) / 5 + 1,
+        }
+    }
+}
+
+/// Whether a text begins with a time of day, as moments are shown.
+fn is_time_of_day(text: &str) -> bool {
+    let form = b"00:00:00Z";
+    let bytes = text.as_bytes();
+    bytes.len() >= form.len()
+        && bytes.iter().zip(form).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+}
+
+/// A day as people write it: `2026-11-22`.
+struct Date {
+    year: u64,
+    month: u64,
+    day: u64,
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
@@ -73,15 +145,53 @@ impl Sub<Duration> for Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Shows the time of day in UTC, which is enough inside an event that carries its date.
+    /// Shows date and time of day in UTC, `2026-11-22 18:00:00Z`; see [`Timestamp::undate`] for where the date is said already.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.micros / 1_000_000;
         write!(
             f,
-            "{:02}:{:02}:{:02}Z",
+            "{} {:02}:{:02}:{:02}Z",
+            self.date(),
             secs / 3600 % 24,
             secs / 60 % 60,
             secs % 60
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (secs, expected) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (68_169_599, "1972-02-28 23:59:59Z"),
+            (68_169_600, "1972-02-29 00:00:00Z"),
+            (68_256_000, "1972-03-01 00:00:00Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_800_000_000, "2027-01-15 08:00:00Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+            (253_402_300_799, "9999-12-31 23:59:59Z"),
+        ] {
+            assert_eq!(Timestamp::from_secs(secs).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn moments_of_the_same_day_are_read_without_their_date() {
+        let today = Timestamp::from_secs(1_800_000_000);
+        let later = today + Duration::from_secs(60);
+        let tomorrow = today + Duration::from_secs(86_400);
+        let text =
+            format!("from {later} to {tomorrow}, by 2027-01-15 it is `2027-01-15 run`, {later}");
+        assert_eq!(
+            today.undate(&text),
+            "from 08:01:00Z to 2027-01-16 08:00:00Z, by 2027-01-15 it is `2027-01-15 run`, 08:01:00Z"
+        );
+        assert_eq!(today.undate("2027-01-15 "), "2027-01-15 ");
+        assert_eq!(today.undate("2027-01-15 08:é"), "2027-01-15 08:é");
     }
 }

@@ -17,7 +17,7 @@ use crate::contract::{
 pub fn tell_arrival(tale: &ArrivalTale) -> Vec<String> {
     let mut teller = Teller {
         tale,
-        day: None,
+        told: None,
         lines: Vec::new(),
     };
     teller.tell_question();
@@ -30,19 +30,16 @@ pub fn tell_arrival(tale: &ArrivalTale) -> Vec<String> {
 
 struct Teller<'a> {
     tale: &'a ArrivalTale,
-    /// The day that was said last.
-    day: Option<u64>,
+    /// The moment that was said last.
+    told: Option<Timestamp>,
     lines: Vec<String>,
 }
 
 impl Teller<'_> {
     /// A moment; with its date where that is another than the last one said.
     fn moment(&mut self, at: Timestamp) -> String {
-        let day = words::day_of(at);
-        match self.day.replace(day) {
-            Some(before) => words::moment(at, before),
-            None => format!("{} {at}", words::date(day)),
-        }
+        let before = self.told.replace(at);
+        before.map_or_else(|| at.to_string(), |before| words::moment(at, before))
     }
 
     fn tell_question(&mut self) {
@@ -138,6 +135,7 @@ impl Teller<'_> {
             Some(Happening::Paused | Happening::Resumed) => format!("it was {why}"),
             Some(other) => format!("{other}: {why}"),
         };
+        let what = decision.at.undate(&what);
         self.lines.push(format!("At {at} {what}."));
     }
 
@@ -187,7 +185,7 @@ impl Teller<'_> {
             return format!("{here}{begins} and no finish is in sight: {verdict}.");
         };
         let (middle, late) = (self.moment(finish.p50), self.moment(finish.p90));
-        let all = super::all_be(view.paused.as_ref());
+        let all = super::all_be(view.paused.as_ref(), self.tale.now);
         format!(
             "{here}{begins}; {all} as likely as not by {middle}, nine times in ten by {late}: {verdict}."
         )

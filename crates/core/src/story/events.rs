@@ -56,6 +56,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, decisions: &[Decision]) {
         }
         if let Some(sentence) = sentence(teller.tale, decision, &mut troubles) {
             let at = teller.opening(decision.at);
+            let sentence = decision.at.undate(&sentence);
             teller.say(format!("{at} {sentence}."));
         }
     }

@@ -9,40 +9,9 @@ use posthaste_types::Timestamp;
 
 const DAY_S: u64 = 86400;
 
-/// The number of a moment's day since 1970-01-01, UTC.
-pub(super) fn day_of(at: Timestamp) -> u64 {
-    at.as_micros() / 1_000_000 / DAY_S
-}
-
-/// A day as people write it: `2026-11-22`.
-///
-/// Years are counted from a first of March, so that the odd day of a leap year is their last, and by
-/// eras of 400 years, after which the calendar repeats.
-pub(super) fn date(day: u64) -> String {
-    const ERA: u64 = 146_097;
-    // 0000-03-01 was so many days before 1970-01-01.
-    let since = day + 719_468;
-    let (era, day) = (since / ERA, since % ERA);
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, is_next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = year + era * 400 + is_next;
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// A moment; with its date where that is another than the one it is read on.
-pub(super) fn moment(at: Timestamp, day: u64) -> String {
-    if day_of(at) == day {
-        at.to_string()
-    } else {
-        format!("{} {at}", date(day_of(at)))
-    }
+/// A moment as it is read on the day of another: with its date where that is not the same.
+pub(super) fn moment(at: Timestamp, on: Timestamp) -> String {
+    on.undate(&at.to_string())
 }
 
 /// A length of time: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
@@ -120,22 +89,6 @@ pub(super) fn one_more(fan_out: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        for (secs, expected) in [
-            (0, "1970-01-01"),
-            (68_169_599, "1972-02-28"),
-            (68_169_600, "1972-02-29"),
-            (68_256_000, "1972-03-01"),
-            (951_782_400, "2000-02-29"),
-            (1_800_000_000, "2027-01-15"),
-            (4_107_542_400, "2100-03-01"),
-            (253_402_300_799, "9999-12-31"),
-        ] {
-            assert_eq!(date(day_of(Timestamp::from_secs(secs))), expected);
-        }
-    }
 
     #[test]
     fn spans_are_short() {

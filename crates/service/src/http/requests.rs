@@ -333,8 +333,8 @@ pub(crate) async fn explain(
     let decisions = desk.centre.mind().explain(record.id).unwrap_or_default();
     let shown = decisions.into_iter().map(|decision| api::Decision {
         at: render::moment(decision.at),
-        what: decision.what(),
-        reason: render::reason(&desk.centre, &decision.reason),
+        what: decision.at.undate(&decision.what()),
+        reason: render::reason(&desk.centre, &decision.reason, decision.at),
     });
     Ok(Json(shown.collect()))
 }

@@ -45,7 +45,11 @@ fn first(report: &Report) -> Value {
 
 fn event(report: &Report, entry: &Entry) -> Value {
     let (what, reason) = match &entry.what {
-        What::Said { happening, reason } => (happening.to_string(), Some(reason.to_string())),
+        What::Said { happening, reason } => {
+            let at = report.start + entry.at;
+            let said = at.undate(&happening.to_string());
+            (said, Some(at.undate(&reason.to_string())))
+        }
         What::World(what) | What::Driver(what) | What::User(what) => (what.clone(), None),
     };
     json!({
