@@ -57,8 +57,7 @@ impl Run<'_> {
             }
             let depot = self.world.sites[place].id;
             if !self.scenario.circuits.is_empty() {
-                let shared = self.world.take_highest(place);
-                let free = (self.world.reserved(place), shared);
+                let free = self.world.take_highest(place);
                 let reserved = &mut self.checkers.reserved;
                 let found = reserved.on_carried(self.now, place, carried.bytes, free);
                 self.checkers.note(self.now, found);

@@ -18,6 +18,8 @@ struct Lead {
     circuit: usize,
     shared: UserId,
     reserved: UserId,
+    /// Most that was reserved since that was last asked.
+    highest: u64,
 }
 
 impl World {
@@ -37,6 +39,7 @@ impl World {
                     circuit,
                     shared,
                     reserved,
+                    highest: 0,
                 };
                 self.circuits.leads.insert(place, lead);
             }
@@ -49,6 +52,10 @@ impl World {
             return;
         };
         *reserved = rate;
+        let leads = self.circuits.leads.values_mut();
+        for lead in leads.filter(|lead| lead.circuit == circuit) {
+            lead.highest = lead.highest.max(rate);
+        }
         self.network.set_capacity(*resource, rate);
         self.steer();
     }
@@ -68,15 +75,15 @@ impl World {
         }
     }
 
-    /// The most that the path to a site carried since this was last asked.
-    pub(crate) fn take_highest(&mut self, place: usize) -> u64 {
+    /// The most that was reserved for data to a site and up since this was last asked, and the most that the path it
+    /// shares carried.
+    pub(crate) fn take_highest(&mut self, place: usize) -> (u64, u64) {
+        let circuits = &self.circuits.circuits;
+        let reserved = self.circuits.leads.get_mut(&place).map_or(0, |lead| {
+            let (now, _) = circuits[lead.circuit];
+            std::mem::replace(&mut lead.highest, now)
+        });
         let course = self.sites[place].course;
-        self.courses[course.0].1.take_highest()
-    }
-
-    /// What is reserved for data to a site and up now.
-    pub(crate) fn reserved(&self, place: usize) -> u64 {
-        let lead = self.circuits.leads.get(&place);
-        lead.map_or(0, |lead| self.circuits.circuits[lead.circuit].0)
+        (reserved, self.courses[course.0].1.take_highest())
     }
 }
