@@ -74,11 +74,20 @@ pub fn parse_seconds(text: &str) -> Result<u64, String> {
     Ok(seconds as u64)
 }
 
-/// Time of day in UTC of an RFC 3339 text, as reasons show it.
+/// An RFC 3339 text in UTC as reasons show it: the time of day, and the date where that is not today.
 pub fn time_of_day(rfc3339: &str) -> String {
-    rfc3339
-        .get(11..19)
-        .map_or_else(|| rfc3339.to_owned(), |time| format!("{time}Z"))
+    on_day_of(&Timestamp::now().to_string(), rfc3339)
+}
+
+fn on_day_of(today: &str, rfc3339: &str) -> String {
+    let (Some(date), Some(time)) = (rfc3339.get(..10), rfc3339.get(11..19)) else {
+        return rfc3339.to_owned();
+    };
+    if today.starts_with(date) {
+        format!("{time}Z")
+    } else {
+        format!("{date} {time}Z")
+    }
 }
 
 /// Seconds from now until an RFC 3339 text; negative when it has passed.
@@ -118,6 +127,14 @@ pub fn from_now(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_of_other_days_have_their_date() {
+        let of = |text: &str| on_day_of("2026-11-27T21:00:00Z", text);
+        assert_eq!(of("2026-11-27T23:59:59.5Z"), "23:59:59Z");
+        assert_eq!(of("2026-11-28T00:00:00Z"), "2026-11-28 00:00:00Z");
+        assert_eq!(of("soon"), "soon");
+    }
 
     #[test]
     fn what_has_passed_is_so_long_ago() {
