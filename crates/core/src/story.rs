@@ -253,6 +253,13 @@ impl<'a> Teller<'a> {
         {
             self.say(told);
         }
+        match view.duplicates {
+            0 => {}
+            1 => self.say("One late send was made a second time, where that was faster."),
+            count => self.say(format!(
+                "{count} late sends were made a second time, where that was faster."
+            )),
+        }
         if view.state == RequestState::Moving {
             let standing = self.standing();
             self.say(standing);

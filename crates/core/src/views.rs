@@ -287,6 +287,7 @@ impl Mind {
             finish: request.finish,
             chunks_safe: request.replica.safe(),
             chunks_repaired: request.uncommon.repaired,
+            duplicates: request.uncommon.duplicates,
             cost: self.cost(request),
             spent_micro_usd: request.spent_micro_usd,
             delivery: self.delivery_view(request),

@@ -196,6 +196,9 @@ fn the_first_copy_counts_and_the_other_changes_nothing() {
         assert_eq!((run.view().state, run.missing()), (RequestState::Safe, 0));
         assert_eq!(run.times_safe(), 1);
         assert_eq!(run.twice().len(), 1);
+        let story = run.desk.mind.story(REQUEST).unwrap();
+        let told = "One late send was made a second time, where that was faster.";
+        assert!(story.iter().any(|line| line == told), "{story:?}");
     }
 }
 
@@ -213,6 +216,11 @@ fn no_more_than_twice_the_fan_out_is_sent_twice() {
     let chunks: BTreeSet<ChunkIndex> = twice.iter().map(|(_, chunk, _)| *chunk).collect();
     assert_eq!(chunks.len(), 6, "each another one");
     assert_eq!(run.missing(), 2, "what stays late is waited for");
+    let story = run.desk.mind.story(REQUEST).unwrap().join("\n");
+    assert!(
+        story.contains("6 late sends were made a second time"),
+        "{story}"
+    );
 }
 
 #[test]

@@ -310,6 +310,8 @@ record! {
         pub chunks_safe: u32,
         /// Chunks that were made safe again after a depot was lost.
         pub chunks_repaired: u32,
+        /// Sends that were late and were made a second time, since it was last safe.
+        pub duplicates: u32,
         /// What it costs, where owners said what their depots cost.
         pub cost: Cost,
         /// What was begun for it costs, with keeping it to the end, in millionths of a dollar.

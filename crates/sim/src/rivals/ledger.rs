@@ -446,6 +446,7 @@ impl Ledger {
                 finish: None,
                 chunks_safe: u32::try_from(safe.count()).unwrap_or(u32::MAX),
                 chunks_repaired: 0,
+                duplicates: 0,
                 spent_micro_usd: 0,
                 purge_at: None,
                 cost: posthaste_core::contract::Cost::default(),
