@@ -34,8 +34,8 @@ pub struct NewDepot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 0.5)]
     pub load_max: Option<f64>,
-    /// What fails together with it: its site, provider or region.
-    #[schema(example = "campus-north")]
+    /// What fails together with it: its site, its provider, its region, separated by commas; at most 8.
+    #[schema(example = "campus-north,provider-a")]
     pub domain: Option<String>,
     /// It belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
@@ -122,7 +122,7 @@ pub struct LentTerms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 0.5)]
     pub load_max: Option<f64>,
-    /// What fails together with it: its site, provider or region.
+    /// What fails together with it: its site, its provider, its region, separated by commas; at most 8.
     pub domain: Option<String>,
     /// It belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
@@ -205,7 +205,7 @@ pub struct Depot {
     /// How much its machine has to do, as cores' worth for each core; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// What fails together with it; empty when nothing does.
+    /// What fails together with it, separated by commas; empty when nothing does.
     pub domain: String,
     /// It is used when the depots of the user do not suffice.
     pub landmark: bool,

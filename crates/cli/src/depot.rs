@@ -119,9 +119,10 @@ struct TermsArguments {
     /// [default: whatever it is]
     #[arg(long, value_name = "LOAD")]
     load_max: Option<f64>,
-    /// What fails together with it: its site, provider or region. Fragments are spread over domains
-    #[arg(long, value_name = "NAME")]
-    domain: Option<String>,
+    /// What fails together with it: its site, its provider, its region, separated by commas; can be repeated.
+    /// No domain gets more fragments of a chunk than may be lost
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    domain: Vec<String>,
     /// It belongs to the site: use it when the other depots of a request do not suffice
     #[arg(long)]
     landmark: bool,
@@ -156,7 +157,7 @@ impl TermsArguments {
             rate_bytes_per_s_max: self.rate.map(ByteRate::get),
             hours: self.hours.map(|hours| hours.to_string()),
             load_max: self.load_max,
-            domain: self.domain,
+            domain: (!self.domain.is_empty()).then(|| self.domain.join(",")),
             landmark: self.landmark,
             level: self.level,
             usd_per_gb: self.usd_per_gb,

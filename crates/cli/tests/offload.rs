@@ -433,6 +433,34 @@ fn expect_offers(offered: &str) {
     }
 }
 
+/// Two depots take two fragments of a chunk only while they share no domain.
+fn expect_domains_to_count(centre: &Centre, plan: impl Fn() -> std::process::Output) {
+    let [_, birch, cedar] = &centre.relays[..] else {
+        panic!("three relays were started");
+    };
+    let expect_kin = || {
+        let (code, said) = failure(&plan());
+        assert_eq!(code, 11);
+        assert!(said.contains("on 1 site the loss of one"), "{said}");
+    };
+    centre.service.lend(birch, &["--domain", "hall"]);
+    centre.service.lend(cedar, &["--domain", "hall"]);
+    expect_kin();
+    // Two halls of one provider fail together all the same.
+    let service = &centre.service;
+    service.lend(birch, &["--domain", "hall, north,aws"]);
+    service.lend(cedar, &["--domain", "yard", "--domain", "aws"]);
+    expect_kin();
+    let listed = text(&service.run(&["depot", "list"]).stdout);
+    assert!(listed.contains("domain hall,north,aws"), "{listed}");
+    assert!(listed.contains("domain yard,aws"), "{listed}");
+    service.lend(cedar, &["--domain", "yard,ovh"]);
+    assert!(plan().status.success());
+    let many = ["--domain", "a,b,c,d,e,f,g,h,i"];
+    let (_, said) = failure(&service.try_to_lend(cedar, &many));
+    assert!(said.contains("a depot has at most 8"), "{said}");
+}
+
 #[test]
 fn depots_are_lent_on_terms_and_a_plan_says_what_comes_of_them() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 12);
@@ -484,11 +512,7 @@ fn depots_are_lent_on_terms_and_a_plan_says_what_comes_of_them() {
     assert!(said.contains("earliest finish"), "{said}");
     expect_offers(&text(&refused.stdout));
     assert!(plan("ash,birch", "1+0", &[]).status.success());
-    centre.service.lend(birch, &["--domain", "hall"]);
-    centre.service.lend(cedar, &["--domain", "hall"]);
-    let (code, said) = failure(&plan("birch,cedar", "1+1", &[]));
-    assert_eq!(code, 11);
-    assert!(said.contains("on 1 site the loss of one"), "{said}");
+    expect_domains_to_count(&centre, || plan("birch,cedar", "1+1", &[]));
     assert_eq!(
         centre.service.json(&["list", "--json"]),
         Value::Array(vec![]),

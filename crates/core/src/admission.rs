@@ -16,6 +16,7 @@ use crate::{
     Mind,
     books::{Depot, Request, Route},
     contract::{Reason, WouldBuy},
+    domains::apart,
     outlook::{Belief, Places, Promised},
 };
 
@@ -437,8 +438,13 @@ fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> 
         .collect()
 }
 
-/// How many groups of depots that fail together there are among the lanes.
+/// How many depots among the lanes there are of which no two fail together.
 fn domains(request: &Request, lanes: &[usize]) -> u32 {
+    let groups = &request.uncommon.groups;
+    if !groups.is_empty() {
+        let all = lanes.iter().fold(0, |mask, lane| mask | 1 << lane);
+        return apart(groups, 0, all, 1, u32::MAX).count_ones();
+    }
     let masks: alloc::collections::BTreeSet<u64> =
         lanes.iter().map(|&lane| request.lanes[lane].kin).collect();
     u32::try_from(masks.len()).unwrap_or(u32::MAX)

@@ -72,7 +72,7 @@ impl Mind {
             let fed = request
                 .depot_lanes()
                 .filter(|&lane| request.lanes[lane].is_active && self.is_there(request, lane));
-            if fed.count() >= usize::from(request.spec.code.total()) {
+            if request.can_hold(fed.fold(0, |mask, lane| mask | 1 << lane)) {
                 return;
             }
             let reason = |request: &Request, _| {

@@ -264,7 +264,7 @@ impl Placing<'_> {
                 .into_iter()
                 .filter(|&lane| self.is_open(lane, bytes))
                 .min_by_key(|&lane| {
-                    let crowd = self.request.crowd(taken, lane);
+                    let crowd = self.request.crowds(taken, lane);
                     let level = self.level(lane);
                     // Who was planned the most of what is left waits least, so that shares end together.
                     let planned = core::cmp::Reverse(self.request.quota_left(lane));
@@ -336,7 +336,16 @@ impl Placing<'_> {
     /// Whether a lane may get a fragment of this chunk.
     fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize) -> bool {
         let most = self.request.domain_max + self.request.crowded_by(chunk);
-        taken >> lane & 1 == 0 && self.request.crowd(taken, lane) < most
+        let active = || {
+            let lanes = self.request.depot_lanes();
+            let active = lanes.filter(|&lane| self.request.lanes[lane].is_active);
+            active.fold(0, |mask, lane| mask | 1 << lane)
+        };
+        let among = match self.request.uncommon.groups.is_empty() {
+            true => u64::MAX,
+            false => active(),
+        };
+        self.request.is_free_among(taken, lane, most, among)
     }
 
     /// Books what is on its way from now on: the fragment, or for who codes the chunk there the whole of it, whose

@@ -1,9 +1,14 @@
 //! Depots that fail together: how many fragments of a chunk they may hold among them.
 //!
 //! As many as the parity covers, so that the loss of a whole group loses nothing; fewer wherever other
-//! depots have room (`docs/algorithms/placement.md`).
+//! depots have room (`docs/algorithms/placement.md`). A depot may belong to several groups at once, as its site and its
+//! provider; each of them counts by itself.
 
-use alloc::vec::Vec;
+mod apart;
+
+pub(crate) use apart::{apart, together};
+
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::RequestId;
 
 use crate::{
@@ -15,8 +20,12 @@ use crate::{
 /// Which lanes of a request fail together, and how many fragments of a chunk each group may get.
 #[derive(Debug)]
 pub(crate) struct Kin {
-    /// For each lane a mask of those that fail together with it, itself among them.
+    /// For each lane a mask of those that fail together with it in any way, itself among them.
     pub(crate) masks: Vec<u64>,
+    /// The groups, as masks of lanes; none where no lane is in several: then the masks say it all.
+    pub(crate) groups: Vec<u64>,
+    /// Lanes that can hold a whole chunk where lanes are in several groups, and even shares of those would not.
+    pub(crate) apart: u64,
     pub(crate) most: u32,
 }
 
@@ -45,44 +54,93 @@ impl Mind {
 
     /// Which depots of the request fail together.
     pub(crate) fn kin(&self, request: &Request) -> Kin {
-        let domain = |lane: usize| {
-            let depot = self.depots.get(&request.lanes[lane].depot);
-            depot.map_or("", |depot| depot.terms.domain.as_str())
-        };
-        let lanes = request.lanes.len();
-        let masks: Vec<u64> = (0..lanes)
-            .map(|lane| {
-                let is_kin = |other: &usize| {
-                    *other == lane || (!domain(lane).is_empty() && domain(*other) == domain(lane))
-                };
-                (0..lanes)
-                    .filter(is_kin)
-                    .fold(0, |mask, other| mask | 1 << other)
-            })
-            .collect();
-        let least = self.least_crowding(request, &masks);
-        let covered = u32::from(request.code_now().parity());
+        let groups = self.groups(request);
+        let lanes = 0..request.lanes.len();
+        let of = |lane: usize| groups.iter().filter(move |group| **group >> lane & 1 == 1);
+        let masks = lanes.clone().map(|lane| {
+            let kin = of(lane).fold(0, |mask, group| mask | group);
+            kin | 1 << lane
+        });
+        let masks: Vec<u64> = masks.collect();
+        let overlap = lanes.clone().any(|lane| of(lane).count() > 1);
+        let groups = if overlap { groups } else { Vec::new() };
         let pinned = request.pinned_lanes();
-        let together = masks.iter().map(|mask| (mask & pinned).count_ones()).max();
-        let most = least.max(covered).max(together.unwrap_or(0));
-        Kin { masks, most }
+        let together = lanes.map(|lane| match overlap {
+            true => together(&groups, lane, pinned),
+            false => (masks[lane] & pinned).count_ones(),
+        });
+        let together = together.max().unwrap_or(0);
+        let covered = u32::from(request.code_now().parity());
+        let needed = u32::from(request.code_now().total());
+        let usable = self.usable(request);
+        let least = match overlap {
+            true => (1..=needed)
+                .find(|&most| apart(&groups, 0, usable, most, needed).count_ones() >= needed)
+                .unwrap_or(1),
+            false => least_crowding(&masks, usable, needed),
+        };
+        let most = least.max(covered).max(together);
+        let apart = match overlap && !do_shares_suffice(&groups, usable, most, needed) {
+            true => apart(&groups, 0, usable, most, needed),
+            false => 0,
+        };
+        Kin {
+            masks,
+            groups,
+            apart,
+            most,
+        }
     }
 
-    /// The least number of fragments of a chunk a group must take for all to find a place.
-    fn least_crowding(&self, request: &Request, masks: &[u64]) -> u32 {
-        let usable = (0..request.lanes.len())
-            .filter(|&lane| !request.is_destination(lane) && self.may_use(request, lane))
-            .fold(0u64, |mask, lane| mask | 1 << lane);
-        let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
+    /// The lanes that share a name, for each name that several have; the same ones once.
+    fn groups(&self, request: &Request) -> Vec<u64> {
+        let mut named: BTreeMap<&str, u64> = BTreeMap::new();
+        for (place, lane) in request.lanes.iter().enumerate() {
+            let depot = self.depots.get(&lane.depot);
+            for name in depot.into_iter().flat_map(|depot| depot.terms.domains()) {
+                *named.entry(name).or_default() |= 1 << place;
+            }
+        }
+        let mut groups: Vec<u64> = named
+            .into_values()
+            .filter(|group| group.count_ones() > 1)
+            .collect();
         groups.sort_unstable();
         groups.dedup();
-        let needed = u32::from(request.code_now().total());
-        let places = |most: u32| -> u32 {
-            let taken = groups.iter().map(|group| group.count_ones().min(most));
-            taken.sum()
-        };
-        (1..=needed)
-            .find(|&most| places(most) >= needed)
-            .unwrap_or(1)
+        groups
     }
+
+    /// The lanes to depots that take fragments or may again, as a mask.
+    fn usable(&self, request: &Request) -> u64 {
+        (0..request.lanes.len())
+            .filter(|&lane| !request.is_destination(lane) && self.may_use(request, lane))
+            .fold(0, |mask, lane| mask | 1 << lane)
+    }
+}
+
+/// The least number of fragments of a chunk a group must take for all to find a place, where groups are disjoint.
+fn least_crowding(masks: &[u64], usable: u64, needed: u32) -> u32 {
+    let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let places = |most: u32| -> u32 {
+        let taken = groups.iter().map(|group| group.count_ones().min(most));
+        taken.sum()
+    };
+    (1..=needed)
+        .find(|&most| places(most) >= needed)
+        .unwrap_or(1)
+}
+
+/// Whether chunks find all their places where each lane takes as many of them as the others of its fullest group.
+fn do_shares_suffice(groups: &[u64], usable: u64, most: u32, needed: u32) -> bool {
+    const WHOLE: u32 = 1 << 16;
+    let share = |lane: u32| {
+        let of = groups.iter().filter(|group| **group >> lane & 1 == 1);
+        let size = of.map(|group| (group & usable).count_ones()).max();
+        let size = size.unwrap_or(0).max(1);
+        most.min(size).saturating_mul(WHOLE).div_ceil(size)
+    };
+    let lanes = (0..u64::BITS).filter(|&lane| usable >> lane & 1 == 1);
+    lanes.map(share).sum::<u32>() >= needed.saturating_mul(WHOLE)
 }

@@ -101,16 +101,25 @@ impl Mind {
                 true => 0,
                 false => self.price(request, depot),
             },
-            domain: request.lanes[lane].kin.trailing_zeros() as usize,
+            kin: request.lanes[lane].kin,
         };
         let lanes = (0..request.lanes.len())
             .filter(|&lane| !request.is_destination(lane) && self.can_use(request, lane));
-        lanes
+        let mut all: Vec<(usize, Candidate)> = lanes
             .filter_map(|lane| {
                 let depot = self.depots.get(&request.lanes[lane].depot)?;
                 Some((lane, candidate(lane, depot)))
             })
-            .collect()
+            .collect();
+        // Candidates know each other by their places.
+        let lanes: Vec<usize> = all.iter().map(|(lane, _)| *lane).collect();
+        for (_, candidate) in &mut all {
+            let of = core::mem::take(&mut candidate.kin);
+            let kin = lanes.iter().enumerate();
+            let kin = kin.filter(|(_, lane)| of >> **lane & 1 == 1);
+            candidate.kin = kin.fold(0, |mask, (place, _)| mask | 1 << place);
+        }
+        all
     }
 
     /// The request with a code, on the depots with which it keeps the wish.

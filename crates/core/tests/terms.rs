@@ -185,6 +185,81 @@ fn what_fails_together_gets_one_fragment_of_a_chunk() {
     }
 }
 
+/// The names of depots in each of which a chunk has more than `most` fragments.
+fn overfull(desk: &Desk, sites: &[DepotTerms], most: usize) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for depots in desk.sent.values() {
+        let mut inside: BTreeMap<&str, usize> = BTreeMap::new();
+        let terms = depots.iter().map(|depot| &sites[depot.get() as usize - 1]);
+        for name in terms.flat_map(DepotTerms::domains) {
+            *inside.entry(name).or_default() += 1;
+        }
+        let over = inside.into_iter().filter(|(_, count)| *count > most);
+        found.extend(over.map(|(name, _)| name.to_owned()));
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn each_domain_of_a_depot_counts() {
+    // Two sites and two providers, in all pairs: a chunk lies on a pair that shares neither.
+    let sites = [
+        at("north,aws"),
+        at("north , ovh"),
+        at("south,aws"),
+        at("south,ovh"),
+    ];
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("1+1", 400, Duration::from_secs(40));
+    assert_eq!(state, RequestState::Moving);
+    assert!(desk.sent.len() > 2, "{:?}", desk.sent);
+    assert_eq!(overfull(&desk, &sites, 1), Vec::<String>::new());
+    // Three fragments find no place.
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("2+1", 400, Duration::from_secs(400));
+    assert_eq!(state, RequestState::Refused);
+    let refused = desk.happened.iter().find_map(|(_, reason)| match reason {
+        Reason::TooFewDomains { available, .. } => Some(*available),
+        _ => None,
+    });
+    assert_eq!(refused, Some(2));
+    // Two of a domain do where as many may be lost.
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("2+2", 400, Duration::from_secs(400));
+    assert_eq!(state, RequestState::Moving);
+    assert_eq!(overfull(&desk, &sites, 2), Vec::<String>::new());
+}
+
+#[test]
+fn depots_that_share_different_domains_with_a_third_do_not_share_one() {
+    // Whoever begins with the first has no place for the second fragment.
+    let sites = [at("north,aws"), at("north"), at("aws")];
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("1+1", 40, Duration::from_secs(60));
+    assert_eq!(state, RequestState::Moving);
+    assert_eq!(desk.fed(), BTreeSet::from([2, 3]));
+    assert_eq!(overfull(&desk, &sites, 1), Vec::<String>::new());
+    let finish = desk.mind.request(REQUEST).unwrap().finish;
+    assert!(finish.is_some(), "it is in sight");
+    let crowded = desk.happened.iter();
+    let crowded = crowded.filter(|(happening, _)| *happening == Happening::Crowded);
+    assert_eq!(crowded.count(), 0);
+}
+
+#[test]
+fn terms_that_change_are_heeded_by_name() {
+    let sites = [at("north,aws"), at("south,aws"), at("west")];
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("1+1", 4000, Duration::from_secs(4000));
+    assert_eq!(state, RequestState::Moving);
+    assert_eq!(overfull(&desk, &sites, 1), Vec::<String>::new());
+    assert!(
+        desk.sent
+            .values()
+            .all(|depots| depots.contains(&DepotId::new(3)))
+    );
+}
+
 #[test]
 fn as_much_as_the_parity_covers_may_lie_together_and_no_more() {
     let sites = [at("north"), at("north"), at("south"), at("south")];

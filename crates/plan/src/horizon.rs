@@ -14,6 +14,7 @@ mod grid;
 mod limits;
 mod price;
 mod problem;
+mod rooms;
 mod schedule;
 mod trial;
 
@@ -25,4 +26,5 @@ pub use greedy::greedy;
 pub use grid::Grid;
 pub use price::{Money, Price};
 pub use problem::{Demand, Link, Node, Problem, Window};
+pub use rooms::Rooms;
 pub use schedule::{Flaw, Flow, Schedule, Worth};

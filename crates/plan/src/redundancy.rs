@@ -34,8 +34,8 @@ pub struct Candidate {
     pub loss: u64,
     /// What storing a gigabyte there costs, in millionths of a dollar.
     pub micro_usd: u64,
-    /// Those with the same number fail together.
-    pub domain: usize,
+    /// Those that fail together with it in any way, as a mask of their places.
+    pub kin: u64,
 }
 
 /// A code that keeps a wish.
@@ -112,8 +112,8 @@ fn for_losses(total: usize, losses: usize, candidates: &[Candidate]) -> Option<C
     Some(Choice { code, on, loss })
 }
 
-/// The fewest parity fragments that do on the most reliable depots of as many domains, and all
-/// further depots on which they still do.
+/// The fewest parity fragments that do on the most reliable depots of which no two fail together, and all
+/// further depots on which they still do. Where depots fail together in several ways they are chosen greedily.
 fn for_chance(total: usize, most: u64, candidates: &[Candidate]) -> Option<Choice> {
     let mut by_loss: Vec<usize> = (0..candidates.len()).collect();
     by_loss.sort_by_key(|&place| (candidates[place].loss, place));
@@ -122,7 +122,7 @@ fn for_chance(total: usize, most: u64, candidates: &[Candidate]) -> Option<Choic
     for place in by_loss {
         let is_new = apart
             .iter()
-            .all(|&other| candidates[other].domain != candidates[place].domain);
+            .all(|&other| candidates[place].kin >> other & 1 == 0);
         if is_new { &mut apart } else { &mut together }.push(place);
     }
     let best = apart.get(..total)?;
@@ -182,10 +182,14 @@ mod tests {
     }
 
     fn depots(all: &[(f64, u64, usize)]) -> Vec<Candidate> {
+        let kin = |domain: usize| {
+            let all = all.iter().enumerate().filter(|(_, one)| one.2 == domain);
+            all.fold(0, |mask, (place, _)| mask | 1 << place)
+        };
         let one = |&(loss, micro_usd, domain): &(f64, u64, usize)| Candidate {
             loss: of_certain(loss),
             micro_usd,
-            domain,
+            kin: kin(domain),
         };
         all.iter().map(one).collect()
     }
@@ -260,7 +264,7 @@ mod tests {
         );
         // Two that fail together count once.
         let mut sites = alike(5, 0.01);
-        sites[1].domain = 0;
+        (sites[0].kin, sites[1].kin) = (0b11, 0b11);
         assert!(choices_all(&sites, most).iter().all(|total| *total <= 4));
     }
 

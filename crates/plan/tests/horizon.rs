@@ -36,7 +36,7 @@ fn star(direct: u64, depots: &[(u64, u64)], slots: usize) -> Problem {
         links.push(link(CENTRE, place, up));
         links.push(link(place, USER, down));
         nodes.push(Node {
-            domain,
+            domains: vec![domain],
             ..Node::default()
         });
     }
@@ -209,17 +209,44 @@ fn a_stage_in_arrives_as_late_as_it_may_and_never_early() {
 #[test]
 fn a_domain_never_holds_more_fragments_than_may_be_lost() {
     let mut problem = star(0, &[(100, 0); 4], 100);
-    problem.nodes[3].domain = 1;
-    problem.nodes[4].domain = 1;
+    problem.nodes[3].domains = vec![1];
+    problem.nodes[4].domains = vec![1];
     problem.demands.push(stage_out(8_000, "2+1", 100, 4));
     // Nodes 2, 3 and 4 are one domain: with node 5 that is two, and three are needed.
     let schedule = greedy(&problem);
     assert!(!is_kept(&schedule));
-    problem.nodes[4].domain = 7;
+    problem.nodes[4].domains = vec![7];
     let schedule = greedy(&problem);
     assert!(is_kept(&schedule));
     let held = &schedule.courses(&problem).unwrap()[0].stock[100];
     assert_eq!(held[2] + held[3], 4_000);
+}
+
+#[test]
+fn each_domain_of_a_depot_counts_by_itself() {
+    // The first shares its site with the second and its provider with the third, which share nothing.
+    let mut problem = star(0, &[(100, 0); 3], 100);
+    problem.nodes[2].domains = vec![1, 2];
+    problem.nodes[3].domains = vec![1, 3];
+    problem.nodes[4].domains = vec![4, 2];
+    problem.demands.push(stage_out(4_000, "1+1", 100, 3));
+    let schedule = greedy(&problem);
+    assert!(is_kept(&schedule));
+    let held = &schedule.courses(&problem).unwrap()[0].stock[100];
+    assert_eq!(held[2..], [0, 4_000, 4_000]);
+    let on_first = [flow(0, 0, 1, 100), flow(0, 0, 3, 100), flow(0, 0, 5, 100)];
+    let stored = Schedule::of(&problem, on_first.to_vec()).unwrap();
+    let missing = stored.shortfalls[0].offload;
+    assert_eq!(missing, Bytes::new(3_900), "the first adds nothing");
+    // With a provider in common as well, nothing is safe.
+    problem.nodes[4].domains = vec![3, 2];
+    assert!(!is_kept(&greedy(&problem)));
+    let flows = (0..60).flat_map(|slot| [flow(0, slot, 3, 50), flow(0, slot, 5, 50)]);
+    let too_much = Flaw::TooMuchInDomain {
+        domain: 3,
+        slot: 40,
+    };
+    assert_eq!(flaw(&problem, &flows.collect::<Vec<_>>()), Some(too_much));
 }
 
 #[test]
@@ -309,7 +336,7 @@ fn each_rule_of_one_demand_is_found_broken() {
         assert_eq!(flaw(&problem, &flows), Some(expected), "{flows:?}");
     }
     let mut problem = limited();
-    problem.nodes[3].domain = problem.nodes[2].domain;
+    problem.nodes[3].domains = problem.nodes[2].domains.clone();
     let flows = [flow(0, 1, 1, 10), flow(0, 2, 1, 10), flow(0, 3, 3, 1)];
     let too_much = Flaw::TooMuchInDomain { domain: 1, slot: 3 };
     assert_eq!(flaw(&problem, &flows), Some(too_much));

@@ -138,10 +138,19 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
     Ok(DepotTerms {
         windows: hours(terms.hours.as_deref())?,
-        domain: terms.domain.clone().unwrap_or_default(),
+        domain: domain(terms.domain.as_deref().unwrap_or_default())?,
         is_landmark: terms.landmark,
         send_micro_usd: micro_usd(terms.usd_per_gb)?,
         keep_micro_usd: micro_usd(terms.usd_per_gb_month)?,
+    })
+}
+
+/// The names of failure domains, separated by commas.
+fn domain(text: &str) -> Result<String> {
+    DepotTerms::tidy_domain(text).map_err(|count| {
+        let most = DepotTerms::DOMAINS_MAX;
+        let error = Error::new(ErrorKind::Invalid, "read", "failure domains");
+        error.cause(format!("there are {count}, and a depot has at most {most}"))
     })
 }
 

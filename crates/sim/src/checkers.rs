@@ -5,6 +5,7 @@ mod capacity;
 mod conservation;
 mod deadline;
 mod delivery;
+mod domains;
 mod drains;
 mod due;
 mod lent;
@@ -25,6 +26,7 @@ pub(crate) use capacity::Capacity;
 pub(crate) use conservation::{Conservation, End};
 pub(crate) use deadline::Deadlines;
 pub(crate) use delivery::{on_delivered, on_forget};
+pub(crate) use domains::Domains;
 pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
 pub(crate) use lent::Lent;
@@ -64,6 +66,7 @@ pub struct Checkers {
     pub(crate) probes: Probes,
     pub(crate) kept: Kept,
     pub(crate) arrivals: Arrivals,
+    pub(crate) domains: Domains,
     pub(crate) drains: Drains,
     pub(crate) reserved: Reserved,
     pub(crate) ways: Ways,
@@ -77,7 +80,7 @@ pub struct Checkers {
 
 impl Checkers {
     /// The checkers' names, in the order of their verdicts.
-    pub const NAMES: [&'static str; 17] = [
+    pub const NAMES: [&'static str; 18] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -95,6 +98,7 @@ impl Checkers {
         pauses::NAME,
         onward::NAME,
         lent::NAME,
+        domains::NAME,
     ];
 
     pub(crate) fn new(settings: &posthaste_core::Settings) -> Self {
@@ -108,6 +112,7 @@ impl Checkers {
             probes: Probes::new(settings),
             kept: Kept::default(),
             arrivals: Arrivals::default(),
+            domains: Domains::default(),
             drains: Drains::default(),
             reserved: Reserved::default(),
             ways: Ways::default(),

@@ -136,9 +136,9 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> 
         .flat_map(|(_, at, by, _)| [*at, *by])
         .collect();
     let grid = Grid::with_marks(&marks, STEP, end);
-    let node = |(capacity, domain): &(Bytes, u32)| Node {
+    let node = |(capacity, domains): &(Bytes, Vec<u32>)| Node {
         space: *capacity,
-        domain: *domain,
+        domains: domains.clone(),
         ..Node::default()
     };
     let centre = Node {

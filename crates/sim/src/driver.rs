@@ -433,6 +433,7 @@ impl<'a> Run<'a> {
         let found = self.checkers.arrivals.on_event(event);
         self.checkers.note(self.now, found);
         self.checkers.onward.on_event(event);
+        self.checkers.domains.on_event(event);
         if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
             let losses = if let Reason::AllSafe { losses } | Reason::RestFollows { losses, .. } =
                 event.reason

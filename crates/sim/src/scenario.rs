@@ -231,7 +231,8 @@ impl Scenario {
     /// Places of the depots of a domain.
     pub(crate) fn members(&self, domain: &str) -> Vec<usize> {
         let depots = self.depots.iter().enumerate();
-        let members = depots.filter(|(_, depot)| depot.domain.as_deref() == Some(domain));
+        let is_member = |depot: &DepotPlan| depot.terms().domains().any(|name| name == domain);
+        let members = depots.filter(|(_, depot)| is_member(depot));
         members.map(|(place, _)| place).collect()
     }
 }
@@ -326,6 +327,21 @@ mod tests {
             "[[request]]",
             "domain = \"hall\"\n[[request]]",
             "no domain is called `hall`",
+        ),
+        (
+            "[[request]]",
+            "domain = \"hall, yard\"\n[[domain]]\nname = \"hall\"\n[[request]]",
+            "no domain is called `yard`",
+        ),
+        (
+            "[[request]]",
+            "domain = \"a,b,c,d,e,f,g,h,i\"\n[[request]]",
+            "a depot has at most 8 failure domains, not 9",
+        ),
+        (
+            "[[request]]",
+            "[[domain]]\nname = \"a,b\"\n[[request]]",
+            "`a,b` is no name of a domain",
         ),
         (
             "[[request]]",

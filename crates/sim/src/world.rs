@@ -299,6 +299,29 @@ impl World {
 }
 
 impl World {
+    /// The chunk of which the fewest fragments lie on the depots `counts` lets through, and how many; of those that no
+    /// destination has whole.
+    pub(crate) fn fewest(
+        &self,
+        request: RequestId,
+        counts: impl Fn(&Site) -> bool,
+    ) -> Option<(ChunkIndex, u32)> {
+        let spec = self.specs.get(&request)?;
+        let at = |depot: &DepotId| self.sites.get(self.place(*depot)?);
+        let ends: Vec<&Site> = spec.destinations.iter().filter_map(at).collect();
+        let is_staged = |site: &&Site| !spec.destinations.contains(&site.id) && counts(site);
+        let via: Vec<&Site> = spec.via.iter().filter_map(at).filter(is_staged).collect();
+        let chunks = (0..spec.chunks()).map(ChunkIndex::new);
+        let left = chunks.filter_map(|chunk| {
+            let place = chunk.get() as usize;
+            let is_delivered = ends.iter().any(|site| site.mask(request, place) & 1 == 1);
+            let masks = via.iter().map(|site| site.mask(request, place));
+            let held = masks.fold(0, |all, mask| all | mask).count_ones();
+            (!is_delivered).then_some((chunk, held))
+        });
+        left.min_by_key(|(_, held)| *held)
+    }
+
     /// A destination, and a chunk of the request that it lacks. One that something befell may have lost
     /// it, and nobody may know yet.
     pub(crate) fn undelivered(&self, request: RequestId) -> Option<(DepotId, ChunkIndex)> {

@@ -72,6 +72,14 @@ fn depots_lent_by_the_hour_go_and_come_back_with_what_they_hold() {
 }
 
 #[test]
+fn providers_that_fail_across_sites_lose_nothing() {
+    for report in play("two-domains", 0..30) {
+        assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);
+        assert_eq!(report.count(Fate::Met), 4);
+    }
+}
+
+#[test]
 fn sites_that_fail_as_a_whole_lose_nothing() {
     for report in play("site-failure", 0..30) {
         assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);

@@ -60,7 +60,7 @@ fn instance(relays: usize, slots: usize, demands: usize, is_coded: bool) -> Prob
         links.push(link(relay, 1, 10_000));
     }
     let node = |domain| Node {
-        domain,
+        domains: vec![domain],
         ..Node::default()
     };
     let carried: u64 = links

@@ -105,6 +105,44 @@ fn bounds_are_kept(problem: &Problem, schedule: &Schedule) {
     }
 }
 
+/// A problem whose depots each have a site, and some of them a provider too, of which nearly all are few.
+fn sited(seed: u64) -> Problem {
+    let mut problem = problem(seed);
+    let mut dice = Dice::new(seed ^ 0x517e);
+    for node in problem.nodes.iter_mut().skip(USER + 1) {
+        node.domains = vec![u32::try_from(dice.index(3)).unwrap_or(0)];
+        if dice.chance(7) {
+            node.domains
+                .push(10 + u32::try_from(dice.index(2)).unwrap_or(0));
+        }
+    }
+    problem
+}
+
+#[test]
+fn domains_that_overlap_are_kept_as_brute_force_keeps_them() {
+    let (mut ours, mut best, mut quick, mut free) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let apart = sited(seed);
+        let schedule = solved(&apart);
+        let plain = greedy(&apart);
+        assert_eq!(plain.check(&apart), Ok(()), "seed {seed}");
+        let kept = schedule.worth(&apart).kept;
+        ours += kept;
+        quick += plain.worth(&apart).kept;
+        best += naive::most_weight(&apart, kept);
+        let mut alone = apart.clone();
+        for node in &mut alone.nodes {
+            node.domains.clear();
+        }
+        free += solved(&alone).worth(&alone).kept;
+    }
+    eprintln!("weight kept: {ours} of {best}, greedy {quick}, {free} without domains");
+    assert!(ours * 100 >= best * 98, "{ours} of {best}");
+    assert!(quick * 100 >= best * 80, "greedy {quick} of {best}");
+    assert!(ours < free, "domains bind: {ours} of {free}");
+}
+
 #[test]
 fn never_worse_than_greedy_and_the_same_every_time() {
     let (small, none) = (
@@ -179,7 +217,7 @@ fn without_prices_a_copy_is_a_maximum_flow() {
 fn depots(offers: &[(u64, u64)], slots: usize) -> Problem {
     let grid = Grid::even(Duration::from_secs(1), slots);
     let nodes = (0..offers.len() + 2).zip(0..).map(|(_, domain)| Node {
-        domain,
+        domains: vec![domain],
         ..Node::default()
     });
     let link = |(to, &(rate, price)): (usize, &(u64, u64))| Link {
@@ -305,7 +343,7 @@ fn shares_follow_bandwidth_within_what_domains_may_hold() {
         60,
     );
     for (node, domain) in [(2, 7), (3, 7), (4, 7), (5, 8), (6, 8), (7, 9)] {
-        problem.nodes[node].domain = domain;
+        problem.nodes[node].domains = vec![domain];
     }
     problem.demands.push(stage_out(30_000, (3, 2), 60, 6));
     let schedule = solved(&problem);
@@ -314,6 +352,22 @@ fn shares_follow_bandwidth_within_what_domains_may_hold() {
     assert_eq!(held.iter().sum::<u64>(), 50_000);
     assert!(held[2] + held[3] + held[4] <= 20_000);
     assert!(held.iter().all(|held| *held <= 10_000));
+}
+
+#[test]
+fn a_depot_counts_in_each_of_its_domains() {
+    // The fastest shares its site with the second and its provider with the third: 1+1 goes to those.
+    let mut problem = depots(&[(900, 0), (100, 0), (100, 0)], 60);
+    for (node, domains) in [(2, [7, 8]), (3, [7, 9]), (4, [6, 8])] {
+        problem.nodes[node].domains = domains.to_vec();
+    }
+    problem.demands.push(stage_out(5_000, (1, 1), 60, 3));
+    let schedule = solved(&problem);
+    assert!(schedule.shortfalls[0].is_none());
+    let held = &schedule.courses(&problem).unwrap()[0].stock[60];
+    assert_eq!(held[2..], [0, 5_000, 5_000]);
+    problem.nodes[4].domains = vec![9, 8];
+    assert!(!solved(&problem).shortfalls[0].is_none());
 }
 
 #[test]

@@ -37,8 +37,7 @@ impl Mind {
             return self.find_pin_trouble(None, request, lane);
         }
         lanes.iter().find_map(|&lane| {
-            let together = request.lanes[lane].kin & request.pinned_lanes();
-            let depots = together.count_ones();
+            let depots = request.together(lane, request.pinned_lanes());
             let is_covered = depots <= 1.max(u32::from(code.parity()));
             (!is_covered).then(|| PinReason::Together {
                 name: self.name_of(request.lanes[lane].depot),

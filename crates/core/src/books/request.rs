@@ -59,7 +59,7 @@ record! {
         pub(crate) in_flight: u32,
         /// Fragments on their way here from depots that code.
         pub(crate) awaited: u32,
-        /// Lanes to depots that fail together with this one, itself among them, as a mask.
+        /// Lanes to depots that fail together with this one in any way, itself among them, as a mask.
         pub(crate) kin: u64,
         /// Pieces that the last look counted on sending there: their space is kept for them.
         pub(crate) kept: u32,

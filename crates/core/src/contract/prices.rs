@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::horizon::{Money, Price};
 use posthaste_types::{Bytes, record};
 
-use super::GIGABYTE;
+use super::{GIGABYTE, terms::names};
 
 /// So many requests a price is quoted for.
 const REQUESTS: u64 = 1000;
@@ -48,14 +48,15 @@ impl DepotPrices {
         one_of(self.get_micro_usd)
     }
 
-    /// What leaves it for a depot costs, by its name before its domain; for nowhere that is known by the default.
+    /// What leaves it for a depot costs, by its name before its domains, of which the first that is known counts; for nowhere
+    /// that is known by the default.
     #[must_use]
     pub fn egress(&self, to: Option<(&str, &str)>) -> Price {
         let of = |place: &str| {
             let mut known = self.egress_to.iter();
             known.find(|price| !place.is_empty() && price.to == place)
         };
-        let said = to.and_then(|(name, domain)| of(name).or_else(|| of(domain)));
+        let said = to.and_then(|(name, domain)| of(name).or_else(|| names(domain).find_map(of)));
         let micro_usd = said.map_or(self.egress_micro_usd, |price| price.micro_usd);
         Price::new(Money::from_micro_usd(micro_usd), GIGABYTE)
     }
@@ -100,6 +101,8 @@ mod tests {
         assert_eq!(gigabyte(Some(("elm", ""))), 90_000);
         assert_eq!(gigabyte(Some(("ash", "north"))), 0);
         assert_eq!(gigabyte(Some(("elm", "north"))), 20_000);
+        assert_eq!(gigabyte(Some(("elm", "campus, north, ash"))), 20_000);
+        assert_eq!(gigabyte(Some(("elm", "ash,north"))), 0, "the first counts");
         assert_eq!(prices.reading(Bytes::new(1), None).micro_usd(), 2);
     }
 }

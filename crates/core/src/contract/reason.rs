@@ -188,7 +188,7 @@ record! {
         27 = TooFewDomains {
             /// The code asked for.
             code: Code,
-            /// Sites, providers or regions there are.
+            /// Sites, providers or regions there are: so many depots of which no two share one.
             available: u32,
         },
         /// A user moved the deadline.

@@ -1,4 +1,4 @@
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 use posthaste_plan::{
     Windows,
     horizon::{Money, Price},
@@ -16,7 +16,7 @@ record! {
     pub struct DepotTerms {
         /// When it may be used.
         pub windows: Windows,
-        /// What fails together with it: its site, provider or region. Empty: nothing does.
+        /// What fails together with it: its site, its provider, its region, separated by commas. Empty: nothing does.
         pub domain: String,
         /// It belongs to the site, for want of others: used when the rest does not suffice.
         pub is_landmark: bool,
@@ -28,6 +28,26 @@ record! {
 }
 
 impl DepotTerms {
+    /// Most names of failure domains a depot may have.
+    pub const DOMAINS_MAX: usize = 8;
+
+    /// The names of its failure domains, each once, as they are written.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        names(&self.domain).take(Self::DOMAINS_MAX)
+    }
+
+    /// The names that a text separates by commas, each once and trimmed, as one text again.
+    ///
+    /// # Errors
+    /// How many there are, where that is more than a depot may have.
+    pub fn tidy_domain(text: &str) -> Result<String, usize> {
+        let all: Vec<&str> = names(text).collect();
+        match all.len() <= Self::DOMAINS_MAX {
+            true => Ok(all.join(",")),
+            false => Err(all.len()),
+        }
+    }
+
     /// What sending there costs.
     #[must_use]
     pub fn sending(&self) -> Price {
@@ -51,5 +71,45 @@ impl DepotTerms {
     pub fn cost(&self, bytes: Bytes, keep_s: u64) -> Money {
         let byte_seconds = u128::from(bytes.get()) * u128::from(keep_s);
         self.sending().of(bytes) + self.keeping().keeping(byte_seconds)
+    }
+}
+
+/// The names that a text separates by commas, each once and trimmed.
+pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
+    let all = || text.split(',').map(str::trim);
+    let is_first = move |&(place, name): &(usize, &str)| all().take(place).all(|one| one != name);
+    let named = all().enumerate().filter(|(_, name)| !name.is_empty());
+    named.filter(is_first).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, vec};
+
+    #[test]
+    fn domains_are_named_once_and_trimmed() {
+        let of = |domain: &str| DepotTerms {
+            domain: domain.into(),
+            ..DepotTerms::default()
+        };
+        let terms = of(" campus , aws,,eu north,campus ");
+        let all: Vec<&str> = terms.domains().collect();
+        assert_eq!(all, vec!["campus", "aws", "eu north"]);
+        assert_eq!(of("").domains().count(), 0);
+        assert_eq!(of(" ,").domains().count(), 0);
+    }
+
+    #[test]
+    fn more_domains_than_a_depot_may_have_are_refused() {
+        let of = |count: usize| {
+            let all: Vec<String> = (0..count).map(|place| format!("at-{place}")).collect();
+            DepotTerms::tidy_domain(&all.join(" , "))
+        };
+        assert_eq!(of(3), Ok("at-0,at-1,at-2".into()));
+        assert!(of(8).is_ok());
+        assert_eq!(of(9), Err(9));
+        let same = DepotTerms::tidy_domain("a,a,a,a,a,a,a,a,a");
+        assert_eq!(same, Ok("a".into()), "a name counts once");
     }
 }

@@ -36,7 +36,7 @@ impl Placing<'_> {
             return free;
         }
         // What fails together, and what is near, comes before space.
-        let rank = |&lane: &usize| (self.request.crowd(taken, lane), self.level(lane));
+        let rank = |&lane: &usize| (self.request.crowds(taken, lane), self.level(lane));
         let least = free.iter().map(rank).min();
         let fed = free.into_iter().filter(|lane| Some(rank(lane)) == least);
         let fed: Vec<usize> = fed.collect();

@@ -165,7 +165,7 @@ impl Placing<'_> {
             let free = free.filter(|&lane| self.is_free(chunk, taken, lane));
             let best = free.min_by_key(|&lane| {
                 let planned = core::cmp::Reverse(self.request.quota_left(lane));
-                let crowd = self.request.crowd(taken, lane);
+                let crowd = self.request.crowds(taken, lane);
                 (
                     pinned >> lane & 1 == 0,
                     crowd,

@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{
     Supplies,
-    horizon::{Demand, Grid, Link, Money, Node, Price, Problem},
+    horizon::{Demand, Grid, Link, Money, Node, Price, Problem, Rooms},
 };
 use posthaste_types::{Bytes, DepotId, RequestId};
 
@@ -12,6 +12,7 @@ use super::{Asked, Drawn};
 use crate::{
     Mind,
     books::{Depot, Request},
+    contract::DepotTerms,
     outlook::{Belief, Places},
 };
 
@@ -145,14 +146,19 @@ impl Mind {
             let Some(depot) = depot else {
                 return Node::default();
             };
-            let is_kin = |other: &Option<&Depot>| {
-                let domain = &depot.terms.domain;
-                !domain.is_empty() && other.is_some_and(|other| other.terms.domain == *domain)
+            // A name's number is where it comes first.
+            let first = |name: &str| {
+                let all = known.iter().enumerate().take(place + 1);
+                let mut all = all.filter_map(|(at, depot)| {
+                    let mut names = depot.as_ref()?.terms.domains();
+                    Some((at, names.position(|other| other == name)?))
+                });
+                let (at, nth) = all.next().unwrap_or((place, 0));
+                u32::try_from(at * DepotTerms::DOMAINS_MAX + nth).unwrap_or(u32::MAX)
             };
-            let first = known.iter().position(is_kin).unwrap_or(place);
             Node {
                 space: depot.free - depot.arriving,
-                domain: u32::try_from(first + 1).unwrap_or(u32::MAX),
+                domains: depot.terms.domains().map(first).collect(),
                 is_landmark: depot.terms.is_landmark,
                 ..Node::default()
             }
@@ -297,6 +303,7 @@ fn held(
 ) -> Vec<(usize, Bytes)> {
     let chunks = request.replica.chunks() - request.replica.safe();
     let mut held: Vec<(usize, Bytes)> = Vec::new();
+    let mut rooms = Rooms::new(demand.domain_max());
     for lane in request.depot_lanes() {
         let Some(node) = node_of(lane).filter(|node| demand.via.contains(node)) else {
             continue;
@@ -304,12 +311,9 @@ fn held(
         let column = request.piece(lane).times(u64::from(chunks));
         let is_live = request.replica.live() >> lane & 1 == 1;
         let here = (column - request.replica.room(lane)).min(demand.column());
-        let kin = held
-            .iter()
-            .filter(|(other, _)| nodes[*other].domain == nodes[node].domain);
-        let kin: u64 = kin.map(|(_, bytes)| bytes.get()).sum();
-        let here = here.min(Bytes::new(demand.domain_max().saturating_sub(kin)));
+        let here = here.min(Bytes::new(rooms.left(&nodes[node])));
         if is_live && here > Bytes::ZERO {
+            rooms.take(&nodes[node], here.get());
             held.push((node, here));
         }
     }

@@ -1,6 +1,6 @@
 //! What the flows of one demand come to.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 use posthaste_types::{Bytes, record};
 
 use super::{Demand, Flaw, Flow, Money, Problem, price::byte_seconds};
@@ -154,8 +154,9 @@ impl Caps {
             .collect();
         let mut held: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for &node in &demand.via {
-            if let Some(place) = problem.nodes.get(node) {
-                let sum = held.entry(place.domain).or_default();
+            let place = problem.nodes.get(node);
+            for &domain in place.iter().flat_map(|place| &place.domains) {
+                let sum = held.entry(domain).or_default();
                 *sum = (sum.0.saturating_add(demand.held_at(node)), sum.1 + 1);
             }
         }
@@ -177,13 +178,14 @@ impl Caps {
         held: &[u64],
         node: usize,
     ) -> u64 {
-        let domain = problem.nodes[node].domain;
         let is_depot = demand.via.contains(&node);
-        let limit = self.domains.iter().find(|(other, _)| *other == domain);
-        let inside = limit.filter(|_| is_depot).map_or(u64::MAX, |(_, max)| {
-            max.saturating_sub(inside(problem, demand, held, domain))
-        });
-        self.node[node].saturating_sub(held[node]).min(inside)
+        let domains = &problem.nodes[node].domains;
+        let limits = self.domains.iter();
+        let limits = limits.filter(|(domain, _)| is_depot && domains.contains(domain));
+        let rooms =
+            limits.map(|&(domain, max)| max.saturating_sub(inside(problem, demand, held, domain)));
+        let room = self.node[node].saturating_sub(held[node]);
+        rooms.fold(room, u64::min)
     }
 
     fn check(
@@ -209,7 +211,7 @@ fn inside(problem: &Problem, demand: &Demand, held: &[u64], domain: u32) -> u64 
     let there = demand
         .via
         .iter()
-        .filter(|&&node| problem.nodes[node].domain == domain);
+        .filter(|&&node| problem.nodes[node].domains.contains(&domain));
     there.map(|&node| held[node]).fold(0, u64::saturating_add)
 }
 
@@ -256,30 +258,37 @@ fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfal
 }
 
 /// How many of `left` bytes the depots hold coded: the most y such that shares of at most y/k a depot
-/// and m·y/k a domain add up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes).
+/// and m·y/k a domain add up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes). Where domains overlap
+/// they are counted greedily, depots that share with the fewest first: never more than there is.
 pub(crate) fn safe(problem: &Problem, demand: &Demand, left: u64, held: &[u64]) -> u64 {
     let (data, parity) = (
         u128::from(demand.code.data()),
         u128::from(demand.code.parity()),
     );
-    let mut domains: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    for &node in &demand.via {
-        let domain = problem.nodes[node].domain;
-        domains.entry(domain).or_default().push(held[node]);
-    }
-    let holds = |column: u64| {
-        let counted = domains.values().map(|inside| {
-            let shares: u128 = inside
-                .iter()
-                .map(|&held| u128::from(held.min(column)))
-                .sum();
-            if parity > 0 {
-                shares.min(parity * u128::from(column))
-            } else {
-                shares
-            }
-        });
-        counted.sum::<u128>() >= (data + parity) * u128::from(column)
+    let of = |node: &usize| problem.nodes[*node].domains.iter();
+    let mut domains: Vec<u32> = demand.via.iter().flat_map(of).copied().collect();
+    domains.sort_unstable();
+    domains.dedup();
+    let place = |domain: &u32| domains.binary_search(domain).ok();
+    let places = problem.fewest_shared(&demand.via).into_iter();
+    let places = places.map(|node| (held[node], of(&node).filter_map(place).collect()));
+    let places: Vec<(u64, Vec<usize>)> = places.collect();
+    let mut inside = vec![0u128; domains.len()];
+    let mut holds = |column: u64| {
+        inside.fill(0);
+        let most = match parity {
+            0 => u128::MAX,
+            _ => parity * u128::from(column),
+        };
+        let mut all = 0;
+        for (held, domains) in &places {
+            let fullest = domains.iter().map(|&place| inside[place]).max();
+            let room = most - fullest.unwrap_or(0);
+            let counted = u128::from((*held).min(column)).min(room);
+            domains.iter().for_each(|&place| inside[place] += counted);
+            all += counted;
+        }
+        all >= (data + parity) * u128::from(column)
     };
     let (mut low, mut high) = (0, left.div_ceil(u64::from(demand.code.data())));
     while low < high {

@@ -13,8 +13,8 @@ record! {
         /// Room for all demands together, what they hold there already included. What lies at its source
         /// takes none.
         pub space: Bytes,
-        /// What fails together: a site, a provider, a region.
-        pub domain: u32,
+        /// With what it fails together: its site, its provider, its region, each once. None: with nothing.
+        pub domains: Vec<u32>,
         /// Whether it is to be used only when nothing else keeps a deadline.
         pub is_landmark: bool,
         /// What keeping a byte here for an hour costs.
@@ -30,7 +30,7 @@ impl Default for Node {
     fn default() -> Self {
         Self {
             space: Bytes::new(u64::MAX >> 8),
-            domain: 0,
+            domains: Vec::new(),
             is_landmark: false,
             hold: Price::FREE,
             way_out: None,
@@ -276,6 +276,21 @@ impl Problem {
             (deadline, core::cmp::Reverse(demand.weight), place)
         });
         order
+    }
+
+    /// Nodes, those first that share their domains with the fewest of the others; as given where no node has several.
+    pub(crate) fn fewest_shared(&self, nodes: &[usize]) -> Vec<usize> {
+        let mut sorted = nodes.to_vec();
+        let domains = |node: &usize| &self.nodes[*node].domains;
+        if nodes.iter().any(|node| domains(node).len() > 1) {
+            let shares = |node: &usize, other: &&usize| {
+                let mut names = domains(node).iter();
+                names.any(|name| domains(other).contains(name))
+            };
+            let kin = |node: &usize| nodes.iter().filter(|other| shares(node, other)).count();
+            sorted.sort_by_cached_key(kin);
+        }
+        sorted
     }
 
     /// A column of zeros, one for each node.

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use posthaste_types::Bytes;
 
 use super::{
-    Course, Demand, Flow, Price, Problem,
+    Course, Demand, Flow, Price, Problem, Rooms,
     course::{follow, safe},
     limits::Book,
 };
@@ -250,15 +250,13 @@ impl<'a> Work<'a> {
             parity => column.saturating_mul(parity),
         };
         let mut held = self.problem.per_node();
-        let mut domains: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut rooms = Rooms::new(domain_max);
         let mut need = column.saturating_mul(u64::from(code.total()));
         for &node in &self.demand.via {
             held[node] = self.demand.held_at(node);
-            let inside = domains.entry(self.problem.nodes[node].domain).or_default();
-            let counted = held[node]
-                .min(column)
-                .min(domain_max.saturating_sub(*inside));
-            *inside += counted;
+            let place = &self.problem.nodes[node];
+            let counted = held[node].min(column).min(rooms.left(place));
+            rooms.take(place, counted);
             need = need.saturating_sub(counted);
         }
         let is_safe = safe(self.problem, self.demand, left, &held) >= left;
@@ -266,19 +264,17 @@ impl<'a> Work<'a> {
             return;
         }
         let window = self.demand.window(&self.problem.grid);
-        for lane in self.lanes.clone() {
+        for lane in self.kin_last() {
             let Some(up) = lane.up else { continue };
-            let inside = domains
-                .entry(self.problem.nodes[lane.node].domain)
-                .or_default();
+            let place = &self.problem.nodes[lane.node];
             // A pinned depot lacks its fragments whatever others hold.
             let mut quota = if self.demand.pinned.contains(&lane.node) {
                 let column = self.demand.column().get();
-                let inside = self.demand.domain_max().saturating_sub(*inside);
+                let inside = rooms.left_of(place, self.demand.domain_max());
                 column.saturating_sub(held[lane.node]).min(inside)
             } else {
                 let quota = column.saturating_sub(held[lane.node]);
-                quota.min(domain_max.saturating_sub(*inside)).min(need)
+                quota.min(rooms.left(place)).min(need)
             };
             let path = self.book.path(self.problem, self.place, up);
             let room = self.room_from(lane.node);
@@ -292,9 +288,24 @@ impl<'a> Work<'a> {
                 quota -= taken;
                 need = need.saturating_sub(taken);
                 lies += taken;
-                *inside += taken;
+                rooms.take(place, taken);
             }
         }
+    }
+
+    /// The lanes in order, where depots have several domains those first that share them with the fewest, pinned ones and
+    /// landmarks apart.
+    fn kin_last(&self) -> Vec<Lane> {
+        let nodes: Vec<usize> = self.lanes.iter().map(|lane| lane.node).collect();
+        let mut sorted = self.problem.fewest_shared(&nodes);
+        let pinned = &self.demand.pinned;
+        sorted.sort_by_key(|&node| {
+            let is_landmark = self.problem.nodes[node].is_landmark;
+            (!pinned.contains(&node), is_landmark)
+        });
+        let sorted = sorted.into_iter();
+        let lane = |node: usize| self.lanes.iter().find(|lane| lane.node == node);
+        sorted.filter_map(lane).copied().collect()
     }
 
     /// Brings up to `quota` bytes from a depot to the sink, as soon as they are there.

@@ -87,7 +87,7 @@ fn node(dice: &mut Dice, place: usize, slots: usize) -> Node {
         .then(|| vec![Bytes::new((30 + dice.below(150)) * UNIT); slots]);
     Node {
         space: Bytes::new(space * UNIT),
-        domain: u32::try_from(place).unwrap_or(0) * u32::from(dice.chance(8)),
+        domains: vec![u32::try_from(place).unwrap_or(0) * u32::from(dice.chance(8))],
         is_landmark: is_depot && dice.chance(1),
         way_out,
         ..Node::default()

@@ -125,7 +125,7 @@ mod tests {
             price: Price::FREE,
         };
         let node = |domain| Node {
-            domain,
+            domains: vec![domain],
             ..Node::default()
         };
         Problem {

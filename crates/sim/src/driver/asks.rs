@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_core::contract::{Event, Happening, Input, RequestState, StageInNews};
-use posthaste_types::RequestId;
+use posthaste_types::{DepotId, RequestId};
 
 use super::{Pending, Run, START};
 use crate::{report::What, rivals::Decider};
@@ -54,6 +54,16 @@ impl Run<'_> {
                 .deadlines
                 .on_submitted(*request, spec.deadline);
             self.checkers.probes.on_submitted(&spec);
+            let is_gone = |depot: &DepotId| {
+                let site = self
+                    .world
+                    .place(*depot)
+                    .map(|place| &self.world.sites[place]);
+                site.is_some_and(|site| site.is_told_gone)
+            };
+            if spec.via.iter().any(is_gone) {
+                self.checkers.domains.on_loose(*request);
+            }
             self.world.specs.insert(*request, spec.clone());
             if let Some(recorder) = &mut self.recorder {
                 recorder.on_submitted(*request);
@@ -91,6 +101,9 @@ impl Run<'_> {
         } = input
         {
             self.checkers.kept.on_asked(*request, spec, wishes);
+            if wishes.budget_micro_usd.is_some() || wishes.safe_with.is_some() {
+                self.checkers.domains.on_loose(*request);
+            }
             self.checkers.dues.on_submitted(*request, wishes.deliver_by);
         }
         if let Input::RequestPinned {

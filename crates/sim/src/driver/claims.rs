@@ -19,6 +19,7 @@ impl Run<'_> {
         let is_away = |site: &Site| !around.iter().all(|at| site.hours.is_open(*at));
         let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
         let weakest = self.world.weakest(request, losses, counts);
+        self.check_domains(request, losses, counts);
         // Whoever pulled and verified it needs no depot.
         let weakest = weakest.filter(|_| !self.pulled.contains(&request));
         let found = self
@@ -28,6 +29,28 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
         if !self.pulled.contains(&request) {
             self.check_pins(request);
+        }
+    }
+
+    /// A dataset that is safe survives the loss of any one of the domains its depots are in.
+    fn check_domains(&mut self, request: RequestId, losses: u8, counts: impl Fn(&Site) -> bool) {
+        let Some(spec) = self.world.specs.get(&request) else {
+            return;
+        };
+        let (data, losses) = (spec.code.data(), losses.min(spec.code.parity()));
+        let is_bound = self.checkers.domains.is_bound(request);
+        if losses == 0 || !is_bound || self.pulled.contains(&request) {
+            return;
+        }
+        for domain in &self.scenario.domains {
+            let members = self.scenario.members(&domain.name).into_iter();
+            let members: Vec<DepotId> = members.map(|place| self.world.sites[place].id).collect();
+            let left = self
+                .world
+                .fewest(request, |site| counts(site) && !members.contains(&site.id));
+            let claim = (request, losses, data);
+            let found = self.checkers.domains.on_claim(claim, &domain.name, left);
+            self.checkers.note(self.now, found);
         }
     }
 

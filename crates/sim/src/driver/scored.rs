@@ -18,7 +18,7 @@ pub(crate) struct Watched {
     pub(crate) seen: Seen,
     pub(crate) egress: Option<ByteRate>,
     /// Of each site: what it has room for, and a number it shares with what it fails together with.
-    pub(crate) capacities: Vec<(Bytes, u32)>,
+    pub(crate) capacities: Vec<(Bytes, Vec<u32>)>,
     /// What was asked, when, since the start, and by when it must be safe.
     pub(crate) requests: Vec<(RequestId, Duration, Duration, RequestSpec)>,
     /// How long a depot can be gone before everybody knows.
@@ -89,15 +89,13 @@ pub(crate) fn watch(scenario: &Scenario, seed: u64) -> Watched {
     }
 }
 
-/// Numbers of failure domains from one: the place of the first depot in each.
-fn domains(scenario: &Scenario) -> impl Iterator<Item = u32> {
-    let all = scenario.depots.iter();
-    (1..).zip(all).map(|(number, plan)| {
-        let same = |other: &&crate::scenario::DepotPlan| {
-            plan.domain.is_some() && other.domain == plan.domain
-        };
-        let first = (1..).zip(&scenario.depots).find(|(_, other)| same(other));
-        first.map_or(number, |(first, _)| first)
+/// The failure domains of each depot: the places of theirs among those there are.
+fn domains(scenario: &Scenario) -> impl Iterator<Item = Vec<u32>> {
+    scenario.depots.iter().map(|plan| {
+        let terms = plan.terms();
+        let all = (0..).zip(&scenario.domains);
+        let mine = all.filter(|(_, domain)| terms.domains().any(|name| name == domain.name));
+        mine.map(|(number, _)| number).collect()
     })
 }
 

@@ -1,7 +1,7 @@
 //! What checkers must know of inputs.
 
 use posthaste_core::contract::Input;
-use posthaste_types::FragmentIndex;
+use posthaste_types::{DepotId, FragmentIndex};
 
 use super::{Run, sends::answered};
 use crate::checkers::End;
@@ -13,6 +13,7 @@ impl Run<'_> {
             && let Some(site) = self.world.site(*depot)
         {
             site.is_told_gone = true;
+            self.loosen(*depot);
         }
         if let Input::DepotUp { depot, .. } = input
             && let Some(site) = self.world.site(*depot)
@@ -21,6 +22,7 @@ impl Run<'_> {
         }
         if let Input::DepotDrained { depot, drain, .. } = input {
             self.checkers.drains.on_told(*depot, *drain);
+            self.loosen(*depot);
         }
         if let Input::Recalled {
             request,
@@ -55,6 +57,13 @@ impl Run<'_> {
         }
         let end = if is_stored { End::Stored } else { End::Failed };
         self.end_send(send, end);
+    }
+
+    /// Who uses a depot may have to do without it.
+    fn loosen(&mut self, depot: DepotId) {
+        let uses = self.world.specs.iter();
+        let uses = uses.filter(|(_, spec)| spec.via.contains(&depot));
+        uses.for_each(|(request, _)| self.checkers.domains.on_loose(*request));
     }
 
     /// Notes since when each destination of a request has all of it, where that matters.

@@ -141,7 +141,7 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
         let held: u64 = orders.iter().map(|(_, order)| held(order, *id)).sum();
         Node {
             space: Bytes::new(known.map_or(0, |depot| depot.free).saturating_add(held)),
-            domain: id.get(),
+            domains: vec![id.get()],
             ..Node::default()
         }
     };

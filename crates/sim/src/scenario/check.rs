@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use posthaste_core::contract::{Encode, Method};
+use posthaste_core::contract::{DepotTerms, Encode, Method};
 use posthaste_types::Code;
 
 use super::{
@@ -129,6 +129,10 @@ fn names(scenario: &Scenario) -> Result<Names<'_>, String> {
     if domains.len() != scenario.domains.len() {
         return Err("each domain needs its own name".into());
     }
+    let mut all = domains.iter();
+    if let Some(name) = all.find(|name| name.contains(',') || name.trim() != **name) {
+        return Err(format!("`{name}` is no name of a domain"));
+    }
     Ok(Names {
         depots,
         links,
@@ -138,8 +142,13 @@ fn names(scenario: &Scenario) -> Result<Names<'_>, String> {
 
 fn check_depot(depot: &DepotPlan, names: &Names<'_>) -> Result<(), String> {
     if let Some(domain) = &depot.domain {
-        names.domain(domain)?;
+        DepotTerms::tidy_domain(domain).map_err(|count| {
+            let most = DepotTerms::DOMAINS_MAX;
+            format!("a depot has at most {most} failure domains, not {count}")
+        })?;
     }
+    let terms = depot.terms();
+    terms.domains().try_for_each(|name| names.domain(name))?;
     check_time("jitter_every_s", depot.jitter_every_s)?;
     check_fails(depot.mtbf_s, depot.mttr_s, depot.wiped_permille)?;
     if depot.loss_permille > 1000 || depot.streams == 0 {

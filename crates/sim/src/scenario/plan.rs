@@ -76,7 +76,7 @@ pub(crate) struct DepotPlan {
     /// How the rate changes over time.
     #[serde(default)]
     pub(crate) varies: Varies,
-    /// What it fails together with.
+    /// What it fails together with: names of domains, separated by commas.
     pub(crate) domain: Option<String>,
     /// Hops from the centre: others push on to those of a higher level.
     #[serde(default = "default_level")]

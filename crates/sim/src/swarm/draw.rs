@@ -533,6 +533,8 @@ mod tests {
             "domain = \"site-1\"\nkind = \"wiped\"",
             "domain = \"site-1\"\nkind = \"offline\"",
             "[[domain]]\nname = \"site-3\"\nmtbf_s",
+            "domain = \"site-1,provider-1\"",
+            "domain = \"provider-2\"\nkind = \"wiped\"",
             "landmark = true",
             "hours = \"08:",
             "load_max",

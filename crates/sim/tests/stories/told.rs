@@ -6,7 +6,7 @@ use posthaste_sim::{Scenario, simulate_explained};
 use posthaste_types::RequestId;
 
 /// Scenario, request.
-const TOLD: [(&str, u64); 15] = [
+const TOLD: [(&str, u64); 16] = [
     ("demo", 1),
     ("slowdown", 1),
     ("infeasible", 1),
@@ -14,6 +14,7 @@ const TOLD: [(&str, u64); 15] = [
     ("infeasible", 6),
     ("night-shift", 1),
     ("site-failure", 1),
+    ("two-domains", 1),
     ("direct-to-staged", 1),
     ("squeezed", 1),
     ("squeezed", 2),

@@ -147,10 +147,9 @@ impl Program<'_> {
             self.rows
                 .push((Expression::from(counted) - safe * (1.0 / data)).leq(0.0));
             all.add_mul(1.0, counted);
-            domains
-                .entry(self.problem.nodes[node].domain)
-                .or_default()
-                .push(counted);
+            for &domain in &self.problem.nodes[node].domains {
+                domains.entry(domain).or_default().push(counted);
+            }
         }
         let crowded = |inside: &Vec<_>| parity > 0.0 && real(inside.len() as u64) > parity;
         for inside in domains.into_values().filter(crowded) {

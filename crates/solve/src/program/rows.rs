@@ -76,7 +76,7 @@ impl Program<'_> {
             .collect()
     }
 
-    /// One fragment of a chunk a depot, m a failure domain.
+    /// One fragment of a chunk a depot, m a failure domain: a depot is in a row for each of its own.
     fn cap_fragments(&self, strand: &Strand, rows: &mut Vec<Constraint>) {
         let demand = self.demand(strand);
         if !demand.is_coded() {
@@ -84,10 +84,9 @@ impl Program<'_> {
         }
         let mut domains: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for &node in &demand.via {
-            domains
-                .entry(self.problem.nodes[node].domain)
-                .or_default()
-                .push(node);
+            for &domain in &self.problem.nodes[node].domains {
+                domains.entry(domain).or_default().push(node);
+            }
             let column = strand.column(self, node);
             for boundary in Self::boundaries(strand, &[node]) {
                 if strand.potential(self, node, boundary) > column + HAIR {

@@ -155,10 +155,9 @@ fn keep(
     };
     let mut domains: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for &node in &demand.via {
-        domains
-            .entry(problem.nodes[node].domain)
-            .or_default()
-            .push(node);
+        for &domain in &problem.nodes[node].domains {
+            domains.entry(domain).or_default().push(node);
+        }
     }
     let safe = variables.add(variable().min(0.0));
     let boundary = problem.grid.ended_by(deadline);
@@ -170,25 +169,24 @@ fn keep(
         rows.push(Expression::from(thread.stock[node][boundary]).geq(bytes / data));
     }
     let mut all = Expression::from(0.0);
-    for nodes in domains.values() {
-        let mut counted = Expression::from(0.0);
-        for &node in nodes {
-            let share = variables.add(variable().min(0.0));
-            rows.push((Expression::from(share) - thread.stock[node][boundary]).leq(0.0));
-            rows.push((Expression::from(share) - safe * (1.0 / data)).leq(0.0));
-            counted += share;
-            for stock in &thread.stock[node] {
-                rows.push(Expression::from(*stock).leq(bytes / data));
-            }
+    let mut shares = BTreeMap::new();
+    for &node in &demand.via {
+        let share = variables.add(variable().min(0.0));
+        rows.push((Expression::from(share) - thread.stock[node][boundary]).leq(0.0));
+        rows.push((Expression::from(share) - safe * (1.0 / data)).leq(0.0));
+        for stock in &thread.stock[node] {
+            rows.push(Expression::from(*stock).leq(bytes / data));
         }
-        if parity > 0.0 {
-            rows.push((counted.clone() - safe * (parity / data)).leq(0.0));
-            for boundary in 0..=slots {
-                let held: Expression = nodes.iter().map(|&node| thread.stock[node][boundary]).sum();
-                rows.push(held.leq(bytes * parity / data));
-            }
+        all += share;
+        shares.insert(node, share);
+    }
+    for nodes in domains.values().filter(|_| parity > 0.0) {
+        let counted: Expression = nodes.iter().map(|node| shares[node]).sum();
+        rows.push((counted - safe * (parity / data)).leq(0.0));
+        for boundary in 0..=slots {
+            let held: Expression = nodes.iter().map(|&node| thread.stock[node][boundary]).sum();
+            rows.push(held.leq(bytes * parity / data));
         }
-        all += counted;
     }
     rows.push((all - safe * ((data + parity) / data)).geq(0.0));
 }

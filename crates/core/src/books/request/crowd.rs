@@ -3,7 +3,7 @@
 use posthaste_types::{Bytes, ChunkIndex};
 
 use super::Request;
-use crate::domains::Kin;
+use crate::domains::{Kin, apart, together};
 
 impl Request {
     /// Notes which of its depots fail together.
@@ -11,15 +11,69 @@ impl Request {
         self.domain_max = kin.most;
         (self.uncommon.crowded_most, self.uncommon.is_crowd_unsaid) = (0, false);
         self.uncommon.crowded.clear();
+        // Few have groups that overlap: the others take no memory for them.
+        if !kin.groups.is_empty() || !self.uncommon.groups.is_empty() {
+            (self.uncommon.groups, self.uncommon.apart) = (kin.groups, kin.apart);
+        }
         for (lane, mask) in self.lanes.iter_mut().zip(kin.masks) {
             lane.kin = mask;
         }
     }
 
-    /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, and
-    /// of those that fail together with it not too many that are there have one.
+    /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, of those that fail
+    /// together with it not too many that are there have one, and the rest of the chunk finds its places after it.
     pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
-        taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
+        self.is_free_among(taken, lane, self.domain_max, u64::MAX)
+    }
+
+    /// The same, where of those that fail together `most` may have one, and the rest goes to lanes among those.
+    pub(crate) fn is_free_among(&self, taken: u64, lane: usize, most: u32, among: u64) -> bool {
+        let is_free = taken >> lane & 1 == 0 && self.crowd(taken, lane) < most;
+        is_free && (self.uncommon.groups.is_empty() || self.leaves_places(taken, lane, most, among))
+    }
+
+    /// Whether as many fragments find a place with one at the lane as without. Where groups are disjoint, they do.
+    fn leaves_places(&self, taken: u64, lane: usize, most: u32, among: u64) -> bool {
+        let taken = taken & !self.destinations;
+        let wanted = u32::from(self.code_now().total()).saturating_sub(taken.count_ones());
+        let live = self.replica.live();
+        let usable = self
+            .depot_lanes()
+            .filter(|&lane| !self.is_barred(lane))
+            .fold(0, |mask, lane| mask | 1 << lane);
+        let free = usable & live & among & !taken;
+        let places = |taken: u64, wanted: u32| {
+            let found = apart(
+                &self.uncommon.groups,
+                taken & live,
+                free & !taken,
+                most,
+                wanted,
+            );
+            found.count_ones()
+        };
+        match wanted {
+            0 | 1 => true,
+            _ => 1 + places(taken | 1 << lane, wanted - 1) >= places(taken, wanted),
+        }
+    }
+
+    /// Whether so many lanes suffice for all fragments of a chunk.
+    pub(crate) fn can_hold(&self, lanes: u64) -> bool {
+        let total = u32::from(self.spec.code.total());
+        let is_enough = lanes.count_ones() >= total;
+        let groups = &self.uncommon.groups;
+        is_enough
+            && (groups.is_empty()
+                || apart(groups, 0, lanes, self.domain_max, total).count_ones() >= total)
+    }
+
+    /// How many of those lanes at most fail together, by the groups of this one.
+    pub(crate) fn together(&self, lane: usize, lanes: u64) -> u32 {
+        match self.uncommon.groups.is_empty() {
+            true => (lanes & self.lanes[lane].kin).count_ones(),
+            false => together(&self.uncommon.groups, lane, lanes),
+        }
     }
 
     /// Depots that fail together may hold one more fragment of this chunk than of others.
@@ -42,18 +96,35 @@ impl Request {
         self.domain_max + self.uncommon.crowded_most
     }
 
-    /// How many of those `taken` fail together with the lane and are there.
+    /// How many of those `taken` fail together with the lane and are there: in the fullest of its groups.
     pub(crate) fn crowd(&self, taken: u64, lane: usize) -> u32 {
-        (taken & self.lanes[lane].kin & self.replica.live()).count_ones()
+        self.together(lane, taken & self.replica.live())
+    }
+
+    /// The same, and how many fail together with it in any way, to choose among lanes.
+    pub(crate) fn crowds(&self, taken: u64, lane: usize) -> (u32, u32) {
+        let any = taken & self.lanes[lane].kin & self.replica.live();
+        (self.crowd(taken, lane), any.count_ones())
     }
 
     /// What the lane may get of `room`, which it shares with those that fail together with it. Those of them that are
     /// pinned get all of theirs.
     pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
-        if self.is_pinned(lane) {
+        let kept = &self.uncommon;
+        if self.is_pinned(lane) || kept.apart >> lane & 1 == 1 {
             return room;
         }
-        let kin = self.lanes[lane].kin;
+        let groups = kept.groups.iter().copied();
+        let groups = groups.filter(|group| group >> lane & 1 == 1);
+        let shares = groups.map(|group| self.share_of(group, room));
+        match kept.groups.is_empty() {
+            true => self.share_of(self.lanes[lane].kin, room),
+            false => shares.min().unwrap_or(room),
+        }
+    }
+
+    /// What one of those that fail together may get of `room`.
+    fn share_of(&self, kin: u64, room: Bytes) -> Bytes {
         let pinned = (kin & self.pinned_lanes()).count_ones();
         let kin = (kin.count_ones() - pinned).max(1);
         let most = self.crowd_max().saturating_sub(pinned);

@@ -45,6 +45,10 @@ record! {
         pub(crate) crowded_most: u32,
         /// That was not said yet.
         pub(crate) is_crowd_unsaid: bool,
+        /// Lanes to depots that fail together, as masks, where some are in several such groups.
+        pub(crate) groups: Vec<u64>,
+        /// Lanes on which a chunk finds all its places then, as a mask; none where even shares find them too.
+        pub(crate) apart: u64,
         /// Depots coded chunks of it, and that was said, or not yet.
         pub(crate) is_scattered: bool,
         pub(crate) is_scatter_unsaid: bool,
@@ -79,6 +83,8 @@ impl Blank for Uncommon {
         crowded: BTreeMap::new(),
         crowded_most: 0,
         is_crowd_unsaid: false,
+        groups: Vec::new(),
+        apart: 0,
         is_scattered: false,
         is_scatter_unsaid: false,
         asks: Asks::NONE,

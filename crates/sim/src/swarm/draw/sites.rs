@@ -16,10 +16,14 @@ pub(super) struct Sites {
     depots: u64,
     /// Domains there are.
     domains: u64,
+    /// Further ones that overlap those.
+    providers: u64,
     keeps_hours: bool,
     is_loaded: bool,
     has_landmarks: bool,
     dice: Dice,
+    /// What is drawn of providers.
+    more: Dice,
 }
 
 impl Sites {
@@ -30,22 +34,35 @@ impl Sites {
         } else {
             0
         };
+        let mut more = Dice::new(seed, "swarm of providers");
+        let providers = match domains > 0 && more.chance(500) {
+            true => more.between(1, 3),
+            false => 0,
+        };
         Self {
             depots,
             domains,
+            providers,
             keeps_hours: dice.chance(250),
             is_loaded: dice.chance(200),
             has_landmarks: dice.chance(200),
             dice,
+            more,
         }
     }
 
-    /// Says of the last depot to which domain it belongs, and when it is lent.
+    /// Says of the last depot to which domains it belongs, and when it is lent.
     pub(super) fn place(&mut self, text: &mut String) {
         let dice = &mut self.dice;
+        let mut domains: Vec<String> = Vec::new();
         if self.domains > 0 && dice.chance(800) {
-            let domain = dice.between(1, self.domains);
-            let _ = writeln!(text, "domain = \"site-{domain}\"");
+            domains.push(format!("site-{}", dice.between(1, self.domains)));
+        }
+        if self.providers > 0 && self.more.chance(700) {
+            domains.push(format!("provider-{}", self.more.between(1, self.providers)));
+        }
+        if !domains.is_empty() {
+            let _ = writeln!(text, "domain = \"{}\"", domains.join(","));
         }
         if self.has_landmarks && dice.chance(400) {
             text.push_str("landmark = true\n");
@@ -112,7 +129,13 @@ impl Sites {
         for _ in 0..self.domains {
             if dice.chance(500) {
                 let domain = dice.between(1, self.domains);
-                fault(domain, dice, text);
+                fault(&format!("site-{domain}"), dice, text);
+            }
+        }
+        for number in 1..=self.providers {
+            let _ = writeln!(text, "\n[[domain]]\nname = \"provider-{number}\"");
+            if self.more.chance(500) {
+                fault(&format!("provider-{number}"), &mut self.more, text);
             }
         }
         let mut on: Vec<String> = Vec::new();
@@ -158,12 +181,12 @@ fn hours(dice: &mut Dice) -> String {
     }
 }
 
-fn fault(domain: u64, dice: &mut Dice, text: &mut String) {
+fn fault(domain: &str, dice: &mut Dice, text: &mut String) {
     let kind = FAULTS[index(dice.between(0, FAULTS.len() as u64 - 1))];
     let at = tenths(dice.between(0, 3000));
     let _ = writeln!(
         text,
-        "\n[[fault]]\nat_s = {at}\ndomain = \"site-{domain}\"\nkind = \"{kind}\""
+        "\n[[fault]]\nat_s = {at}\ndomain = \"{domain}\"\nkind = \"{kind}\""
     );
     if kind == "slows" {
         let _ = writeln!(text, "rate_mib_per_s = {}", tenths(dice.between(0, 50)));
