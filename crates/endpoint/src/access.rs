@@ -38,6 +38,15 @@ pub struct Access {
     given: Option<Arc<Given>>,
 }
 
+/// What reading from a place costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// What a gigabyte (10^9 bytes) costs, in millionths of a dollar.
+    pub egress_micro_usd: u64,
+    /// What a thousand GETs cost, in millionths of a dollar.
+    pub get_micro_usd: u64,
+}
+
 /// A profile that is in no file.
 #[derive(Debug)]
 struct Given {
@@ -144,6 +153,23 @@ impl Access {
     /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
     pub fn resolve(&self, location: Location) -> Result<Location> {
         Ok(self.place(location)?.0)
+    }
+
+    /// What reading from `location` costs, as its profile says. Paths of this machine cost nothing, unless the `url` of a
+    /// profile names them.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn prices(&self, location: Location) -> Result<Prices> {
+        if matches!(location, Location::Local(_)) {
+            return Ok(Prices::default());
+        }
+        let (_, chosen) = self.place(location)?;
+        let profile = chosen.and_then(|chosen| chosen.ours);
+        Ok(profile.map_or_else(Prices::default, |profile| Prices {
+            egress_micro_usd: profile.egress_micro_usd,
+            get_micro_usd: profile.get_micro_usd,
+        }))
     }
 
     /// What stands in for `location` when that fails for good, where its profile says so: the same
@@ -461,6 +487,28 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+
+    #[test]
+    fn reading_costs_what_the_profile_of_an_address_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profiles.toml");
+        let text = "[cloud]\nurl = \"s3://runs\"\nusd_per_gb_out = 0.09\nusd_per_1000_gets = 0.0004\n[other]\nusd_per_gb_out = 0.02\n";
+        std::fs::write(&path, text).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, private).unwrap();
+        let access = Access::new(None, Vec::new()).with_profiles(path);
+        let prices = |access: &Access, address: &str| {
+            let location = Location::parse(address.as_ref()).unwrap();
+            let prices = access.prices(location).unwrap();
+            (prices.egress_micro_usd, prices.get_micro_usd)
+        };
+        assert_eq!(prices(&access, "cloud:run7"), (90_000, 400));
+        assert_eq!(prices(&access, "s3://runs/run7"), (0, 0));
+        let other = access.with_profile("other".into());
+        assert_eq!(prices(&other, "s3://runs/run7"), (20_000, 0));
+        assert_eq!(prices(&other, "cloud:run7"), (90_000, 400));
+        assert_eq!(prices(&other, "/runs/run7"), (0, 0));
+    }
 
     #[test]
     fn paths_go_below_the_address_of_a_profile() {

@@ -20,6 +20,9 @@ struct Kind {
     enough: &'static [&'static [&'static str]],
 }
 
+/// What reading costs, wherever that is.
+const PRICES: [&str; 2] = ["usd_per_gb_out", "usd_per_1000_gets"];
+
 const WEB: &[&[&str]] = &[&["user", "password"], &["token"]];
 const KINDS: [Kind; 6] = [
     Kind {
@@ -91,7 +94,7 @@ pub fn own_profile(url: &str, settings: &BTreeMap<String, String>) -> Result<Pro
         return Err(wrong(why).hint("leave what follows `?` out"));
     }
     let has = |key: &&str| settings.contains_key(*key);
-    let known = || kind.settings.iter().chain(kind.secrets);
+    let known = || kind.settings.iter().chain(&PRICES).chain(kind.secrets);
     if let Some(unknown) = settings
         .keys()
         .find(|key| !known().any(|known| known == key))
@@ -153,6 +156,16 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
             assert!(!error.to_string().contains("hidden"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_reading_costs_is_said_at_any_place() {
+        let with = |usd| {
+            let pairs = [("token", "t"), ("usd_per_gb_out", usd)];
+            own_profile("gs://b", &settings(&pairs))
+        };
+        assert_eq!(with("0.12").unwrap().egress_micro_usd, 120_000);
+        assert!(with("much").is_err());
     }
 
     #[test]

@@ -64,6 +64,12 @@ pub struct Profile {
     pub(crate) rate_max: Option<ByteRate>,
     /// Most requests begun in a second.
     pub(crate) requests_per_s_max: Option<NonZeroU32>,
+    /// What a gigabyte (10^9 bytes) that is read costs, in millionths of a dollar.
+    #[serde(rename = "usd_per_gb_out", deserialize_with = "price")]
+    pub(crate) egress_micro_usd: u64,
+    /// What a thousand GETs cost, in millionths of a dollar.
+    #[serde(rename = "usd_per_1000_gets", deserialize_with = "price")]
+    pub(crate) get_micro_usd: u64,
     /// Certificates to trust beside the system's, in PEM.
     pub(crate) ca_file: Option<PathBuf>,
 
@@ -159,6 +165,34 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteRate>, 
     }
 }
 
+/// Most that a gigabyte, or a thousand requests, may be said to cost, in dollars.
+const USD_MAX: f64 = 1e6;
+
+/// A price: a number, or the text of one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Usd {
+    Number(f64),
+    Text(String),
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range is refused"
+)]
+fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let usd = match Usd::deserialize(deserializer) {
+        Ok(Usd::Number(usd)) => Some(usd),
+        Ok(Usd::Text(text)) => text.parse().ok(),
+        Err(_) => None,
+    };
+    match usd {
+        Some(usd) if (0.0..=USD_MAX).contains(&usd) => Ok((usd * 1e6).round() as u64),
+        _ => Err(de::Error::custom("not a price from 0 to a million dollars")),
+    }
+}
+
 /// The profiles of one file.
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
@@ -184,7 +218,12 @@ pub fn parse_profiles(text: &str) -> Result<Profiles> {
             before.iter().filter(|&&byte| byte == b'\n').count() + 1
         });
         // The parser's message quotes values; these tell no more than what was expected.
-        let safe = ["unknown field", "not an address", "not a rate"];
+        let safe = [
+            "unknown field",
+            "not an address",
+            "not a rate",
+            "not a price",
+        ];
         let message = cause.message();
         let detail = if safe.iter().any(|start| message.starts_with(start)) {
             let short = message.split(", expected").next().unwrap_or_default();
@@ -305,6 +344,16 @@ mod tests {
     }
 
     #[test]
+    fn prices_are_read_to_a_millionth_of_a_dollar() {
+        let text = "[a]\nusd_per_gb_out = 0.09\nusd_per_1000_gets = 0.0004\n[b]\nusd_per_gb_out = 1\n[c]\nusd_per_gb_out = \"0.02\"\n";
+        let profiles = parse_profiles(text).unwrap().by_name;
+        let prices = |name: &str| (profiles[name].egress_micro_usd, profiles[name].get_micro_usd);
+        assert_eq!(prices("a"), (90_000, 400));
+        assert_eq!(prices("b"), (1_000_000, 0));
+        assert_eq!(prices("c"), (20_000, 0));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_what_is_secret() {
         for (text, wanted) in [
             ("[s]\npassword = hush\n", "line 2"),
@@ -314,6 +363,11 @@ mod tests {
             ("[s]\nurl = \"sftp://u:hush@h/\"\n", "not an address"),
             ("[s]\nrate_max = \"hush\"\n", "not a rate"),
             ("[s]\nrate_max = \"0\"\n", "not a rate"),
+            ("[s]\nusd_per_gb_out = -0.1\n", "line 2 is not understood: not a price"),
+            ("[s]\nusd_per_gb_out = nan\n", "not a price"),
+            ("[s]\nusd_per_1000_gets = 1e9\n", "not a price"),
+            ("[s]\nusd_per_1000_gets = \"hush\"\n", "not a price"),
+            ("[s]\nusd_per_1000_gets = [\"hush\"]\n", "not a price"),
             ("[s]\nconnections_max = 0\n", "line 2"),
             ("password = \"hush\"\n", "line 1"),
             ("[\"a b\"]\npassword = \"hush\"\n", "a profile's name"),
