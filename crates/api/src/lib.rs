@@ -273,7 +273,8 @@ pub struct Request {
     pub chunks_safe: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
-    /// What sending it costs when it goes as planned, requests included, in dollars, where depots have prices.
+    /// What sending it costs when it goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what
+    /// it is forecast to cost in all, where its sources have prices.
     pub cost_usd: f64,
     /// What keeping it on the depots costs a month, in dollars.
     pub cost_usd_per_month: f64,

@@ -36,6 +36,10 @@ pub struct NewStageIn {
     /// Most that may be read for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,
+    /// Most that reading its sources may cost in dollars, by the prices in their profiles.
+    #[schema(example = 1.5)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
     /// The profile of the service's user whose credentials open the sources; those of the environment
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,8 @@ pub struct Wishes {
     #[schema(example = "lazy")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<String>,
-    /// Most that it may cost in dollars, sending and keeping it together, by what depots are lent for.
+    /// Most that it may cost in dollars, sending and keeping it together, by what depots are lent for; of a stage-in, reading its
+    /// sources.
     #[schema(example = 1.5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,

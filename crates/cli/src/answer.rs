@@ -83,6 +83,21 @@ fn delivery(request: &api::Request) -> String {
     }
 }
 
+/// What reading its sources costs, where they have prices.
+pub fn reading(request: &api::Request) -> String {
+    let cost = request.cost_usd;
+    let shown = match cost {
+        0.01.. => format!("${cost:.2} to read"),
+        _ => format!("${cost:.6} to read"),
+    };
+    let budget = request.wishes.budget_usd;
+    let budget = budget.map_or_else(String::new, |budget| format!(", ${budget:.2} at most"));
+    match cost > 0.0 {
+        true => row("costs", &format!("{shown}{budget}")),
+        false => String::new(),
+    }
+}
+
 /// What it costs, where depots have prices.
 fn cost(request: &api::Request) -> String {
     let (send, month) = (request.cost_usd, request.cost_usd_per_month);

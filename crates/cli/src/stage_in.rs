@@ -46,6 +46,7 @@ Examples:
   posthaste stage-in /archive/mesh s3://lab/weather-2026 /scratch/me/input --deadline 2h
   posthaste stage-in archive:run7 /scratch/me/run7 --not-before 2026-11-22T22:00 --deadline 2026-11-22T23:00
   posthaste stage-in tape:run7 /scratch/me/run7 --not-before 22:00 --deadline 23:00 --via cache1,cache2
+  posthaste stage-in cloud:run7 mirror:run7 /scratch/me/run7 --deadline 6h --budget 2.00
   posthaste stage-in https://data.example.org/mesh.h5 /scratch/me/mesh --deadline 30m --dry-run
 
 Exit codes: 0 taken (with --wait: here in time); 10 late, 11 refused; others as everywhere.")]
@@ -80,6 +81,10 @@ pub struct StageInArguments {
     /// Most that is read for it in a second, like 200M
     #[arg(long, visible_alias = "bwlimit", value_name = "BYTES")]
     rate_max: Option<Bytes>,
+    /// Most that reading its sources may cost in dollars, by the prices in their profiles: the cheapest give what
+    /// there is time for, dearer ones the rest [default: any, as fast as it comes]
+    #[arg(long, value_name = "USD")]
+    budget: Option<f64>,
     /// Profile of the service's user, for sources without a name of their own
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -202,6 +207,7 @@ impl StageInArguments {
             via: self.via.clone(),
             priority: (!is_normal).then(|| self.priority.to_string()),
             rate_bytes_per_s_max: self.rate_max.map(Bytes::get),
+            budget_usd: self.budget,
             profile: self.profile.clone(),
             best_effort: self.best_effort,
             submission_id: self.submission_id.clone(),
@@ -270,6 +276,22 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
             ),
         );
     }
+    text += &answer::reading(request);
+    text += &places(request, stage_in);
+    if let Some(binding) = &stage_in.binding {
+        let names = binding.sources.join(" and ");
+        let last = format!(
+            "{} that only {names} holds",
+            Bytes::new(binding.missing_bytes)
+        );
+        text += &answer::row("last", &last);
+    }
+    text
+}
+
+/// Where it comes from, and where it may wait.
+fn places(request: &api::Request, stage_in: &api::StageIn) -> String {
+    let mut text = String::new();
     for source in stage_in.sources.iter().filter(|source| !source.near) {
         let holds = match (source.holds_bytes, source.alone_bytes) {
             (holds, _) if holds == request.bytes => String::new(),
@@ -293,14 +315,6 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
     for source in stage_in.sources.iter().filter(|source| source.near) {
         let waits = format!("{}, where it may wait until it is welcome", source.name);
         text += &answer::row("via", &waits);
-    }
-    if let Some(binding) = &stage_in.binding {
-        let names = binding.sources.join(" and ");
-        let last = format!(
-            "{} that only {names} holds",
-            Bytes::new(binding.missing_bytes)
-        );
-        text += &answer::row("last", &last);
     }
     text
 }

@@ -94,6 +94,57 @@ fn what_is_not_welcome_yet_waits_and_then_is_in_time() {
 }
 
 #[test]
+fn a_source_that_costs_something_gives_what_the_deadline_needs_and_the_budget_pays() {
+    let centre = Centre::with("40M", "4M", 60);
+    centre.price_archive("usd_per_gb_out = 1.0\nusd_per_1000_gets = 0.4");
+    let number = |request: &Value, key: &str| request[key].as_f64().unwrap();
+    // Without a budget both give what they can, and that is counted: four MiB a chunk, and a GET for each of some sixteen pieces.
+    let request = centre.stage_in("fast", &["--deadline", "10m"]);
+    assert!(number(&request, "cost_usd") > 0.0, "{request}");
+    let id = request["id"].as_str().unwrap();
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    let read = shares(&request)[0];
+    assert!(read > 0, "{request}");
+    let least = 0.0042 * f64::from(u32::try_from(read).unwrap()) * 0.9;
+    assert!(number(&request, "spent_usd") > least, "{request}");
+    // With one, what there is time for comes for nothing.
+    let request = centre.stage_in("cheap", &["--deadline", "10m", "--budget", "0.2"]);
+    let id = request["id"].as_str().unwrap();
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(number(&request, "spent_usd"), 0.0, "{request}");
+    assert_eq!(shares(&request)[0], 0, "{request}");
+    assert_eq!(request["wishes"]["budget_usd"], 0.2);
+    // The mirror alone takes fifteen seconds.
+    let hurry = ["--deadline", "12s", "--best-effort", "--budget", "0.2"];
+    let request = centre.stage_in("hurried", &hurry);
+    let id = request["id"].as_str().unwrap();
+    let request = centre.wait_until(id, |request| request["state"] == "arrived");
+    let spent = number(&request, "spent_usd");
+    assert!(0.0 < spent && spent <= 0.2, "{request}");
+    let story = text(&centre.run(&["explain", id]).stdout);
+    assert!(story.contains("of its budget of $0.2"), "{story}");
+    let to = centre.scratch("other");
+    let asked = ["stage-in", "archive:run", to.to_str().unwrap()];
+    let ask = |more: &[&str]| centre.run(&[&asked[..], more].concat());
+    let told = text(&ask(&["--deadline", "10m", "--dry-run"]).stdout);
+    assert!(told.contains("  costs    $0.0"), "{told}");
+    let refused = ask(&["--deadline", "10m", "--budget", "0.001"]);
+    assert_eq!(refused.status.code(), Some(11));
+    let (offered, why) = (text(&refused.stdout), text(&refused.stderr));
+    assert!(why.contains("$0.001 does not pay it"), "{why}");
+    assert!(offered.contains("the same with --budget 0.0"), "{offered}");
+    let wrong = ask(&["--deadline", "10m", "--budget", "-1"]);
+    assert!(!wrong.status.success());
+    centre.price_archive("usd_per_gb_out = -1");
+    let wrong = text(&ask(&["--deadline", "10m", "--dry-run"]).stderr);
+    assert!(
+        wrong.contains("not understood") && !wrong.contains(".rs"),
+        "{wrong}"
+    );
+    assert!(centre.holds_only(&["fast", "cheap", "hurried"]));
+}
+
+#[test]
 fn cancelling_and_changed_sources_leave_nothing_behind() {
     let centre = Centre::with("4M", "4M", 100);
     let request = centre.stage_in("input", &["--deadline", "10m"]);

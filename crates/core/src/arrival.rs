@@ -3,7 +3,7 @@
 //! `outlook` forecasts, forward and backward, by what `inbound` says that sources give; `fetch` asks sources for chunks; `near`
 //! lets them go to depots near the centre meanwhile; `outward` removes the source of what goes the other way; `onward` is what
 //! goes there from depots; `review` is what time alone brings; `loss` is what becomes of sources that fail; `bargain` is what
-//! would make one possible that is refused; `ending` how a stage-in ends.
+//! would make one possible that is refused; `purse` what one may cost, and what of it dear sources get; `ending` how a stage-in ends.
 
 mod bargain;
 mod ending;
@@ -14,6 +14,7 @@ mod near;
 mod onward;
 mod outlook;
 mod outward;
+mod purse;
 mod review;
 mod slack;
 mod views;
@@ -27,7 +28,7 @@ pub(crate) use outlook::Quantile;
 
 use crate::{
     Mind,
-    books::{Arrival, Fetch, Outward},
+    books::{Arrival, Fetch, Outward, Purse},
     contract::{ArrivalState, Happening, Outbox, Reason, StageInNews},
 };
 
@@ -72,6 +73,10 @@ impl Mind {
                 ref owner,
                 ref project,
             } => self.on_is_for(id, owner, project),
+            StageInNews::Costs { budget, ref prices } => {
+                let purse = Purse::new(budget, prices);
+                self.arrivals.keep_purse(id, purse);
+            }
         }
     }
 

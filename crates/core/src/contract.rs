@@ -53,7 +53,7 @@ pub use posthaste_plan::{
     Windows, WindowsError,
     tuner::{Method, MethodError},
 };
-pub use prices::{DepotPrices, EgressPrice};
+pub use prices::{DepotPrices, EgressPrice, SourcePrice};
 pub use reason::{CircuitReason, DeliveryReason, Reason};
 pub use request::{Pause, ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};

@@ -5,6 +5,7 @@ mod asks;
 mod circuits;
 mod claims;
 mod commands;
+mod costs;
 mod fates;
 mod faults;
 mod follows;

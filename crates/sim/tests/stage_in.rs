@@ -220,3 +220,16 @@ fn what_is_left_of_a_source_is_shared_by_priority_project_and_user() {
         assert!(urgent < Duration::from_secs(100), "{urgent:?}\n{text}");
     }
 }
+
+#[test]
+fn what_costs_something_gives_what_the_deadline_needs_and_the_budget_pays() {
+    for report in play("priced-stage-in", 0..40) {
+        let fate = |request: usize| report.fates[request - 1].1;
+        let text = report.to_text();
+        assert_eq!(fate(3), Fate::Refused, "{text}");
+        // Whether it comes in time is up to when the mirror is back.
+        assert_ne!(fate(6), Fate::Refused, "{text}");
+        let refused = |happening: &Happening| matches!(happening, Happening::Refused);
+        assert!(when(&report, 3, refused).is_some(), "{text}");
+    }
+}

@@ -68,6 +68,17 @@ impl Centre {
         }
     }
 
+    /// Says in the profile of the S3 server what reading from it costs.
+    pub fn price_archive(&self, prices: &str) {
+        let profiles = self
+            .folder
+            .path()
+            .join("home/.config/posthaste/profiles.toml");
+        let text = fs::read_to_string(&profiles).unwrap();
+        let text = text.replace("[archive]\n", &format!("[archive]\n{prices}\n"));
+        fs::write(&profiles, text).unwrap();
+    }
+
     pub fn kill(&mut self) {
         self.service.kill().unwrap();
         self.service.wait().unwrap();

@@ -80,10 +80,14 @@ impl Mind {
     fn next_of(&self, id: SourceId, arrival: &Arrival) -> Option<ChunkIndex> {
         let first = |near: &Near| near.open.first().map(ChunkIndex::new);
         if let Some(near) = arrival.near_as(id) {
-            return first(near).filter(|_| arrival.is_near_due);
+            let chunk = first(near).filter(|_| arrival.is_near_due);
+            return chunk.filter(|chunk| self.pays_near(arrival, near, *chunk));
         }
         let far = self.next_far(id, arrival, |held| held.is_due);
         far.or_else(|| {
+            if !self.pays_for_what_is_near(id, arrival) {
+                return None;
+            }
             let near = arrival.near.iter().filter(|_| arrival.is_near_due);
             let mut chunks = near.filter_map(first);
             chunks.find(|chunk| arrival.lies_at(*chunk, id))
@@ -97,9 +101,11 @@ impl Mind {
         arrival: &Arrival,
         may: impl Fn(&Held) -> bool,
     ) -> Option<ChunkIndex> {
+        let pays = self.pays(id, arrival);
         let held = arrival.held.iter().enumerate();
-        let held =
-            held.filter(|(_, held)| may(held) && held.open.len() > 0 && held.sources.contains(&id));
+        let held = held.filter(|(place, held)| {
+            may(held) && held.open.len() > 0 && held.sources.contains(&id) && pays(*place)
+        });
         let (place, _) = held.min_by_key(|(_, held)| self.holders_that_answer(held))?;
         arrival.next_open(place)
     }
@@ -137,6 +143,9 @@ impl Mind {
         let own = source.link.finish_micros(arrival.chunk_bytes(chunk.get()));
         let mut others = self.others(id, arrival);
         others.any(|(other, about)| {
+            if !self.may_give_the_rest(arrival, chunk, id, other) {
+                return false;
+            }
             let rest = arrival.spec.chunk_size;
             let rest = rest.times(arrival.open_at(other).into());
             let rest = rest.min(arrival.missing());
@@ -170,7 +179,8 @@ impl Mind {
             let left = other.link.finish_micros(Bytes::ZERO).max(age);
             let own = source.link.finish_micros(flight.bytes);
             let is_late = own.saturating_mul(TWICE) < left;
-            (is_once && is_late).then_some((left, fetch.chunk))
+            let is_paid = || self.pays_twice(id, arrival, fetch.source, flight.bytes);
+            (is_once && is_late && is_paid()).then_some((left, fetch.chunk))
         });
         late.max().map(|(_, chunk)| chunk)
     }
@@ -178,6 +188,11 @@ impl Mind {
     fn start_fetch(&mut self, source: SourceId, pick: &Pick, out: &mut Outbox) {
         let now = self.now;
         let begun = self.begin_arrival(pick.request, out);
+        let key = Fetch {
+            chunk: pick.chunk,
+            source,
+        };
+        self.pay_for(pick.request, key, None, pick.is_duplicate);
         let arrivals = &mut self.arrivals;
         let (Some(arrival), Some(from)) = (
             arrivals.requests.get_mut(&pick.request),
@@ -191,10 +206,6 @@ impl Mind {
         if !pick.is_duplicate {
             arrival.take_open(pick.chunk);
         }
-        let key = Fetch {
-            chunk: pick.chunk,
-            source,
-        };
         let before = arrival.fetches.insert(key, flight);
         debug_assert!(before.is_none(), "a source is asked for a chunk once");
         if let Some(lane) = arrival.lane_mut(source) {

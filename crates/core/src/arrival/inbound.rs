@@ -13,6 +13,8 @@ pub(crate) struct Inbound {
     pub(super) places: BTreeMap<SourceId, usize>,
     /// Whether each gives anything now or later.
     gives: Vec<bool>,
+    /// Whether each may be counted on, be it that it is back some time.
+    counts: Vec<bool>,
     supplies: Supplies,
 }
 
@@ -39,17 +41,60 @@ pub(crate) struct Fare {
     pub(super) binds: Option<usize>,
 }
 
+/// What sources may give of the holdings of one stage-in, where a budget bounds that: each so much of all such holdings together.
+#[derive(Debug, Default)]
+struct Rooms {
+    most: BTreeMap<(usize, usize), Bytes>,
+    taken: BTreeMap<usize, Bytes>,
+    /// The holding that is filled in.
+    place: Option<usize>,
+}
+
+impl Rooms {
+    /// Lets the lanes of a share carry no more.
+    fn bound(&mut self, share: Share, load: &mut Load) {
+        self.place = match share {
+            Share::Far(place) if !self.most.is_empty() => Some(place),
+            Share::Far(_) | Share::Near(_) | Share::Onward => None,
+        };
+        let Some(place) = self.place else {
+            return;
+        };
+        for lane in &mut load.lanes {
+            if let Some(most) = self.most.get(&(place, lane.supply)) {
+                let taken = self.taken.get(&lane.supply).copied();
+                let room = *most - taken.unwrap_or(Bytes::ZERO);
+                lane.room = lane.room.min(room);
+            }
+        }
+    }
+
+    /// What they carried counts.
+    fn take(&mut self, load: &Load, outcome: &Outcome) {
+        let Some(place) = self.place else {
+            return;
+        };
+        for (supply, bytes) in load.placed(outcome) {
+            if self.most.contains_key(&(place, supply)) {
+                *self.taken.entry(supply).or_default() += bytes;
+            }
+        }
+    }
+}
+
 impl Inbound {
-    /// Each source, whether it gives anything now or later, and how much.
-    pub(super) fn new(sources: impl Iterator<Item = (SourceId, bool, Curve)>) -> Self {
+    /// Each source, whether it gives anything now or later, whether it may be counted on, and how much it gives.
+    pub(super) fn new(sources: impl Iterator<Item = (SourceId, [bool; 2], Curve)>) -> Self {
         let mut inbound = Self {
             places: BTreeMap::new(),
             gives: Vec::new(),
+            counts: Vec::new(),
             supplies: Supplies::default(),
         };
-        for (place, (id, gives, curve)) in sources.enumerate() {
+        for (place, (id, [gives, counts], curve)) in sources.enumerate() {
             inbound.places.insert(id, place);
             inbound.gives.push(gives);
+            inbound.counts.push(counts);
             let endless = Bytes::new(u64::MAX >> 1);
             inbound.supplies.depots.push(Supply::new(curve, endless));
         }
@@ -150,14 +195,39 @@ impl Inbound {
             order.push((Share::Onward, onward));
         }
         self.supplies.pace = arrival.spec.rate_max.map(Curve::constant);
-        let edges = order.into_iter().map(|(share, load)| {
+        let mut rooms = self.rooms(arrival);
+        let edges = order.into_iter().map(|(share, mut load)| {
+            rooms.bound(share, &mut load);
             let outcome = fill(&self.supplies, share, &load);
             self.supplies.take(&load, &outcome);
+            rooms.take(&load, &outcome);
             (share, outcome.edge)
         });
         let edges = edges.collect();
         self.supplies.pace = None;
         edges
+    }
+
+    /// What a budget lets each source give of each holding.
+    fn rooms(&self, arrival: &Arrival) -> Rooms {
+        let mut rooms = Rooms::default();
+        if !arrival.has_budget() {
+            return rooms;
+        }
+        let counts = |source: SourceId| {
+            let place = self.places.get(&source);
+            place.is_some_and(|place| self.counts[*place])
+        };
+        let is_broke = arrival.is_broke(&counts);
+        for (place, held) in arrival.held.iter().enumerate() {
+            for source in &held.sources {
+                let room = arrival.room_at(*source, place, is_broke, &counts);
+                if let (Some(room), Some(supply)) = (room, self.places.get(source)) {
+                    rooms.most.insert((place, *supply), room);
+                }
+            }
+        }
+        rooms
     }
 
     /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.

@@ -48,7 +48,9 @@ impl Mind {
             let is_open = depot.is_up() && !depot.is_draining();
             is_open && depot.is_open(self.now) && depot.space() >= needed
         };
-        depot.is_some_and(is_usable)
+        let is_paid =
+            |depot: &Depot| !arrival.has_budget() || (depot.is_free() && depot.gives_free());
+        depot.is_some_and(|depot| is_usable(depot) && is_paid(depot))
             && source.is_some_and(|source| !source.is_down())
             && near.resume_at <= self.now
     }
@@ -151,6 +153,7 @@ impl Mind {
         out: &mut Outbox,
     ) {
         let now = self.now;
+        self.pay_for(request, fetch, Some(depot), false);
         let arrivals = &mut self.arrivals;
         let (Some(arrival), Some(from)) = (
             arrivals.requests.get_mut(&request),

@@ -46,7 +46,9 @@ impl Mind {
         Inbound::new(sources.map(|(id, source)| {
             let near = near.get(id).copied();
             let gives = !self.gives_nothing(source, near);
-            (*id, gives, self.curve_of(source, near, quantile))
+            let counts = !source.is_hopeless(&self.settings);
+            let curve = self.curve_of(source, near, quantile);
+            (*id, [gives, counts], curve)
         }))
     }
 
@@ -90,11 +92,11 @@ impl Mind {
         let alone = self.inbound(Quantile::P10);
         let mut left = alone.clone();
         for id in order {
+            let until = self.divide_money(*id, &alone, &left);
             let Some(arrival) = self.arrivals.requests.get(id) else {
                 continue;
             };
-            let finish = alone.clone().early(arrival, |_| now).edge;
-            let until = arrival.spec.deadline - margin(finish, now);
+            let until = until.unwrap_or_else(|| self.wanted_by(arrival, &alone));
             let edges = if arrival.is_leftover || arrival.is_paused() {
                 Vec::new()
             } else {
@@ -113,6 +115,12 @@ impl Mind {
                 set_begin(arrival, &edges, nearby, until, now);
             }
         }
+    }
+
+    /// When one is to be here, that alone would find these sources so: its deadline less a margin.
+    pub(super) fn wanted_by(&self, arrival: &Arrival, alone: &Inbound) -> Timestamp {
+        let finish = alone.clone().early(arrival, |_| self.now).edge;
+        arrival.spec.deadline - margin(finish, self.now)
     }
 
     fn forecast_forward(&mut self, order: &[RequestId]) {
@@ -137,6 +145,7 @@ impl Mind {
                 let finish = Some(Forecast::at(now));
                 if let Some(arrival) = self.arrivals.requests.get_mut(id) {
                     (arrival.finish, arrival.binding) = (finish, None);
+                    arrival.expect_to_pay(0);
                 }
                 continue;
             }
@@ -146,6 +155,7 @@ impl Mind {
                 true => spare.insert(all.clone()),
                 false => &mut all,
             };
+            let coming = self.cost_to_come(arrival, middle, |share| from(share).max(likely));
             let p90 = slow.early(arrival, |share| from(share).max(late));
             let p50 = middle.early(arrival, |share| from(share).max(likely)).edge;
             let p10 = fast.early(arrival, |share| from(share).max(soon)).edge;
@@ -153,6 +163,7 @@ impl Mind {
             let binding = self.binding(arrival, p90);
             if let Some(arrival) = self.arrivals.requests.get_mut(id) {
                 (arrival.finish, arrival.binding) = (finish, binding);
+                arrival.expect_to_pay(coming);
             }
         }
     }

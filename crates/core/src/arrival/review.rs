@@ -42,6 +42,7 @@ impl Mind {
 
     fn say_missed(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
+        let spent = self.budget_spent(id);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };
@@ -51,7 +52,7 @@ impl Mind {
         }
         arrival.missed = true;
         arrival.is_leftover = true;
-        let reason = reason_late(arrival, now);
+        let reason = spent.unwrap_or_else(|| reason_late(arrival, now));
         self.tell(out, Some(id), None, Happening::Missed, reason);
         self.look_at_arrivals_now();
     }
@@ -92,12 +93,13 @@ impl Mind {
 
     pub(crate) fn say_arrival_at_risk(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
+        let spent = self.budget_spent(id);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };
         arrival.at_risk = true;
         arrival.on_time_ticks = 0;
-        let reason = reason_late(arrival, now);
+        let reason = spent.unwrap_or_else(|| reason_late(arrival, now));
         let finish = arrival
             .finish
             .map_or(Happening::NO_FINISH, |finish| finish.p90.max(now));

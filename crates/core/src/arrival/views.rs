@@ -38,6 +38,7 @@ impl Mind {
 
     fn view_arrival(&self, id: RequestId, arrival: &Arrival) -> ArrivalView {
         let outward = self.arrivals.outward.get(&id);
+        let purse = arrival.purse.as_deref();
         ArrivalView {
             request: id,
             spec: arrival.spec.clone(),
@@ -65,6 +66,9 @@ impl Mind {
             },
             bytes_here: arrival.bytes_here,
             duplicates: arrival.duplicates,
+            budget_micro_usd: purse.and_then(|purse| purse.budget),
+            spent_micro_usd: purse.map_or(0, |purse| purse.spent),
+            cost_micro_usd: purse.map_or(0, |purse| purse.spent.saturating_add(purse.coming)),
             shares: arrival
                 .lanes
                 .iter()

@@ -1,11 +1,12 @@
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     string::String,
     vec::Vec,
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 
-use super::{Account, Bitmap, Claim, Decisions, Flight, Near, Prestage, Turn};
+use super::{Account, Bitmap, Claim, Decisions, Flight, Near, Prestage, Purse, Turn};
 use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
 
 record! {
@@ -110,6 +111,8 @@ record! {
         pub(crate) local_failures: u32,
         pub(crate) last_fault: Option<Fault>,
         pub(crate) duplicates: u32,
+        /// None where it may cost anything and nothing costs.
+        pub(crate) purse: Option<Box<Purse>>,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
         pub(crate) account: Account,
@@ -205,6 +208,7 @@ impl Arrival {
             local_failures: 0,
             last_fault: None,
             duplicates: 0,
+            purse: None,
             late_ticks: 0,
             on_time_ticks: 0,
             account: Account::default(),
@@ -410,6 +414,9 @@ impl Arrival {
         self.prestages.clear();
         self.binding = None;
         (self.at_risk, self.finish, self.begin_by) = (false, None, None);
+        if let Some(purse) = &mut self.purse {
+            (purse.coming, purse.is_pressed) = (0, false);
+        }
         self.asked_at = None;
     }
 

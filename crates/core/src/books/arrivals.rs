@@ -1,7 +1,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_types::{RequestId, SourceId, Timestamp, record};
 
-use super::{Arrival, Onward, Outward, Source, Turn};
+use super::{Arrival, Onward, Outward, Purse, Source, Turn};
 
 record! {
     /// All stage-ins, and where they come from.
@@ -14,6 +14,8 @@ record! {
         pub(crate) outward: BTreeMap<RequestId, Outward>,
         /// As what requests go on from their depots, by their numbers.
         pub(crate) onward: BTreeMap<RequestId, Onward>,
+        /// What those may cost that are about to be asked for.
+        pub(crate) purses: BTreeMap<RequestId, Purse>,
         /// When all of them are looked at next, while any is live.
         pub(crate) look_at: Option<Timestamp>,
     }
@@ -38,6 +40,19 @@ impl Arrivals {
         let mut keys: Vec<_> = self.live().map(key).collect();
         keys.sort_unstable();
         keys.into_iter().map(|(_, _, _, id)| id).collect()
+    }
+
+    /// Those that may be about to be asked for, and what they may cost is known: they are asked for in the next step.
+    const PURSES_MAX: usize = 1000;
+
+    /// What one may cost that is about to be asked for.
+    pub(crate) fn keep_purse(&mut self, id: RequestId, purse: Purse) {
+        if !self.requests.contains_key(&id) {
+            self.purses.insert(id, purse);
+        }
+        if self.purses.len() > Self::PURSES_MAX {
+            self.purses.pop_first();
+        }
     }
 
     /// Live stage-ins that a source may give something to.

@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{DepotState, Fault, Forecast, Knowledge, Pause, Priority};
+use super::{DepotState, Fault, Forecast, Knowledge, Pause, Priority, SourcePrice};
 
 record! {
     /// A stage-in as the mind sees it: what its sources hold, and when it must be at the centre.
@@ -102,6 +102,14 @@ record! {
             owner: String,
             /// On whose account it comes; empty: nobody said.
             project: String,
+        },
+        /// What it may cost, and what reading from its sources costs. Told before it is asked for; otherwise all of them give for
+        /// nothing.
+        6 = Costs {
+            /// Most that it may cost, in millionths of a dollar; none: anything.
+            budget: Option<u64>,
+            /// Those that cost something.
+            prices: Vec<SourcePrice>,
         },
     }
 }
@@ -383,6 +391,12 @@ record! {
         pub bytes_here: Bytes,
         /// Chunks that were asked for a second time because the first source was late.
         pub duplicates: u32,
+        /// Most that it may cost, in millionths of a dollar; none: anything.
+        pub budget_micro_usd: Option<u64>,
+        /// What was begun for it cost, in millionths of a dollar.
+        pub spent_micro_usd: u64,
+        /// What it is forecast to cost in all, in millionths of a dollar.
+        pub cost_micro_usd: u64,
         /// What each source does for it, in the user's order.
         pub shares: Vec<SourceShareView>,
     }

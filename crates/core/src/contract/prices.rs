@@ -1,8 +1,8 @@
-//! What a depot costs beyond what is sent and kept: requests to it, and what leaves it.
+//! What a depot costs beyond what is sent and kept: requests to it, and what leaves it; and what reading from a source does.
 
 use alloc::{string::String, vec::Vec};
 use posthaste_plan::horizon::{Money, Price};
-use posthaste_types::{Bytes, record};
+use posthaste_types::{Bytes, SourceId, record};
 
 use super::{GIGABYTE, terms::names};
 
@@ -68,6 +68,30 @@ impl DepotPrices {
     }
 }
 
+record! {
+    /// What reading from a source costs, for one stage-in.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct SourcePrice {
+        /// The source.
+        pub source: SourceId,
+        /// What a thousand GETs cost, in millionths of a dollar.
+        pub get_micro_usd: u64,
+        /// What a gigabyte (10^9 bytes) that is read costs, in millionths of a dollar.
+        pub egress_micro_usd: u64,
+    }
+}
+
+impl SourcePrice {
+    /// What reading so much with so many GETs for so many chunks costs, one of these chunks, rounded up.
+    #[must_use]
+    pub fn reading(&self, bytes: Bytes, (gets, chunks): (u64, u64)) -> Money {
+        let egress = Price::new(Money::from_micro_usd(self.egress_micro_usd), GIGABYTE);
+        let gets = u128::from(self.get_micro_usd).saturating_mul(gets.into());
+        let one = gets.div_ceil(u128::from(REQUESTS) * u128::from(chunks.max(1)));
+        egress.of(bytes) + Money::from_micro_usd(u64::try_from(one).unwrap_or(u64::MAX))
+    }
+}
+
 fn one_of(thousand_micro_usd: u64) -> Money {
     Money::from_micro_usd(thousand_micro_usd.div_ceil(REQUESTS))
 }
@@ -104,5 +128,21 @@ mod tests {
         assert_eq!(gigabyte(Some(("elm", "campus, north, ash"))), 20_000);
         assert_eq!(gigabyte(Some(("elm", "ash,north"))), 0, "the first counts");
         assert_eq!(prices.reading(Bytes::new(1), None).micro_usd(), 2);
+    }
+
+    #[test]
+    fn a_chunk_of_a_source_costs_its_share_of_all_requests_and_what_leaves() {
+        let price = SourcePrice {
+            source: SourceId::new(1),
+            get_micro_usd: 400,
+            egress_micro_usd: 90_000,
+        };
+        let reading = |bytes, gets| price.reading(bytes, gets).micro_usd();
+        assert_eq!(reading(Bytes::new(1), (100, 100)), 2, "each is rounded up");
+        assert_eq!(reading(GIGABYTE, (50_000, 100)), 90_200);
+        assert_eq!(
+            reading(Bytes::ZERO, (u64::MAX, 1)),
+            7_378_697_629_483_820_646
+        );
     }
 }

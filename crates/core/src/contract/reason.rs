@@ -262,7 +262,7 @@ record! {
             /// When it would be safe then; none where money alone does not help.
             finish: Option<Timestamp>,
         },
-        /// What is left of the budget pays nothing more.
+        /// What is left of the budget does not pay what is missing.
         116 = BudgetSpent {
             /// What was begun for it costs, in millionths of a dollar.
             spent: u64,

@@ -21,13 +21,17 @@ impl Mind {
         if self.arrivals.requests.contains_key(&id) || self.requests.contains_key(&id) {
             return;
         }
+        let purse = self.arrivals.purses.remove(&id);
         let Some(spec) = self.keep_onward(id, spec) else {
             return;
         };
         let mut arrival = self.new_arrival(spec, holdings);
+        if let Some(purse) = purse {
+            arrival.set_purse(purse);
+        }
         let from = self.readable_from(id, Quantile::P10);
-        match self.judge(&arrival, from) {
-            Err(reason) => self.refuse_arrival(id, arrival, reason, out),
+        match self.judge_within(&mut arrival, from) {
+            Err(reason) => self.refuse_dear_arrival(id, arrival, reason, out),
             Ok(is_leftover) => {
                 arrival.is_leftover = is_leftover;
                 self.take_arrival(id, arrival, out);

@@ -9,7 +9,7 @@ use posthaste_types::{Bytes, Timestamp};
 
 use super::{slack, words};
 use crate::contract::{
-    ArrivalState, ArrivalTale, ArrivalView, Decision, Happening, Reason, SourceShareView,
+    ArrivalState, ArrivalTale, ArrivalView, Decision, Dollars, Happening, Reason, SourceShareView,
 };
 
 /// Tells the story of a stage-in, a sentence an entry. Times are UTC; a date is said where the day changes.
@@ -159,6 +159,14 @@ impl Teller<'_> {
         if view.state.is_live() {
             let standing = self.standing(view);
             self.lines.push(standing);
+        }
+        let spent = Dollars(view.spent_micro_usd);
+        if let Some(budget) = view.budget_micro_usd {
+            let budget = Dollars(budget);
+            self.lines
+                .push(format!("It spent {spent} of its budget of {budget}."));
+        } else if view.cost_micro_usd > 0 {
+            self.lines.push(format!("It spent {spent}."));
         }
     }
 

@@ -166,7 +166,17 @@ fn near() -> impl Strategy<Value = Input> {
     let out = any::<bool>().prop_map(|release| StageInNews::GoesOut { release });
     let whose =
         ("[ab]?", "[xy]?").prop_map(|(owner, project)| StageInNews::IsFor { owner, project });
-    let news = prop_oneof![near, stored, failed, out, whose];
+    let budget = proptest::option::of(0u64..500_000);
+    let prices = (source(), 0u64..1_000_000, 0u64..1_000_000).prop_map(
+        |(source, get_micro_usd, egress_micro_usd)| SourcePrice {
+            source,
+            get_micro_usd,
+            egress_micro_usd,
+        },
+    );
+    let costs = (budget, proptest::collection::vec(prices, 0..3))
+        .prop_map(|(budget, prices)| StageInNews::Costs { budget, prices });
+    let news = prop_oneof![near, stored, failed, out, whose, costs];
     (stage_in(), news).prop_map(|(request, news)| Input::StageInTold { request, news })
 }
 

@@ -347,7 +347,12 @@ mod tests {
     fn prices_are_read_to_a_millionth_of_a_dollar() {
         let text = "[a]\nusd_per_gb_out = 0.09\nusd_per_1000_gets = 0.0004\n[b]\nusd_per_gb_out = 1\n[c]\nusd_per_gb_out = \"0.02\"\n";
         let profiles = parse_profiles(text).unwrap().by_name;
-        let prices = |name: &str| (profiles[name].egress_micro_usd, profiles[name].get_micro_usd);
+        let prices = |name: &str| {
+            (
+                profiles[name].egress_micro_usd,
+                profiles[name].get_micro_usd,
+            )
+        };
         assert_eq!(prices("a"), (90_000, 400));
         assert_eq!(prices("b"), (1_000_000, 0));
         assert_eq!(prices("c"), (20_000, 0));
@@ -363,7 +368,10 @@ mod tests {
             ("[s]\nurl = \"sftp://u:hush@h/\"\n", "not an address"),
             ("[s]\nrate_max = \"hush\"\n", "not a rate"),
             ("[s]\nrate_max = \"0\"\n", "not a rate"),
-            ("[s]\nusd_per_gb_out = -0.1\n", "line 2 is not understood: not a price"),
+            (
+                "[s]\nusd_per_gb_out = -0.1\n",
+                "line 2 is not understood: not a price",
+            ),
             ("[s]\nusd_per_gb_out = nan\n", "not a price"),
             ("[s]\nusd_per_1000_gets = 1e9\n", "not a price"),
             ("[s]\nusd_per_1000_gets = \"hush\"\n", "not a price"),

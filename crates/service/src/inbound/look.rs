@@ -7,7 +7,8 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
-    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Result, posix::DraftRules,
+    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
+    posix::DraftRules,
 };
 use posthaste_journal::StageIn;
 use tokio::task::JoinSet;
@@ -80,6 +81,22 @@ pub(crate) async fn open_location(
 /// That the profiles can't be read, and that there is no such credential.
 pub(crate) fn resolve(behalf: &Behalf, location: Location) -> Result<Location> {
     behalf.access(&ACCESS, &location)?.resolve(location)
+}
+
+/// What reading from each source costs, as their profiles say now.
+///
+/// # Errors
+/// That the profiles can't be read, and that there is no such credential.
+pub(super) fn prices(wanted: &StageIn, behalf: &Behalf) -> Result<Vec<Prices>> {
+    let access = match &wanted.profile {
+        Some(profile) => ACCESS.with_profile(profile.clone()),
+        None => ACCESS.clone(),
+    };
+    let of = |address: &String| {
+        let location = Location::parse(std::ffi::OsStr::new(address))?;
+        behalf.access(&access, &location)?.prices(location)
+    };
+    wanted.sources.iter().map(of).collect()
 }
 
 /// Whether the service's user has a profile of that name.

@@ -3,8 +3,10 @@
 use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
-use posthaste_core::contract::{ArrivalSpec, Input, NearDepot, Outbox, StageInNews, Wishes};
-use posthaste_endpoint::{Error, ErrorKind, Location, Result};
+use posthaste_core::contract::{
+    ArrivalSpec, Input, NearDepot, Outbox, SourcePrice, StageInNews, Wishes,
+};
+use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
@@ -56,6 +58,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     };
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = look::look(&wanted, &behalf).await?;
+    let prices = look::prices(&wanted, &behalf)?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     record.scan = Some(sealed(&list));
     let mut mind = centre.copy_of_mind()?;
@@ -72,7 +75,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
             (number, way)
         });
     let numbers: Vec<(SourceId, String)> = numbers.collect();
-    let mut inputs = inputs(&record, &numbers, &list);
+    let mut inputs = inputs(&record, &numbers, &list, &prices);
     let near = (0u32..).zip(near(centre, &record));
     let near = near.map(|(place, depot)| (SourceId::new(u32::MAX / 2 - place), depot));
     inputs.extend(may_wait(record.id, near.collect()));
@@ -129,6 +132,10 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         numbers.push((number, way));
     }
     let id = record.id;
+    let prices = tokio::task::block_in_place(|| {
+        let behalf = centre.store.actors.of(record)?;
+        look::prices(wanted, &behalf)
+    })?;
     let list = tokio::task::block_in_place(|| centre.store.stage_in_list(id))?;
     let list = List::restore(&list).map_err(|cause| {
         Error::new(ErrorKind::Corrupt, "read", format!("the list of {id}")).cause(cause)
@@ -139,7 +146,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         let number = centre.store.journal(|journal| journal.source(&way))?;
         near_by.push((number, depot));
     }
-    let inputs = inputs(record, &numbers, &list).into_iter();
+    let inputs = inputs(record, &numbers, &list, &prices).into_iter();
     for input in inputs.chain(may_wait(id, near_by)) {
         centre.tell(input).await?;
     }
@@ -183,7 +190,12 @@ fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Inpu
 }
 
 /// What the mind is told of a stage-in.
-fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)], list: &List) -> Vec<Input> {
+fn inputs(
+    record: &RequestRecord,
+    numbers: &[(SourceId, String)],
+    list: &List,
+    prices: &[Prices],
+) -> Vec<Input> {
     let (
         Some(wanted),
         Some(Scan::Sealed {
@@ -222,10 +234,31 @@ fn inputs(record: &RequestRecord, numbers: &[(SourceId, String)], list: &List) -
             holdings,
         }
     };
+    let sources = numbers.iter().map(|(source, _)| *source).zip(prices);
     found
+        .chain(costs(request, record.wishes.budget_micro_usd, sources))
         .chain([asked])
         .chain(whose(request, &record.wishes))
         .collect()
+}
+
+/// What the mind is told of what it may cost, and of what its sources cost, where there is anything to tell.
+fn costs<'a>(
+    request: RequestId,
+    budget: Option<u64>,
+    sources: impl Iterator<Item = (SourceId, &'a Prices)>,
+) -> Option<Input> {
+    let priced = sources.filter(|(_, prices)| **prices != Prices::default());
+    let prices: Vec<SourcePrice> = priced
+        .map(|(source, prices)| SourcePrice {
+            source,
+            get_micro_usd: prices.get_micro_usd,
+            egress_micro_usd: prices.egress_micro_usd,
+        })
+        .collect();
+    let is_said = budget.is_some() || !prices.is_empty();
+    let news = StageInNews::Costs { budget, prices };
+    is_said.then_some(Input::StageInTold { request, news })
 }
 
 /// What the mind is told of whose it is, where anybody said that.
@@ -298,6 +331,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         priority: new.priority.clone(),
         owner: new.owner.clone(),
         project: new.project.clone(),
+        budget_usd: new.budget_usd,
         ..api::Wishes::default()
     };
     Ok(RequestRecord {
@@ -339,6 +373,33 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mind_is_told_of_sources_that_cost_something_and_of_a_budget() {
+        let request = RequestId::new(7);
+        let (free, dear) = (SourceId::new(1), SourceId::new(2));
+        let prices = Prices {
+            egress_micro_usd: 90_000,
+            get_micro_usd: 400,
+        };
+        let all = [(free, &Prices::default()), (dear, &prices)];
+        let told = |budget, sources: &[(SourceId, &Prices)]| {
+            costs(request, budget, sources.iter().copied())
+        };
+        assert_eq!(told(None, &all[..1]), None);
+        let news = |budget, prices: &[SourcePrice]| {
+            let prices = prices.to_vec();
+            let news = StageInNews::Costs { budget, prices };
+            Some(Input::StageInTold { request, news })
+        };
+        assert_eq!(told(Some(5), &all[..1]), news(Some(5), &[]));
+        let price = SourcePrice {
+            source: dear,
+            get_micro_usd: 400,
+            egress_micro_usd: 90_000,
+        };
+        assert_eq!(told(None, &all), news(None, &[price]));
+    }
 
     #[test]
     fn the_mind_is_told_whose_a_stage_in_is_where_that_was_said() {

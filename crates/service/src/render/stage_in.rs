@@ -5,7 +5,7 @@ use posthaste_core::{
 };
 use posthaste_journal::RequestRecord;
 
-use super::{finish, moment, seconds};
+use super::{finish, moment, seconds, usd};
 use crate::{driver::Centre, outbound::goes_out};
 
 /// What a request shows of itself where it is a stage-in.
@@ -56,6 +56,8 @@ fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Reques
     shown.finish = view.finish.map(finish);
     let after = view.arrived_at;
     shown.safe_after_s = after.map(|at| seconds(at.slack_micros(record.created)));
+    shown.cost_usd = usd(view.cost_micro_usd);
+    shown.spent_usd = usd(view.spent_micro_usd);
     shown.chunks = view.chunks;
     shown.chunks_safe = view.chunks_here;
 }

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::contract::{DepotPrices, DepotTerms, RequestSpec, Wishes};
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
+use posthaste_core::contract::{DepotPrices, DepotTerms, RequestSpec, SourcePrice, Wishes};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp};
 
 use super::{Found, ensure};
 
@@ -45,6 +45,8 @@ pub(crate) struct Kept {
     budgets: BTreeMap<RequestId, Budget>,
     terms: BTreeMap<DepotId, DepotTerms>,
     prices: BTreeMap<DepotId, DepotPrices>,
+    /// What reading for stage-ins costs.
+    reading: BTreeMap<(RequestId, SourceId), SourcePrice>,
 }
 
 impl Kept {
@@ -69,6 +71,37 @@ impl Kept {
         if !wishes.forbidden.is_empty() {
             self.forbidden.insert(request, wishes.forbidden.clone());
         }
+    }
+
+    /// What a stage-in may cost, and what its sources cost.
+    pub(crate) fn on_costs(
+        &mut self,
+        request: RequestId,
+        budget: Option<u64>,
+        prices: &[SourcePrice],
+    ) {
+        if let Some(most) = budget {
+            // Asked again, it is the same.
+            self.budgets.entry(request).or_insert(Budget {
+                most,
+                keep_until: Timestamp::default(),
+                spent: 0,
+            });
+        }
+        let prices = prices.iter().map(|price| ((request, price.source), *price));
+        self.reading.extend(prices);
+    }
+
+    /// A chunk of a single file is read from a source.
+    pub(crate) fn on_read(
+        &mut self,
+        request: RequestId,
+        source: SourceId,
+        bytes: Bytes,
+    ) -> Result<(), Found> {
+        let price = self.reading.get(&(request, source));
+        let cost = price.map_or(0, |price| price.reading(bytes, (1, 1)).micro_usd());
+        self.spend(request, cost)
     }
 
     /// These depots must hold their share of a request.
@@ -342,5 +375,24 @@ mod tests {
         };
         assert!(is_fine(1, 100) && is_fine(9, 100) && is_fine(11, 100));
         assert!(!is_fine(12, 1), "201 bytes from the ninth second on");
+    }
+
+    #[test]
+    fn what_is_read_for_a_stage_in_counts_as_often_as_it_is() {
+        let (request, source) = (RequestId::new(1), SourceId::new(1));
+        let mut kept = Kept::default();
+        let price = SourcePrice {
+            source,
+            get_micro_usd: 10_000,
+            egress_micro_usd: 40_000_000,
+        };
+        kept.on_costs(request, Some(100), &[price]);
+        for is_paid in [true, true, false] {
+            let found = kept.on_read(request, source, Bytes::new(1_000));
+            assert_eq!(found.is_ok(), is_paid);
+        }
+        let other = RequestId::new(2);
+        kept.on_costs(other, None, &[price]);
+        assert!(kept.on_read(other, source, Bytes::mebi(1024)).is_ok());
     }
 }

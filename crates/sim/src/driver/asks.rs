@@ -148,6 +148,9 @@ impl Run<'_> {
                 let near = near.iter().map(|near| near.depot);
                 self.checkers.probes.on_near(bytes, near);
             }
+            StageInNews::Costs { budget, prices } => {
+                self.checkers.kept.on_costs(request, *budget, prices);
+            }
             StageInNews::Stored { .. } | StageInNews::Failed { .. } | StageInNews::IsFor { .. } => {
             }
         }
@@ -181,6 +184,7 @@ impl Run<'_> {
                         news: StageInNews::MayWait { .. }
                             | StageInNews::GoesOut { .. }
                             | StageInNews::GoesOn { .. }
+                            | StageInNews::Costs { .. }
                             | StageInNews::IsFor { .. },
                         ..
                     }

@@ -162,14 +162,20 @@ impl Run<'_> {
                 source,
                 chunk,
                 ..
-            } => self.fetch(request, source, chunk),
+            } => {
+                self.count_reading(request, source, chunk, None);
+                self.fetch(request, source, chunk);
+            }
             Command::Prestage {
                 request,
                 source,
                 chunk,
                 depot,
                 ..
-            } => self.prestage((request, source, chunk), depot),
+            } => {
+                self.count_reading(request, source, chunk, Some(depot));
+                self.prestage((request, source, chunk), depot);
+            }
             Command::Quit {
                 request, source, ..
             } => self.quit(request, source),

@@ -53,6 +53,7 @@ impl Run<'_> {
                 self.expected.insert(request, plan.expect.clone());
             }
             let holdings = self.holdings(plan, spec.bytes);
+            let costs = self.costs_of(plan, &spec.sources);
             let input = if holdings.is_empty() {
                 Input::ArrivalAsked { request, spec }
             } else {
@@ -65,7 +66,7 @@ impl Run<'_> {
             let tell = |news: StageInNews| Pending::Ask {
                 input: Input::StageInTold { request, news },
             };
-            if let Some(news) = plan.goes_elsewhere() {
+            for news in plan.goes_elsewhere().into_iter().chain(costs) {
                 self.after(at, tell(news));
             }
             self.after(at, Pending::Ask { input });
@@ -493,6 +494,6 @@ impl Run<'_> {
             .spec
             .not_before
             .map_or(since, |not_before| since.max(not_before));
-        is_there && self.now.since(since).as_secs() > needed_s + 2 * paced_s
+        is_there && self.is_paid(view) && self.now.since(since).as_secs() > needed_s + 2 * paced_s
     }
 }

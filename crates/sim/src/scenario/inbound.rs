@@ -4,7 +4,7 @@ use posthaste_core::contract::{Priority, StageInNews};
 use posthaste_types::{Bytes, RequestId};
 use serde::Deserialize;
 
-use super::{Amount, Scenario, Varies};
+use super::{Amount, Price, Scenario, Varies};
 use crate::report::Fate;
 
 /// An endpoint that holds data users want at the centre.
@@ -18,6 +18,11 @@ pub(crate) struct SourcePlan {
     pub(crate) rate_mib_per_s: Amount,
     #[serde(default = "default_latency")]
     pub(crate) latency_ms: Amount,
+    /// What 10^9 bytes that are read cost, and a thousand GETs.
+    #[serde(default)]
+    pub(crate) usd_per_gb_out: Price,
+    #[serde(default)]
+    pub(crate) usd_per_1000_gets: Price,
     /// Whether the mind is told the most it gives.
     #[serde(default)]
     pub(crate) advertises: bool,
@@ -71,6 +76,8 @@ pub(crate) struct StageInPlan {
     pub(crate) project: String,
     /// Most that may be read for it.
     pub(crate) rate_max_mib_per_s: Option<Amount>,
+    /// Most that it may cost in dollars.
+    pub(crate) budget_usd: Option<Price>,
     #[serde(default)]
     pub(crate) best_effort: bool,
     pub(crate) cancel_after_s: Option<Amount>,
@@ -173,6 +180,12 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
             return Err(format!("two sources are called `{}`", source.name));
         }
         super::check::check_time("jitter_every_s", source.jitter_every_s)?;
+        if ![source.usd_per_gb_out, source.usd_per_1000_gets]
+            .iter()
+            .all(|price| price.is_sound())
+        {
+            return Err("a price is from 0 to a million dollars".into());
+        }
         let is_depot = |name: &String| scenario.depots.iter().any(|depot| depot.name == *name);
         if let Some(near) = source.near.as_ref().filter(|near| !is_depot(near)) {
             return Err(format!("no depot is called `{near}`"));
@@ -180,6 +193,9 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     }
     for plan in &scenario.stage_ins {
         plan.priority()?;
+        if plan.budget_usd.is_some_and(|budget| !budget.is_sound()) {
+            return Err("a budget is from 0 to a million dollars".into());
+        }
         let is_near = |via: &String| {
             let mut sources = scenario.sources.iter();
             sources.any(|source| source.near.as_ref() == Some(via))

@@ -1,6 +1,7 @@
 //! Draws a scenario: a world as a seed would have it, with everything that can go wrong in it.
 
 mod circuits;
+mod dear;
 mod near;
 mod pauses;
 mod sites;
@@ -124,7 +125,8 @@ pub fn draw(seed: u64) -> String {
         let near = near::Near::draw(depots, seed);
         near.write(&mut text);
         let outward = Dice::new(seed, "swarm of stage-outs");
-        stage_ins(dice, apart, (near, outward), pauses, &mut text);
+        let dear = dear::Dear::draw(seed);
+        stage_ins(dice, apart, (near, outward, dear), pauses, &mut text);
     }
     text
 }
@@ -163,7 +165,7 @@ fn head(seed: u64, dice: &mut Dice) -> String {
 fn stage_ins(
     dice: &mut Dice,
     apart: &mut Dice,
-    (mut near, mut outward): (near::Near, Dice),
+    (mut near, mut outward, mut dear): (near::Near, Dice, dear::Dear),
     pauses: &mut Dice,
     text: &mut String,
 ) {
@@ -174,6 +176,7 @@ fn stage_ins(
             text,
             "\n[[source]]\nname = \"source-{number}\"\nrate_mib_per_s = {rate}\nlatency_ms = {latency}"
         );
+        dear.price(text);
         if dice.chance(500) {
             text.push_str("advertises = true\n");
         }
@@ -193,6 +196,7 @@ fn stage_ins(
         let named = stage_in(sources, dice, text);
         holdings(&named, apart, text);
         near.wait(text);
+        dear.budget(text);
         pause(pauses, text);
         if outward.chance(250) {
             text.push_str("release = true\n");

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use posthaste_core::contract::SourcePrice;
 use posthaste_types::{Bytes, DepotId, SourceId, Timestamp};
 
 use super::{
@@ -120,6 +121,11 @@ impl<'a> Builder<'a> {
             latency_micros,
             first_rate: rate,
             advertises: plan.advertises,
+            price: SourcePrice {
+                source: SourceId::new(number),
+                get_micro_usd: plan.usd_per_1000_gets.micro(),
+                egress_micro_usd: plan.usd_per_gb_out.micro(),
+            },
             is_changed: false,
             ordeal: 0,
         });

@@ -1,5 +1,6 @@
 //! A source of stage-ins: whether it is there, and the way from it.
 
+use posthaste_core::contract::SourcePrice;
 use posthaste_types::{DepotId, SourceId};
 
 use super::{Condition, Node, course::CourseId};
@@ -18,6 +19,8 @@ pub(crate) struct Origin {
     pub(crate) latency_micros: u64,
     pub(crate) first_rate: u64,
     pub(crate) advertises: bool,
+    /// What reading from it costs.
+    pub(crate) price: SourcePrice,
     /// What it holds is no longer what it was when it was looked at.
     pub(crate) is_changed: bool,
     /// Counts what befell it: when two faults overlap, the later one decides when it is over.

@@ -24,11 +24,15 @@ pub(crate) struct Coming {
 }
 
 /// What each source gives, and when the last of that is here.
-type Given = BTreeMap<SourceId, (Bytes, Option<Timestamp>)>;
+pub(in crate::arrival) type Given = BTreeMap<SourceId, (Bytes, Option<Timestamp>)>;
 
 impl Inbound {
     /// Lets one stage-in take its share, and tells what of it comes from each source.
-    fn give(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Given {
+    pub(in crate::arrival) fn give(
+        &mut self,
+        arrival: &Arrival,
+        from: impl Fn(Share) -> Timestamp,
+    ) -> Given {
         let sources: Vec<SourceId> = self.places.keys().copied().collect();
         let mut given = Given::new();
         self.fill(arrival, |supplies, share, load| {

@@ -141,7 +141,7 @@ impl fmt::Display for Reason {
             }
             Self::BudgetSpent { spent, budget } => write!(
                 f,
-                "{} of its budget of {} are spent, and the rest pays nothing more",
+                "{} of its budget of {} are spent, and the rest does not pay what is missing",
                 Dollars(*spent),
                 Dollars(*budget)
             ),

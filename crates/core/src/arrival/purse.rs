@@ -1,0 +1,473 @@
+//! What a stage-in may cost (`docs/algorithms/wishes.md`): how much of it comes from sources that cost more than others, so that
+//! it is in time for as little as that takes; and that nothing is begun that its budget does not pay.
+
+use alloc::vec::Vec;
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp};
+
+use super::inbound::{Inbound, Share};
+use crate::{
+    Mind,
+    books::{Arrival, Fetch, Near},
+    contract::{Outbox, Reason, WouldBuy},
+};
+
+/// More chunks than any stage-in has: no budget bounds what a source gives.
+const ANY: u64 = 1 << 32;
+/// What is late for its margin is to be here when so much of what is left of its time is left.
+const LAST_SHARE: u32 = 8;
+/// To this share of it the least money is found that suffices.
+const MONEY_SHARE: u64 = 16;
+
+/// A source that costs more than others.
+struct Dear {
+    source: SourceId,
+    /// What a chunk from it costs more.
+    more: u64,
+    /// What it gives at its p10.
+    rate: ByteRate,
+    /// Chunks that it gives so in time.
+    most: u64,
+}
+
+impl Mind {
+    /// Whether a source may be counted on, now or later.
+    fn counting(&self) -> impl Fn(SourceId) -> bool + '_ {
+        |source| {
+            let known = self.arrivals.sources.get(&source);
+            known.is_some_and(|known| !known.is_hopeless(&self.settings))
+        }
+    }
+
+    /// Lets dear sources give as much as the deadline needs and the budget pays, of what more urgent stage-ins left. When it is to
+    /// be here then; none without a budget.
+    pub(super) fn divide_money(
+        &mut self,
+        id: RequestId,
+        alone: &Inbound,
+        left: &Inbound,
+    ) -> Option<Timestamp> {
+        let now = self.now;
+        let has_budget = |arrival: &Arrival| arrival.has_budget() && !arrival.is_whole();
+        self.arrivals
+            .requests
+            .get(&id)
+            .filter(|arrival| has_budget(arrival))?;
+        let mut arrival = self.arrivals.requests.remove(&id)?;
+        arrival.allow(|_| ANY);
+        let until = self.wanted_by(&arrival, alone);
+        self.allot(&mut arrival, until, |arrival, by| {
+            let edges = left.clone().late(arrival, now, by);
+            edges.iter().all(|(_, edge)| edge.is_some())
+        });
+        self.arrivals.requests.insert(id, arrival);
+        Some(until)
+    }
+
+    /// Lets dear sources give no more than is needed to be here by then; where all that the budget pays does not suffice, what is
+    /// needed to be in time still, or else all of it.
+    fn allot(
+        &self,
+        arrival: &mut Arrival,
+        until: Timestamp,
+        is_here: impl Fn(&Arrival, Timestamp) -> bool,
+    ) {
+        let (now, deadline) = (self.now, arrival.spec.deadline);
+        let spare = arrival.money_to_spare(&self.counting()).unwrap_or(0);
+        let mut dear = self.dear(arrival, until);
+        arrival.allow(|_| 0);
+        let is_pressed = !dear.is_empty() && (arrival.is_leftover || !is_here(arrival, until));
+        if is_pressed {
+            let last = (deadline - deadline.since(now) / LAST_SHARE).max(now);
+            let mut targets = [until, last].into_iter().filter(|target| *target > now);
+            let extra = targets.find_map(|target| {
+                if arrival.is_leftover {
+                    return None;
+                }
+                dear = self.dear(arrival, target);
+                let money = least_money(spare, |money| {
+                    arrival.allow(of(&dear, &by_price(&dear, money)));
+                    is_here(arrival, target)
+                });
+                Some(by_price(&dear, money?))
+            });
+            let extra = extra.unwrap_or_else(|| by_rate(&dear, spare));
+            arrival.allow(of(&dear, &extra));
+        }
+        if let Some(purse) = &mut arrival.purse {
+            purse.is_pressed = is_pressed;
+        }
+    }
+
+    /// The sources that cost more than others, the cheaper ones first.
+    fn dear(&self, arrival: &Arrival, until: Timestamp) -> Vec<Dear> {
+        let span = until.since(self.now);
+        let dearer = arrival.dearer(&self.counting());
+        let dear = dearer.into_iter().map(|(more, source)| {
+            let known = self.arrivals.sources.get(&source);
+            let known = known.filter(|known| !known.is_down());
+            let rate = known.map_or(ByteRate::ZERO, |known| known.link.rates.p10);
+            let most = match rate.volume(span) {
+                Bytes::ZERO => 0,
+                bytes => bytes.pieces(arrival.spec.chunk_size).saturating_add(1),
+            };
+            Dear {
+                source,
+                more,
+                rate,
+                most,
+            }
+        });
+        dear.collect()
+    }
+
+    /// Judges a newcomer by what its budget pays.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn judge_within(
+        &self,
+        arrival: &mut Arrival,
+        from: Option<Timestamp>,
+    ) -> Result<bool, Reason> {
+        let budget = arrival.purse.as_ref().and_then(|purse| purse.budget);
+        let Some(budget) = budget.filter(|_| arrival.can_be_had()) else {
+            return self.judge(arrival, from);
+        };
+        let deadline = arrival.spec.deadline;
+        if deadline <= self.now {
+            return self.judge(arrival, from);
+        }
+        let finish = |arrival: &Arrival| {
+            let (p90, _) = self.weigh_arrival(arrival, from);
+            p90.filter(|finish| *finish <= deadline)
+        };
+        self.allot(arrival, deadline, |arrival, _| finish(arrival).is_some());
+        let counts = self.counting();
+        let least = arrival.rest_at_least(&counts);
+        let within = (least <= budget).then(|| self.judge(arrival, from));
+        if let Some(Ok(taken)) = within {
+            return Ok(taken);
+        }
+        let dear = self.dear(arrival, deadline);
+        let most = arrival.rest_at_most(&counts).saturating_sub(least);
+        // Of a trial only the answer counts, whatever was spent within the budget.
+        let mut trial = arrival.clone();
+        if let Some(purse) = &mut trial.purse {
+            purse.budget = Some(u64::MAX);
+        }
+        let mut found = None;
+        let more = least_money(most, |money| {
+            let extra = by_price(&dear, money);
+            trial.allow(of(&dear, &extra));
+            let finish = finish(&trial);
+            found = finish.or(found);
+            finish.is_some()
+        });
+        let needed = more.map(|more| least.saturating_add(more));
+        match (needed, within) {
+            (Some(needed), _) if needed > budget => Err(Reason::OverBudget {
+                budget,
+                needed,
+                finish: found,
+            }),
+            (_, Some(within)) => within,
+            (_, None) => Err(Reason::OverBudget {
+                budget,
+                needed: least,
+                finish: None,
+            }),
+        }
+    }
+
+    /// Refuses one, with the budget that would do where that is what is in the way.
+    pub(crate) fn refuse_dear_arrival(
+        &mut self,
+        id: RequestId,
+        arrival: Arrival,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        let would_buy = if let Reason::OverBudget {
+            needed,
+            finish: Some(finish),
+            ..
+        } = reason
+        {
+            let micro_usd = needed;
+            alloc::vec![WouldBuy::Budget { micro_usd, finish }]
+        } else {
+            Vec::new()
+        };
+        self.refuse_arrival(id, arrival, reason, out);
+        if !would_buy.is_empty() {
+            self.remember(id, "offered".into(), Reason::Offered { would_buy });
+        }
+    }
+
+    /// Whether a budget pays the next chunk of a holding from a source, and all else then.
+    pub(super) fn pays<'a>(
+        &'a self,
+        source: SourceId,
+        arrival: &'a Arrival,
+    ) -> impl Fn(usize) -> bool + 'a {
+        let is_bound = arrival.has_budget() && arrival.price(source, arrival.spec.chunk_size) > 0;
+        let counts = self.counting();
+        let spare = match is_bound {
+            true => arrival.money_to_spare(&counts),
+            false => None,
+        };
+        move |place| !is_bound || arrival.pays(source, place, spare, &counts)
+    }
+
+    /// Whether a budget pays reading a chunk from a depot near the centre.
+    pub(super) fn pays_near(&self, arrival: &Arrival, near: &Near, chunk: ChunkIndex) -> bool {
+        if !arrival.has_budget() {
+            return true;
+        }
+        let bytes = arrival.chunk_bytes(chunk.get());
+        let depot = self.depots.get(&near.depot);
+        let cost = depot.map_or(0, |depot| depot.cost_of_reading(bytes, None));
+        let spare = arrival.money_to_spare(&self.counting());
+        cost == 0 || spare.is_some_and(|spare| cost <= spare)
+    }
+
+    /// Whether a source may give what lies near the centre too: with a budget only one that gives it for nothing.
+    pub(super) fn pays_for_what_is_near(&self, source: SourceId, arrival: &Arrival) -> bool {
+        !arrival.has_budget() || arrival.price(source, arrival.spec.chunk_size) == 0
+    }
+
+    /// Whether a chunk may be left to another source, that can give all that is left there: with a budget only where it costs no
+    /// more there, or so much may come from there.
+    pub(super) fn may_give_the_rest(
+        &self,
+        arrival: &Arrival,
+        chunk: ChunkIndex,
+        source: SourceId,
+        other: SourceId,
+    ) -> bool {
+        let bytes = arrival.chunk_bytes(chunk.get());
+        !arrival.has_budget()
+            || arrival.price(other, bytes) <= arrival.price(source, bytes)
+            || arrival.extra(other) >= u64::from(arrival.open_at(other))
+    }
+
+    /// Whether a chunk that another source is late with may be read once more.
+    pub(super) fn pays_twice(
+        &self,
+        source: SourceId,
+        arrival: &Arrival,
+        before: SourceId,
+        bytes: Bytes,
+    ) -> bool {
+        !arrival.has_budget() || arrival.pays_twice(source, before, bytes, &self.counting())
+    }
+
+    /// A chunk begins its way: that counts as spent.
+    pub(super) fn pay_for(
+        &mut self,
+        id: RequestId,
+        fetch: Fetch,
+        to: Option<DepotId>,
+        is_duplicate: bool,
+    ) {
+        let Some(arrival) = self.arrivals.requests.get(&id) else {
+            return;
+        };
+        let bytes = arrival.chunk_bytes(fetch.chunk.get());
+        let taker = to.and_then(|to| self.depots.get(&to));
+        let stored = taker.map_or(0, |taker| taker.cost_of_sending(bytes));
+        let near = arrival.near_as(fetch.source);
+        let giver = near.and_then(|near| self.depots.get(&near.depot));
+        let read = match giver {
+            Some(giver) => giver.cost_of_reading(bytes, None),
+            None => arrival.price(fetch.source, bytes),
+        };
+        let is_extra = !is_duplicate
+            && arrival.has_budget()
+            && arrival.is_extra(fetch.source, fetch.chunk, &self.counting());
+        if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
+            arrival.pay(read.saturating_add(stored));
+            if is_extra {
+                arrival.take_extra(fetch.source);
+            }
+        }
+    }
+
+    /// What is likely to be paid yet for a stage-in that takes its share of that.
+    pub(super) fn cost_to_come(
+        &self,
+        arrival: &Arrival,
+        inbound: &Inbound,
+        from: impl Fn(Share) -> Timestamp,
+    ) -> u64 {
+        let is_priced = |arrival: &Arrival| {
+            let purse = arrival.purse.as_ref();
+            purse.is_some_and(|purse| !purse.priced.is_empty())
+        };
+        if !is_priced(arrival) {
+            return 0;
+        }
+        let chunk = arrival.spec.chunk_size;
+        let given = inbound.clone().give(arrival, from);
+        let of = |(source, (bytes, _)): (&SourceId, &(Bytes, Option<Timestamp>))| {
+            let lane = arrival.lanes.iter().find(|lane| lane.source == *source);
+            let flying = lane.map_or(0, |lane| u64::from(lane.in_flight));
+            let rest = (*bytes - chunk.times(flying)).get();
+            let (whole, last) = (rest / chunk.get().max(1), rest % chunk.get().max(1));
+            let last = match last {
+                0 => 0,
+                last => arrival.price(*source, Bytes::new(last)),
+            };
+            let whole = arrival.price(*source, chunk).saturating_mul(whole);
+            whole.saturating_add(last)
+        };
+        let likely = given.iter().map(of).fold(0, u64::saturating_add);
+        likely.max(arrival.rest_at_least(&self.counting()))
+    }
+
+    /// That the budget does not pay what is missing, where that is so.
+    pub(super) fn budget_spent(&self, id: RequestId) -> Option<Reason> {
+        let arrival = self.arrivals.requests.get(&id)?;
+        let purse = arrival.purse.as_ref()?;
+        let budget = purse.budget?;
+        arrival
+            .is_broke(&self.counting())
+            .then_some(Reason::BudgetSpent {
+                spent: purse.spent,
+                budget,
+            })
+    }
+}
+
+/// How many chunks of each source these are.
+fn of<'a>(dear: &'a [Dear], extra: &'a [u64]) -> impl Fn(SourceId) -> u64 + 'a {
+    move |source| {
+        let mut pairs = dear.iter().zip(extra);
+        let found = pairs.find(|(dear, _)| dear.source == source);
+        found.map_or(0, |(_, extra)| *extra)
+    }
+}
+
+/// What each of them may give for so much more: the cheaper ones first, as much as they give in time.
+fn by_price(dear: &[Dear], money: u64) -> Vec<u64> {
+    let mut left = money;
+    let given = dear.iter().map(|dear| {
+        let chunks = (left / dear.more.max(1)).min(dear.most);
+        left -= dear.more.saturating_mul(chunks).min(left);
+        chunks
+    });
+    given.collect()
+}
+
+/// What each of them gives for so much more when all do at once, as fast as they can; what is left of it goes to the cheaper ones.
+fn by_rate(dear: &[Dear], money: u64) -> Vec<u64> {
+    let pace = |dear: &Dear| u128::from(dear.rate.get()) * u128::from(dear.more);
+    let all: u128 = dear.iter().map(pace).fold(0, u128::saturating_add);
+    let share = |dear: &Dear| {
+        let share = u128::from(money).saturating_mul(pace(dear)) / all.max(1);
+        u64::try_from(share).unwrap_or(u64::MAX) / dear.more.max(1)
+    };
+    let mut given: Vec<u64> = dear.iter().map(share).collect();
+    let paid = dear
+        .iter()
+        .zip(&given)
+        .map(|(dear, chunks)| dear.more.saturating_mul(*chunks));
+    let mut left = money.saturating_sub(paid.fold(0, u64::saturating_add));
+    for (dear, chunks) in dear.iter().zip(&mut given) {
+        if dear.rate > ByteRate::ZERO {
+            let more = left / dear.more.max(1);
+            *chunks = chunks.saturating_add(more);
+            left -= dear.more.saturating_mul(more).min(left);
+        }
+    }
+    given
+}
+
+/// The least money that suffices, to a sixteenth of it; none where all of it does not.
+fn least_money(most: u64, mut suffices: impl FnMut(u64) -> bool) -> Option<u64> {
+    if !suffices(most) {
+        return None;
+    }
+    let (mut low, mut high) = (0, u64::BITS - most.leading_zeros());
+    while low < high {
+        let middle = u32::midpoint(low, high);
+        if suffices(most.min(1 << middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let top = 1u64.checked_shl(low).map_or(most, |top| top.min(most));
+    let (mut low, mut high) = (top / 2, top);
+    while high - low > (top / MONEY_SHARE).max(1) {
+        let middle = u64::midpoint(low, high);
+        if suffices(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn dear(more: u64, rate: u64, most: u64) -> Dear {
+        Dear {
+            source: SourceId::new(1),
+            more,
+            rate: ByteRate::new(rate),
+            most,
+        }
+    }
+
+    #[test]
+    fn the_cheaper_ones_give_first_what_they_can_in_time() {
+        let dear = [dear(2, 10, 5), dear(7, 100, 50)];
+        assert_eq!(by_price(&dear, 3), [1, 0]);
+        assert_eq!(by_price(&dear, 24), [5, 2]);
+        assert_eq!(by_price(&dear, 1000), [5, 50]);
+    }
+
+    #[test]
+    fn where_all_hurry_each_spends_as_fast_as_it_gives() {
+        assert_eq!(by_rate(&[dear(2, 10, 5), dear(2, 30, 5)], 80), [10, 30]);
+        assert_eq!(by_rate(&[dear(3, 10, 5), dear(3, 10, 5)], 3), [1, 0]);
+        assert_eq!(by_rate(&[dear(3, 0, 0)], 9), [0], "it gives nothing");
+    }
+
+    #[test]
+    fn the_least_money_is_found_to_a_sixteenth() {
+        for wanted in [0, 1, 2, 3, 100, 1000, 123_456, 1 << 40] {
+            let found = least_money(1 << 41, |money| money >= wanted).unwrap();
+            assert!(
+                found >= wanted && found <= wanted + wanted / 8 + 1,
+                "{wanted}: {found}"
+            );
+        }
+        assert_eq!(least_money(9, |money| money >= 10), None);
+        assert_eq!(least_money(0, |_| true), Some(0));
+        assert_eq!(
+            least_money(u64::MAX, |money| money == u64::MAX),
+            Some(u64::MAX)
+        );
+    }
+
+    proptest! {
+        /// However it is divided, no more is spent than there is.
+        #[test]
+        fn no_more_is_divided_than_there_is(
+            all in proptest::collection::vec((1u64..1000, 0u64..1000, 0u64..1000), 0..5),
+            money in any::<u32>(),
+        ) {
+            let all: Vec<Dear> = all.into_iter().map(|(more, rate, most)| dear(more, rate, most)).collect();
+            for given in [by_price(&all, money.into()), by_rate(&all, money.into())] {
+                let cost: u64 = all.iter().zip(given).map(|(dear, chunks)| dear.more * chunks).sum();
+                prop_assert!(cost <= money.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a stage-in may cost, and has cost (`docs/algorithms/wishes.md`).
+
+use alloc::{boxed::Box, vec::Vec};
+use posthaste_types::{Bytes, ChunkIndex, SourceId, record};
+
+use super::{Arrival, SourceLane};
+use crate::contract::{Cut, SourcePrice};
+
+record! {
+    /// A source that costs something, as one stage-in uses it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Priced {
+        pub(crate) price: SourcePrice,
+        /// With a budget: chunks that may yet be read from it though another source costs less, as of the last look.
+        pub(crate) extra: u64,
+    }
+}
+
+record! {
+    /// The money of a stage-in that has a budget, or any source of which costs something. All of it in millionths of a dollar.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub(crate) struct Purse {
+        pub(crate) budget: Option<u64>,
+        pub(crate) spent: u64,
+        /// What is to be read yet is forecast to cost, as of the last look.
+        pub(crate) coming: u64,
+        pub(crate) priced: Vec<Priced>,
+        /// GETs that reading all of it takes: nobody counts which chunk has how many files in it.
+        pub(crate) gets: u64,
+        /// With a budget: its cheapest sources alone would not be in time, as of the last look.
+        pub(crate) is_pressed: bool,
+    }
+}
+
+/// Whether a source may be counted on, now or later.
+pub(crate) type Counts<'a> = &'a dyn Fn(SourceId) -> bool;
+
+impl Purse {
+    pub(crate) fn new(budget: Option<u64>, prices: &[SourcePrice]) -> Self {
+        let priced = prices.iter().take(Arrival::LANES_MAX);
+        Self {
+            budget,
+            priced: priced.map(|&price| Priced { price, extra: 0 }).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether nobody need look at it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.budget.is_none() && self.priced.is_empty()
+    }
+
+    fn of(&self, source: SourceId) -> Option<&Priced> {
+        let mut priced = self.priced.iter();
+        priced.find(|priced| priced.price.source == source)
+    }
+}
+
+impl Arrival {
+    /// Whether it may not cost more than it says.
+    pub(crate) fn has_budget(&self) -> bool {
+        let purse = self.purse.as_ref();
+        purse.is_some_and(|purse| purse.budget.is_some())
+    }
+
+    /// What is left of its budget; endless without one.
+    pub(crate) fn money_left(&self) -> u64 {
+        let purse = self.purse.as_ref();
+        purse.map_or(u64::MAX, |purse| {
+            let budget = purse.budget.unwrap_or(u64::MAX);
+            budget.saturating_sub(purse.spent)
+        })
+    }
+
+    /// So much is begun: it counts as spent.
+    pub(crate) fn pay(&mut self, micro_usd: u64) {
+        if micro_usd > 0 {
+            let purse = self.purse.get_or_insert_with(Box::default);
+            purse.spent = purse.spent.saturating_add(micro_usd);
+            purse.coming = purse.coming.saturating_sub(micro_usd);
+        }
+    }
+
+    /// What it may cost, and what its sources cost.
+    pub(crate) fn set_purse(&mut self, mut purse: Purse) {
+        let held = self.held.iter();
+        let runs = held.filter(|held| held.missing > Bytes::ZERO).count() as u64;
+        let within = self.spec.files.saturating_sub(runs);
+        purse.gets = u64::from(self.chunks()).saturating_add(within);
+        self.purse = (!purse.is_empty()).then(|| Box::new(purse));
+    }
+
+    /// What reading one chunk of so many bytes from a source costs.
+    pub(crate) fn price(&self, source: SourceId, bytes: Bytes) -> u64 {
+        let purse = self.purse.as_ref();
+        let priced = purse.and_then(|purse| Some((purse.of(source)?, purse.gets)));
+        priced.map_or(0, |(priced, gets)| {
+            let gets = (gets, self.chunks().into());
+            priced.price.reading(bytes, gets).micro_usd()
+        })
+    }
+
+    /// What reading one chunk of a holding costs at least, of those that count; none where none of them holds it.
+    pub(crate) fn least_price(
+        &self,
+        place: usize,
+        bytes: Bytes,
+        counts: Counts<'_>,
+    ) -> Option<u64> {
+        let held = self.held.get(place)?;
+        let sources = held.sources.iter().filter(|source| counts(**source));
+        sources.map(|source| self.price(*source, bytes)).min()
+    }
+
+    /// What the chunks cost at least that are neither here, nor near the centre, nor on their way.
+    pub(crate) fn rest_at_least(&self, counts: Counts<'_>) -> u64 {
+        self.rest(|place, bytes| self.least_price(place, bytes, counts))
+    }
+
+    /// What they cost at most.
+    pub(crate) fn rest_at_most(&self, counts: Counts<'_>) -> u64 {
+        self.rest(|place, bytes| {
+            let held = self.held.get(place)?;
+            let sources = held.sources.iter().filter(|source| counts(**source));
+            sources.map(|source| self.price(*source, bytes)).max()
+        })
+    }
+
+    /// The sum of the prices of all open chunks, each by its holding and its size.
+    fn rest(&self, price: impl Fn(usize, Bytes) -> Option<u64>) -> u64 {
+        let Some(cut) = &self.cut else {
+            return 0;
+        };
+        let of = |place: usize| {
+            let (chunks, open) = (cut.chunks_of(place), &self.held[place].open);
+            let last = chunks
+                .end
+                .checked_sub(1)
+                .filter(|last| *last >= chunks.start)?;
+            let has_last = open.contains(last - chunks.start);
+            let whole = u64::from(open.len()) - u64::from(has_last);
+            let all = match whole {
+                0 => 0,
+                whole => price(place, self.spec.chunk_size)?.saturating_mul(whole),
+            };
+            let last = match has_last {
+                true => price(place, cut.chunk_bytes(last))?,
+                false => 0,
+            };
+            Some(all.saturating_add(last))
+        };
+        (0..self.held.len())
+            .filter_map(of)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// With a budget: what is left of it beyond what the rest costs at least; none where that is more than is left.
+    pub(crate) fn money_to_spare(&self, counts: Counts<'_>) -> Option<u64> {
+        self.money_left().checked_sub(self.rest_at_least(counts))
+    }
+
+    /// Whether what is left of the budget does not pay what is missing.
+    pub(crate) fn is_broke(&self, counts: Counts<'_>) -> bool {
+        self.has_budget() && self.money_to_spare(counts).is_none()
+    }
+
+    /// What is to be read yet is forecast to cost so much.
+    pub(crate) fn expect_to_pay(&mut self, micro_usd: u64) {
+        let most = self.money_left();
+        if let Some(purse) = &mut self.purse {
+            purse.coming = micro_usd.min(most);
+        }
+    }
+
+    /// Chunks that may yet be read from a source though another costs less.
+    pub(crate) fn extra(&self, source: SourceId) -> u64 {
+        let priced = self.purse.as_ref().and_then(|purse| purse.of(source));
+        priced.map_or(0, |priced| priced.extra)
+    }
+
+    /// One of those is begun.
+    pub(crate) fn take_extra(&mut self, source: SourceId) {
+        let priced = self.purse.iter_mut().flat_map(|purse| &mut purse.priced);
+        for priced in priced.filter(|priced| priced.price.source == source) {
+            priced.extra = priced.extra.saturating_sub(1);
+        }
+    }
+
+    /// How many of those each source that costs something may give from now on.
+    pub(crate) fn allow(&mut self, extra: impl Fn(SourceId) -> u64) {
+        for priced in self.purse.iter_mut().flat_map(|purse| &mut purse.priced) {
+            priced.extra = extra(priced.price.source);
+        }
+    }
+
+    /// What a whole chunk from a source costs beyond what it costs elsewhere, where that is most; none where no other source
+    /// costs less.
+    pub(crate) fn surcharge(&self, source: SourceId, counts: Counts<'_>) -> Option<u64> {
+        let bytes = self.spec.chunk_size.min(self.spec.bytes);
+        let own = self.price(source, bytes);
+        let places = self.held.iter().enumerate();
+        let places =
+            places.filter(|(_, held)| held.missing > Bytes::ZERO && held.sources.contains(&source));
+        let more = places.filter_map(|(place, _)| {
+            let least = self.least_price(place, bytes, counts)?;
+            own.checked_sub(least).filter(|more| *more > 0)
+        });
+        more.max()
+    }
+
+    /// What a source may give of a holding at most, as a budget goes that pays the rest or not: with what is on its way from
+    /// there. None: all of it.
+    pub(crate) fn room_at(
+        &self,
+        source: SourceId,
+        place: usize,
+        is_broke: bool,
+        counts: Counts<'_>,
+    ) -> Option<Bytes> {
+        let bytes = self.spec.chunk_size.min(self.spec.bytes);
+        let own = self.price(source, bytes);
+        let is_cheapest = self.least_price(place, bytes, counts) == Some(own);
+        if own == 0 || (is_cheapest && !is_broke) {
+            return None;
+        }
+        let lane = self.lanes.iter().find(|lane| lane.source == source);
+        let flying = lane.map_or(0, |lane| u64::from(lane.in_flight));
+        let extra = if is_cheapest { 0 } else { self.extra(source) };
+        Some(self.spec.chunk_size.times(extra.saturating_add(flying)))
+    }
+
+    /// Whether a budget with so much to spare pays the next chunk of a holding from a source, and all else then.
+    pub(crate) fn pays(
+        &self,
+        source: SourceId,
+        place: usize,
+        spare: Option<u64>,
+        counts: Counts<'_>,
+    ) -> bool {
+        let chunk = self.next_open(place);
+        let bytes = chunk.map_or(Bytes::ZERO, |chunk| self.chunk_bytes(chunk.get()));
+        let cost = self.price(source, bytes);
+        if cost == 0 {
+            return true;
+        }
+        let least = self.least_price(place, bytes, counts).unwrap_or(cost);
+        let more = cost.saturating_sub(least);
+        spare.is_some_and(|spare| more <= spare) && (more == 0 || self.extra(source) > 0)
+    }
+
+    /// Whether a chunk costs more from a source than elsewhere.
+    pub(crate) fn is_extra(&self, source: SourceId, chunk: ChunkIndex, counts: Counts<'_>) -> bool {
+        let bytes = self.chunk_bytes(chunk.get());
+        let place = self
+            .cut
+            .as_ref()
+            .map_or(0, |cut: &Cut| cut.holding_of(chunk.get()));
+        let least = self.least_price(place, bytes, counts);
+        least.is_some_and(|least| self.price(source, bytes) > least)
+    }
+
+    /// Whether a chunk may be read once more, from another source than before: from money that nothing else will need.
+    pub(crate) fn pays_twice(
+        &self,
+        source: SourceId,
+        before: SourceId,
+        bytes: Bytes,
+        counts: Counts<'_>,
+    ) -> bool {
+        let cost = self.price(source, bytes);
+        if cost == 0 || !self.has_budget() {
+            return true;
+        }
+        let is_worth_it = self.purse.as_ref().is_some_and(|purse| purse.is_pressed)
+            || cost <= self.price(before, bytes);
+        let spare = self.money_to_spare(counts);
+        is_worth_it && spare.is_some_and(|spare| cost <= spare)
+    }
+
+    /// The lanes of sources that cost more than others hold the same for, the cheaper ones first, with what a chunk of each
+    /// costs more.
+    pub(crate) fn dearer(&self, counts: Counts<'_>) -> Vec<(u64, SourceId)> {
+        let is_used = |lane: &&SourceLane| !lane.is_gone && counts(lane.source);
+        let lanes = self.lanes.iter().filter(is_used);
+        let mut dearer: Vec<(u64, SourceId)> = lanes
+            .filter_map(|lane| Some((self.surcharge(lane.source, counts)?, lane.source)))
+            .collect();
+        dearer.sort_unstable();
+        dearer
+    }
+}
