@@ -131,7 +131,7 @@ fn a_source_that_costs_something_gives_what_the_deadline_needs_and_the_budget_pa
     let refused = ask(&["--deadline", "10m", "--budget", "0.001"]);
     assert_eq!(refused.status.code(), Some(11));
     let (offered, why) = (text(&refused.stdout), text(&refused.stderr));
-    assert!(why.contains("$0.001 does not pay it"), "{why}");
+    assert!(why.contains("$0.0010 does not pay it"), "{why}");
     assert!(offered.contains("the same with --budget 0.0"), "{offered}");
     let wrong = ask(&["--deadline", "10m", "--budget", "-1"]);
     assert!(!wrong.status.success());
