@@ -91,11 +91,21 @@ pub fn reading(request: &api::Request) -> String {
         _ => format!("${cost:.6} to read"),
     };
     let budget = request.wishes.budget_usd;
-    let budget = budget.map_or_else(String::new, |budget| format!(", ${budget:.2} at most"));
+    let budget = budget.map_or_else(String::new, |budget| {
+        format!(", {} at most", exactly(budget))
+    });
     match cost > 0.0 {
         true => row("costs", &format!("{shown}{budget}")),
         false => String::new(),
     }
+}
+
+/// Dollars to the millionth, without zeros at the end beyond cents.
+fn exactly(usd: f64) -> String {
+    let shown = format!("${usd:.6}");
+    let cents = shown.len() - 4;
+    let (cents, rest) = shown.split_at(cents);
+    format!("{cents}{}", rest.trim_end_matches('0'))
 }
 
 /// What it costs, where depots have prices.
@@ -200,5 +210,17 @@ mod tests {
             assert_eq!(command(&offer(kind), &via).as_deref(), Some(typed));
         }
         assert_eq!(command(&offer("reservation"), &via), None);
+    }
+
+    #[test]
+    fn budgets_are_told_as_they_were_typed() {
+        for (usd, shown) in [
+            (2.0, "$2.00"),
+            (0.015, "$0.015"),
+            (0.000_001, "$0.000001"),
+            (12.5, "$12.50"),
+        ] {
+            assert_eq!(exactly(usd), shown);
+        }
     }
 }
