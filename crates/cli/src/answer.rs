@@ -94,9 +94,10 @@ pub fn reading(request: &api::Request) -> String {
     let budget = budget.map_or_else(String::new, |budget| {
         format!(", {} at most", exactly(budget))
     });
-    match cost > 0.0 {
-        true => row("costs", &format!("{shown}{budget}")),
-        false => String::new(),
+    match (cost > 0.0, request.wishes.budget_usd) {
+        (true, _) => row("costs", &format!("{shown}{budget}")),
+        (false, Some(_)) => row("costs", "nothing: what it is to read has no price"),
+        (false, None) => String::new(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     failure::Outcome,
     moment::parse_seconds,
     output,
+    wishes::parse_dollars,
 };
 
 /// Adds, invites, lists and removes depots: the relays that data may go through
@@ -131,19 +132,19 @@ struct TermsArguments {
     #[arg(long, value_name = "N", value_parser = parse_level)]
     level: Option<u8>,
     /// What sending a gigabyte (10^9 bytes) there costs, in dollars
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb: Option<f64>,
     /// What keeping a gigabyte there for a month costs, in dollars
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb_month: Option<f64>,
     /// What a thousand PUTs cost, in dollars: a fragment stored there is one
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_1000_puts: Option<f64>,
     /// What a thousand GETs cost, in dollars: a fragment read from there is one
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_1000_gets: Option<f64>,
     /// What a gigabyte that leaves it costs, in dollars
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb_out: Option<f64>,
     /// The same to a depot or a domain; can be repeated
     #[arg(long, value_name = "NAME=PRICE", value_parser = parse_price_to)]
@@ -357,10 +358,10 @@ fn parse_level(text: &str) -> Result<u8, String> {
 fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     let form = || "write NAME=PRICE, like campus=0.02".to_owned();
     let (name, price) = text.split_once('=').ok_or_else(form)?;
-    let price: f64 = price.parse().map_err(|_| form())?;
-    match !name.is_empty() && price.is_finite() && price >= 0.0 {
-        true => Ok((name.to_owned(), price)),
-        false => Err(form()),
+    let price = parse_dollars(price).map_err(|_| form())?;
+    match name.is_empty() {
+        true => Err(form()),
+        false => Ok((name.to_owned(), price)),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     moment, output,
     positional::take_last,
     watch,
-    wishes::AccountArguments,
+    wishes::{AccountArguments, parse_dollars},
 };
 
 /// How often a request whose sources are being looked at is looked at.
@@ -83,7 +83,7 @@ pub struct StageInArguments {
     rate_max: Option<Bytes>,
     /// Most that reading its sources may cost in dollars, by the prices in their profiles: the cheapest give what
     /// there is time for, dearer ones the rest [default: any, as fast as it comes]
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = parse_dollars, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Profile of the service's user, for sources without a name of their own
     #[arg(long, value_name = "NAME")]

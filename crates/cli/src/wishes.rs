@@ -51,7 +51,7 @@ pub struct WishesArguments {
     #[arg(long, value_enum, default_value_t)]
     repair: Repair,
     /// Most that it may cost in dollars, sending and keeping it together [default: any]
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = parse_dollars, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
@@ -105,6 +105,29 @@ impl WishesArguments {
             pin: self.pin.clone(),
             without: self.without.clone(),
             lent: Vec::new(),
+        }
+    }
+}
+/// Reads an amount of dollars.
+///
+/// # Errors
+/// A line that shows how to write one: what is no number must not be taken for none at all.
+pub fn parse_dollars(text: &str) -> Result<f64, String> {
+    let amount = text.trim_start_matches('$').parse::<f64>().ok();
+    let amount = amount.filter(|usd| usd.is_finite() && *usd >= 0.0);
+    amount.ok_or_else(|| format!("`{text}` is no amount of dollars: write 1.50"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_amount_of_dollars_is_refused() {
+        assert_eq!(parse_dollars("1.50"), Ok(1.5));
+        assert_eq!(parse_dollars("$2"), Ok(2.0));
+        for wrong in ["nan", "inf", "-1", "", "1,5"] {
+            assert!(parse_dollars(wrong).is_err(), "{wrong}");
         }
     }
 }

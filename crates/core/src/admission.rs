@@ -306,8 +306,17 @@ impl Mind {
             (reach, price, rate, along.get(lane).copied(), cost, lane)
         });
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
-        for (_, _, _, _, lane) in lanes {
-            if request.is_free(taken, lane) {
+        let most = request.domain_max;
+        for &(reach, _, _, _, lane) in &lanes {
+            // What the rest of a chunk needs is looked for among those that are no worse.
+            let among = match request.uncommon.groups.is_empty() {
+                true => u64::MAX,
+                false => {
+                    let no_worse = lanes.iter().filter(|other| other.0 <= reach);
+                    no_worse.fold(0, |mask, other| mask | 1 << other.4)
+                }
+            };
+            if request.is_pinned(lane) || request.is_free_among(taken, lane, most, among) {
                 first.push(lane);
                 taken |= 1 << lane;
             } else {

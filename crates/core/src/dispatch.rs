@@ -336,14 +336,15 @@ impl Placing<'_> {
     /// Whether a lane may get a fragment of this chunk.
     fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize) -> bool {
         let most = self.request.domain_max + self.request.crowded_by(chunk);
-        let active = || {
+        let fed = || {
+            let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
             let lanes = self.request.depot_lanes();
-            let active = lanes.filter(|&lane| self.request.lanes[lane].is_active);
-            active.fold(0, |mask, lane| mask | 1 << lane)
+            let fed = lanes.filter(|&lane| self.is_fed(lane, bytes));
+            fed.fold(0, |mask, lane| mask | 1 << lane)
         };
         let among = match self.request.uncommon.groups.is_empty() {
             true => u64::MAX,
-            false => active(),
+            false => fed(),
         };
         self.request.is_free_among(taken, lane, most, among)
     }

@@ -73,15 +73,20 @@ impl Mind {
         let covered = u32::from(request.code_now().parity());
         let needed = u32::from(request.code_now().total());
         let usable = self.usable(request);
+        // Pinned depots get theirs whatever that leaves to the others.
+        let places = |most: u32| {
+            let others = needed.saturating_sub(pinned.count_ones());
+            pinned | apart(&groups, pinned, usable & !pinned, most, others)
+        };
         let least = match overlap {
             true => (1..=needed)
-                .find(|&most| apart(&groups, 0, usable, most, needed).count_ones() >= needed)
+                .find(|&most| places(most).count_ones() >= needed)
                 .unwrap_or(1),
             false => least_crowding(&masks, usable, needed),
         };
         let most = least.max(covered).max(together);
         let apart = match overlap && !do_shares_suffice(&groups, usable, most, needed) {
-            true => apart(&groups, 0, usable, most, needed),
+            true => places(most),
             false => 0,
         };
         Kin {

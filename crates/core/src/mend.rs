@@ -293,17 +293,19 @@ impl Mind {
         let is_empty =
             |at: &Bench| taken >> at.lane & 1 == 0 && (!for_pinned || request.is_pinned(at.lane));
         let is_apart = |at: &Bench| is_empty(at) && request.is_free(taken, at.lane);
+        let is_alone = |at: &Bench| is_empty(at) && request.fits(taken, at.lane);
         let has_apart = benches.iter().any(|at| at.is_open && is_apart(at));
+        let has_alone = benches.iter().any(|at| at.is_open && is_alone(at));
         let spot = |at: &Bench| Spot {
             holds: replica
                 .fragment_at(at.lane, chunk)
                 .filter(|_| at.is_live)
                 .map(|fragment| Piece::Fragment(fragment.get())),
             gives: at.gives,
-            lacks: if has_apart {
-                is_apart(at)
-            } else {
-                is_empty(at)
+            lacks: match (has_apart, has_alone) {
+                (true, _) => is_apart(at),
+                (false, true) => is_alone(at),
+                (false, false) => is_empty(at),
             },
             arrives: false,
             is_open: at.is_open,

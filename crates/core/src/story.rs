@@ -237,7 +237,8 @@ impl<'a> Teller<'a> {
             .iter()
             .find(|other| matches!(other.reason, Reason::Offered { .. }));
         if let Some(offered) = offered {
-            self.say(format!("To be possible {}.", offered.reason));
+            let offers = offered.at.undate(&offered.reason.to_string());
+            self.say(format!("To be possible {offers}."));
         }
         rest
     }

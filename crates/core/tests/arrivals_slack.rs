@@ -130,3 +130,20 @@ fn what_waits_for_its_time_is_charged_for_nothing() {
     // Forecasts of what nobody has measured grow wider as they age, and it begins sooner for that.
     assert!(moved.abs() < 60_000_000, "{:?}", tale.charges);
 }
+
+#[test]
+fn what_a_more_urgent_one_takes_is_charged_to_that() {
+    let mut desk = Desk::new([10, 10]);
+    desk.ask(R1, spec(60, None));
+    desk.ask(R2, spec(20, None));
+    desk.pass(1, [10, 10]);
+    let tale = desk.mind.arrival_tale(R1).unwrap();
+    let charge = &tale.charges[0];
+    assert_eq!(
+        (charge.cause, charge.party),
+        (Cause::Others, None),
+        "{:?}",
+        tale.charges
+    );
+    assert!(charge.cost_micros > 1_000_000, "{:?}", tale.charges);
+}

@@ -346,6 +346,19 @@ fn pins_that_cannot_be_kept_are_refused_with_the_depot_that_is_in_the_way() {
     (lent[0], lent[1]) = (kin.clone(), kin);
     let said = refused(lent, &|_, _| (), &[1, 2]);
     assert!(said.contains("the loss of 2 could lose data"), "{said}");
+    // Without the first, three places are apart; with it, two.
+    let mut lent = five();
+    for (terms, domain) in lent.iter_mut().zip(["n,a", "n", "a", "x", "x"]) {
+        terms.domain = domain.into();
+    }
+    let mut desk = Desk::new(&lent);
+    let spec_of = || spec("2+1", 200, 600, 5);
+    assert_eq!(
+        desk.ask(spec_of(), Wishes::default(), &[]),
+        RequestState::Moving
+    );
+    let said = refused(lent, &|_, _| (), &[1]);
+    assert!(said.contains("2+1"), "{said}");
     // It has room for all but one of the 50 fragments of 2 MiB.
     let mut desk = Desk::new(&five());
     desk.give(vec![up(DepotId::new(5), Bytes::mebi(99))]);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use posthaste_core::{Mind, Settings, contract::*};
-use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 /// A Friday, 08:00 UTC.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -22,6 +22,8 @@ struct Desk {
     now: Timestamp,
     /// Who was sent something of each chunk.
     sent: BTreeMap<ChunkIndex, Vec<DepotId>>,
+    /// What is on its way.
+    open: Vec<(DepotId, ChunkIndex, FragmentIndex)>,
     happened: Vec<(Happening, Reason)>,
 }
 
@@ -32,6 +34,7 @@ impl Desk {
             mind: Mind::new(Settings::default()),
             now: START,
             sent: BTreeMap::new(),
+            open: Vec::new(),
             happened: Vec::new(),
         };
         for (depot, terms) in (1..).map(DepotId::new).zip(lent) {
@@ -59,8 +62,15 @@ impl Desk {
         self.happened
             .extend(told.map(|event| (event.happening, event.reason)));
         for command in out.commands {
-            if let Command::Send { depot, chunk, .. } = command {
+            if let Command::Send {
+                depot,
+                chunk,
+                fragment,
+                ..
+            } = command
+            {
                 self.sent.entry(chunk).or_default().push(depot);
+                self.open.push((depot, chunk, fragment));
             }
         }
     }
@@ -92,6 +102,21 @@ impl Desk {
         }
         self.now = then;
         self.give(Vec::new());
+    }
+
+    /// Lets all that is sent be stored, until nothing more is sent.
+    fn store_all(&mut self) {
+        while !self.open.is_empty() {
+            let stored = std::mem::take(&mut self.open).into_iter();
+            let stored = stored.map(|(depot, chunk, fragment)| Input::FragmentStored {
+                request: REQUEST,
+                depot,
+                chunk,
+                fragment,
+            });
+            self.now = self.now + Duration::from_secs(1);
+            self.give(stored.collect());
+        }
     }
 
     /// Depots that were sent something, so far.
@@ -244,6 +269,35 @@ fn depots_that_share_different_domains_with_a_third_do_not_share_one() {
     let crowded = desk.happened.iter();
     let crowded = crowded.filter(|(happening, _)| *happening == Happening::Crowded);
     assert_eq!(crowded.count(), 0);
+}
+
+#[test]
+fn what_was_lost_with_its_depots_finds_its_places_apart_again() {
+    let sites = [at(""), at(""), at("north,aws"), at("north"), at("aws")];
+    let mut desk = Desk::new(&sites);
+    let state = desk.submit("1+1", 40, Duration::from_secs(600));
+    assert_eq!(state, RequestState::Moving);
+    desk.store_all();
+    assert_eq!(desk.fed(), BTreeSet::from([1, 2]));
+    desk.sent.clear();
+    desk.give([down(1), down(2)].concat());
+    desk.store_all();
+    desk.wait(desk.now + Duration::from_secs(60));
+    desk.store_all();
+    assert_eq!(desk.fed(), BTreeSet::from([4, 5]), "{:?}", desk.sent);
+    assert_eq!(overfull(&desk, &sites, 1), Vec::<String>::new());
+}
+
+#[test]
+fn a_landmark_is_no_place_for_the_rest_where_others_suffice() {
+    let landmark = DepotTerms {
+        is_landmark: true,
+        ..DepotTerms::default()
+    };
+    let lent = [at("north,aws"), at("north"), at("aws"), landmark];
+    let mut desk = Desk::new(&lent);
+    desk.submit("1+1", 40, Duration::from_secs(600));
+    assert_eq!(desk.fed(), BTreeSet::from([2, 3]));
 }
 
 #[test]

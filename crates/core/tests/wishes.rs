@@ -446,7 +446,7 @@ fn the_purge_binds_where_it_comes_first_and_explain_says_so() {
     assert_eq!(desk.view().spec.deadline, START + Duration::from_secs(300));
     assert!(
         desk.story()
-            .contains("the purge of its source at 2027-01-15 08:05:00Z comes before"),
+            .contains("the purge of its source at 08:05:00Z comes before"),
         "{}",
         desk.story()
     );

@@ -147,10 +147,10 @@ fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
 
 /// The names of failure domains, separated by commas.
 fn domain(text: &str) -> Result<String> {
-    DepotTerms::tidy_domain(text).map_err(|count| {
+    DepotTerms::tidy_domain(text).ok_or_else(|| {
         let most = DepotTerms::DOMAINS_MAX;
         let error = Error::new(ErrorKind::Invalid, "read", "failure domains");
-        error.cause(format!("there are {count}, and a depot has at most {most}"))
+        error.cause(format!("a depot has at most {most}"))
     })
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
     }
 }
 
-/// A reason in words as of when it was one: depots by name, moments of other days with their date.
+/// A reason in words as read then: depots by name, moments of other days with their date.
 pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String {
     if let Reason::Repair { lost } = reason {
         return format!("a fragment was lost with {}", centre.depots.name(*lost));
@@ -149,7 +149,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let decisions = mind.explain(record.id).unwrap_or_default();
     let mut events = decisions.iter().rev();
     let last = events.find(|decision| decision.happening.is_some());
-    let offers = offers(&decisions);
+    let offers = offers(&decisions, centre.clock.now());
     let view = mind.request(record.id);
     let (bytes, files, error) = scanned(record);
     let view = view.as_ref();
@@ -164,7 +164,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         state: state(mind, record).to_owned(),
         reason: error.or_else(|| {
             last.filter(|_| ended_badly(mind, record))
-                .map(|last| self::reason(centre, &last.reason, last.at))
+                .map(|last| self::reason(centre, &last.reason, centre.clock.now()))
         }),
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
@@ -302,11 +302,11 @@ fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure>
     })
 }
 
-/// What would have made a deadline possible at that time, as the API shows it.
-fn offer(offer: &WouldBuy, at: Timestamp) -> api::Offer {
+/// What would make a deadline possible, as the API shows it on this day.
+fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
     let of = |kind: &str| api::Offer {
         kind: kind.to_owned(),
-        text: at.undate(&offer.to_string()),
+        text: now.undate(&offer.to_string()),
         ..api::Offer::default()
     };
     let safe = |kind: &str, depots: Vec<String>, finish: Timestamp| api::Offer {
@@ -381,13 +381,13 @@ fn offer(offer: &WouldBuy, at: Timestamp) -> api::Offer {
     clippy::wildcard_enum_match_arm,
     reason = "no other reason carries offers"
 )]
-fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
+fn offers(decisions: &[Decision], now: Timestamp) -> Vec<api::Offer> {
     let would_buy = decisions.iter().find_map(|decision| {
         let is_answer = matches!(
             decision.happening,
             Some(Happening::Admitted | Happening::Refused)
         );
-        let would_buy = match &decision.reason {
+        match &decision.reason {
             Reason::Infeasible { would_buy, .. } | Reason::OnlyThere { would_buy, .. }
                 if is_answer =>
             {
@@ -401,13 +401,10 @@ fn offers(decisions: &[Decision]) -> Vec<api::Offer> {
                 why: DeliveryReason::CrowdsOut { would_buy, .. },
             } => Some(would_buy),
             _ => None,
-        };
-        Some((would_buy?, decision.at))
+        }
     });
-    let Some((would_buy, at)) = would_buy else {
-        return Vec::new();
-    };
-    would_buy.iter().map(|one| offer(one, at)).collect()
+    let would_buy = would_buy.into_iter().flatten();
+    would_buy.map(|one| offer(one, now)).collect()
 }
 
 /// Dollars; exact to a millionth up to some billions.

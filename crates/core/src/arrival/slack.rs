@@ -17,17 +17,12 @@ impl Mind {
         }
     }
 
-    /// Charges what moved the finish of a stage-in since that was noted last. `is_first`: none comes before it.
+    /// Charges what moved the finish of a stage-in since the last look. `is_first`: none comes before it.
     pub(crate) fn keep_account_of_arrival(&mut self, id: RequestId, is_first: bool) {
         let Some(arrival) = self.arrivals.requests.get(&id) else {
             return;
         };
         let finish = arrival.finish.map(|finish| finish.p90);
-        let is_known =
-            !arrival.is_paused() && finish.is_none_or(|at| !arrival.account.is_moved(at));
-        if is_known {
-            return;
-        }
         let lanes = arrival.lanes.iter().filter(|lane| !lane.is_gone);
         let seen = lanes.filter_map(|lane| {
             let source = self.arrivals.sources.get(&lane.source)?;

@@ -70,12 +70,6 @@ impl Account {
         &self.charges
     }
 
-    /// Whether a finish differs from the last one in sight enough to be noted.
-    pub(crate) fn is_moved(&self, finish: Timestamp) -> bool {
-        let last = self.finish;
-        last.is_none_or(|last| finish.slack_micros(last).abs() >= NOTICED_MICROS)
-    }
-
     pub(crate) fn seen(&self) -> &[Seen] {
         &self.seen
     }

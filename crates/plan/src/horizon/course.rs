@@ -259,7 +259,8 @@ fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfal
 
 /// How many of `left` bytes the depots hold coded: the most y such that shares of at most y/k a depot
 /// and m·y/k a domain add up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes). Where domains overlap
-/// they are counted greedily, depots that share with the fewest first: never more than there is.
+/// they are counted greedily, depots that share with the fewest first, and by volume: where three of them overlap in a ring that may
+/// be more than any chunk can have.
 pub(crate) fn safe(problem: &Problem, demand: &Demand, left: u64, held: &[u64]) -> u64 {
     let (data, parity) = (
         u128::from(demand.code.data()),

@@ -8,7 +8,7 @@ use posthaste_core::contract::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
 use posthaste_engine::dataset::DatasetId;
-use posthaste_journal::{RequestRecord, Scan, StageIn};
+use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{list::List, look, near, room, stage, ways};
@@ -58,7 +58,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     };
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = look::look(&wanted, &behalf).await?;
-    let prices = look::prices(&wanted, &behalf)?;
+    let prices = tokio::task::block_in_place(|| look::prices(&wanted, &behalf))?;
     room::check(centre, record.id, &record.destination, list.bytes())?;
     record.scan = Some(sealed(&list));
     let mut mind = centre.copy_of_mind()?;
@@ -118,7 +118,22 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     })
 }
 
-/// Hands a stage-in whose sources were looked at to the mind.
+/// Its sources can't be used any more as they could when they were looked at: the stage-in fails, and nothing else.
+fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
+    tracing::warn!(%request, "{error}");
+    let scan = Scan::Failed {
+        error: error.to_string(),
+    };
+    tokio::task::block_in_place(|| {
+        centre.store.keep_scan(Scanned {
+            request,
+            scan,
+            list: None,
+        })
+    })
+}
+
+/// Hands a stage-in whose sources were looked at to the mind. One whose profile or credentials are gone since fails.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -135,7 +150,11 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     let prices = tokio::task::block_in_place(|| {
         let behalf = centre.store.actors.of(record)?;
         look::prices(wanted, &behalf)
-    })?;
+    });
+    let prices = match prices {
+        Ok(prices) => prices,
+        Err(error) => return give_up(centre, id, &error),
+    };
     let list = tokio::task::block_in_place(|| centre.store.stage_in_list(id))?;
     let list = List::restore(&list).map_err(|cause| {
         Error::new(ErrorKind::Corrupt, "read", format!("the list of {id}")).cause(cause)

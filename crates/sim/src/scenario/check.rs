@@ -142,9 +142,9 @@ fn names(scenario: &Scenario) -> Result<Names<'_>, String> {
 
 fn check_depot(depot: &DepotPlan, names: &Names<'_>) -> Result<(), String> {
     if let Some(domain) = &depot.domain {
-        DepotTerms::tidy_domain(domain).map_err(|count| {
+        DepotTerms::tidy_domain(domain).ok_or_else(|| {
             let most = DepotTerms::DOMAINS_MAX;
-            format!("a depot has at most {most} failure domains, not {count}")
+            format!("a depot has at most {most} failure domains")
         })?;
     }
     let terms = depot.terms();

@@ -34,28 +34,31 @@ impl Request {
 
     /// Whether as many fragments find a place with one at the lane as without. Where groups are disjoint, they do.
     fn leaves_places(&self, taken: u64, lane: usize, most: u32, among: u64) -> bool {
-        let taken = taken & !self.destinations;
-        let wanted = u32::from(self.code_now().total()).saturating_sub(taken.count_ones());
         let live = self.replica.live();
+        let taken = taken & !self.destinations;
+        let there = (taken & live).count_ones();
+        let wanted = u32::from(self.code_now().total()).saturating_sub(there);
         let usable = self
             .depot_lanes()
             .filter(|&lane| !self.is_barred(lane))
             .fold(0, |mask, lane| mask | 1 << lane);
         let free = usable & live & among & !taken;
         let places = |taken: u64, wanted: u32| {
-            let found = apart(
-                &self.uncommon.groups,
-                taken & live,
-                free & !taken,
-                most,
-                wanted,
-            );
-            found.count_ones()
+            let groups = &self.uncommon.groups;
+            apart(groups, taken & live, free & !taken, most, wanted)
         };
-        match wanted {
-            0 | 1 => true,
-            _ => 1 + places(taken | 1 << lane, wanted - 1) >= places(taken, wanted),
+        if wanted <= 1 {
+            return true;
         }
+        let without = places(taken, wanted);
+        let is_one = without >> lane & 1 == 1;
+        is_one || 1 + places(taken | 1 << lane, wanted - 1).count_ones() >= without.count_ones()
+    }
+
+    /// Whether the lane has nothing of a chunk of which those `taken` have something, and of those that fail together with it
+    /// not too many have, whatever becomes of the rest.
+    pub(crate) fn fits(&self, taken: u64, lane: usize) -> bool {
+        taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
     }
 
     /// Whether so many lanes suffice for all fragments of a chunk.
