@@ -114,6 +114,7 @@ impl Mind {
             self.arrivals.look_at = None;
             return;
         }
+        self.price_near();
         if self.arrivals.look_at.is_none_or(|at| at <= self.now) {
             self.review_turns();
             self.look_at_arrivals();

@@ -252,6 +252,27 @@ fn what_a_slow_source_is_late_with_is_read_twice_only_from_money_nothing_else_ne
     }
 }
 
+#[test]
+fn a_dear_source_that_was_lost_is_tried_again_while_a_cheaper_one_is_waited_for() {
+    let mut desk = Desk::new([1, 100]);
+    ask_with(&mut desk, Some(1_000_000), 60);
+    desk.pass(3, [1, 2]);
+    let fail = |desk: &mut Desk, from: SourceId| {
+        while desk.asked.iter().any(|(_, source, _)| *source == from) {
+            fault(desk, from, Fault::Unreachable);
+        }
+    };
+    // B is lost for a while, and A gives nothing any more.
+    for second in 0..70 {
+        fail(&mut desk, A);
+        if second < 10 {
+            fail(&mut desk, B);
+        }
+        desk.pass(1, [0, 20]);
+    }
+    assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
+}
+
 /// What befalls a stage-in: time passes, or something asked of a source fails.
 fn blows() -> impl Strategy<Value = Vec<(bool, usize, usize, bool)>> {
     proptest::collection::vec(

@@ -81,16 +81,16 @@ impl Mind {
         let first = |near: &Near| near.open.first().map(ChunkIndex::new);
         if let Some(near) = arrival.near_as(id) {
             let chunk = first(near).filter(|_| arrival.is_near_due);
-            return chunk.filter(|chunk| self.pays_near(arrival, near, *chunk));
+            return chunk.filter(|chunk| self.pays_near(id, arrival)(near, *chunk));
         }
         let far = self.next_far(id, arrival, |held| held.is_due);
         far.or_else(|| {
-            if !self.pays_for_what_is_near(id, arrival) {
-                return None;
-            }
+            let pays = self.pays_near(id, arrival);
             let near = arrival.near.iter().filter(|_| arrival.is_near_due);
-            let mut chunks = near.filter_map(first);
-            chunks.find(|chunk| arrival.lies_at(*chunk, id))
+            let mut chunks = near.filter_map(|near| Some((near, first(near)?)));
+            let found =
+                chunks.find(|(near, chunk)| arrival.lies_at(*chunk, id) && pays(near, *chunk));
+            found.map(|(_, chunk)| chunk)
         })
     }
 

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use posthaste_plan::{Curve, Lane, Load, Outcome, Supplies, Supply};
 use posthaste_types::{ByteRate, Bytes, SourceId, Timestamp};
 
-use crate::books::Arrival;
+use crate::books::{Arrival, Near};
 
 /// What the sources give, to be taken in turn.
 #[derive(Debug, Clone)]
@@ -44,24 +44,24 @@ pub(crate) struct Fare {
 /// What sources may give of the holdings of one stage-in, where a budget bounds that: each so much of all such holdings together.
 #[derive(Debug, Default)]
 struct Rooms {
-    most: BTreeMap<(usize, usize), Bytes>,
+    most: BTreeMap<(Share, usize), Bytes>,
     taken: BTreeMap<usize, Bytes>,
-    /// The holding that is filled in.
-    place: Option<usize>,
+    /// What is filled in.
+    share: Option<Share>,
 }
 
 impl Rooms {
     /// Lets the lanes of a share carry no more.
     fn bound(&mut self, share: Share, load: &mut Load) {
-        self.place = match share {
-            Share::Far(place) if !self.most.is_empty() => Some(place),
+        self.share = match share {
+            Share::Far(_) | Share::Near(_) if !self.most.is_empty() => Some(share),
             Share::Far(_) | Share::Near(_) | Share::Onward => None,
         };
-        let Some(place) = self.place else {
+        if self.share.is_none() {
             return;
-        };
+        }
         for lane in &mut load.lanes {
-            if let Some(most) = self.most.get(&(place, lane.supply)) {
+            if let Some(most) = self.most.get(&(share, lane.supply)) {
                 let taken = self.taken.get(&lane.supply).copied();
                 let room = *most - taken.unwrap_or(Bytes::ZERO);
                 lane.room = lane.room.min(room);
@@ -71,11 +71,11 @@ impl Rooms {
 
     /// What they carried counts.
     fn take(&mut self, load: &Load, outcome: &Outcome) {
-        let Some(place) = self.place else {
+        let Some(share) = self.share else {
             return;
         };
         for (supply, bytes) in load.placed(outcome) {
-            if self.most.contains_key(&(place, supply)) {
+            if self.most.contains_key(&(share, supply)) {
                 *self.taken.entry(supply).or_default() += bytes;
             }
         }
@@ -154,14 +154,15 @@ impl Inbound {
             }
             for near in &arrival.near {
                 let bytes = near.bytes.get(place).copied().unwrap_or(Bytes::ZERO);
-                let from = if self.gives(near.source) {
-                    core::slice::from_ref(&near.source)
-                } else {
-                    &held.sources[..]
-                };
-                if bytes > Bytes::ZERO {
-                    shares.push((Share::Near(place), self.load(bytes, from.iter())));
+                if bytes == Bytes::ZERO {
+                    continue;
                 }
+                let own = Some(&near.source).filter(|source| self.gives(**source));
+                let is_alone =
+                    own.is_some() && arrival.comes_from_near(near, place, &self.counting());
+                let others = if is_alone { &[] } else { &held.sources[..] };
+                let from = own.into_iter().chain(others);
+                shares.push((Share::Near(place), self.load(bytes, from)));
             }
         }
         shares
@@ -214,20 +215,36 @@ impl Inbound {
         if !arrival.has_budget() {
             return rooms;
         }
-        let counts = |source: SourceId| {
-            let place = self.places.get(&source);
-            place.is_some_and(|place| self.counts[*place])
+        let counts = self.counting();
+        let spare = arrival.money_to_spare(&counts);
+        let mut bound = |share: Share, source: SourceId, room: Option<Bytes>| {
+            if let (Some(room), Some(supply)) = (room, self.places.get(&source)) {
+                let most = rooms.most.entry((share, *supply)).or_insert(room);
+                *most = room.min(*most);
+            }
         };
-        let is_broke = arrival.is_broke(&counts);
         for (place, held) in arrival.held.iter().enumerate() {
             for source in &held.sources {
-                let room = arrival.room_at(*source, place, is_broke, &counts);
-                if let (Some(room), Some(supply)) = (room, self.places.get(source)) {
-                    rooms.most.insert((place, *supply), room);
+                let room = arrival.room_at(*source, place, None, spare, &counts);
+                bound(Share::Far(place), *source, room);
+            }
+            let there = |near: &&Near| near.bytes.get(place) > Some(&Bytes::ZERO);
+            for near in arrival.near.iter().filter(there) {
+                for source in held.sources.iter().chain([&near.source]) {
+                    let room = arrival.room_at(*source, place, Some(near), spare, &counts);
+                    bound(Share::Near(place), *source, room);
                 }
             }
         }
         rooms
+    }
+
+    /// Whether a source may be counted on, now or later.
+    fn counting(&self) -> impl Fn(SourceId) -> bool + '_ {
+        |source| {
+            let place = self.places.get(&source);
+            place.is_some_and(|place| self.counts[*place])
+        }
     }
 
     /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.

@@ -7,8 +7,8 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId,
 use super::inbound::{Inbound, Share};
 use crate::{
     Mind,
-    books::{Arrival, Fetch, Near},
-    contract::{Outbox, Reason, WouldBuy},
+    books::{Arrival, Depot, Fetch, Near},
+    contract::{Outbox, Reason, SourcePrice, WouldBuy},
 };
 
 /// More chunks than any stage-in has: no budget bounds what a source gives.
@@ -27,6 +27,8 @@ struct Dear {
     rate: ByteRate,
     /// Chunks that it gives so in time.
     most: u64,
+    /// It is lost, and whether it is back may be tried now: with one chunk, as without a budget.
+    may_be_back: bool,
 }
 
 impl Mind {
@@ -90,7 +92,10 @@ impl Mind {
                 });
                 Some(by_price(&dear, money?))
             });
-            let extra = extra.unwrap_or_else(|| by_rate(&dear, spare));
+            let mut extra = extra.unwrap_or_else(|| by_rate(&dear, spare));
+            for (dear, extra) in dear.iter().zip(&mut extra) {
+                *extra = (*extra).max(u64::from(dear.may_be_back && dear.more <= spare));
+            }
             arrival.allow(of(&dear, &extra));
         }
         if let Some(purse) = &mut arrival.purse {
@@ -104,6 +109,7 @@ impl Mind {
         let dearer = arrival.dearer(&self.counting());
         let dear = dearer.into_iter().map(|(more, source)| {
             let known = self.arrivals.sources.get(&source);
+            let may_be_back = known.is_some_and(|known| known.is_down() && known.is_open(self.now));
             let known = known.filter(|known| !known.is_down());
             let rate = known.map_or(ByteRate::ZERO, |known| known.link.rates.p10);
             let most = match rate.volume(span) {
@@ -115,6 +121,7 @@ impl Mind {
                 more,
                 rate,
                 most,
+                may_be_back,
             }
         });
         dear.collect()
@@ -219,21 +226,43 @@ impl Mind {
         move |place| !is_bound || arrival.pays(source, place, spare, &counts)
     }
 
-    /// Whether a budget pays reading a chunk from a depot near the centre.
-    pub(super) fn pays_near(&self, arrival: &Arrival, near: &Near, chunk: ChunkIndex) -> bool {
-        if !arrival.has_budget() {
-            return true;
-        }
-        let bytes = arrival.chunk_bytes(chunk.get());
-        let depot = self.depots.get(&near.depot);
-        let cost = depot.map_or(0, |depot| depot.cost_of_reading(bytes, None));
-        let spare = arrival.money_to_spare(&self.counting());
-        cost == 0 || spare.is_some_and(|spare| cost <= spare)
+    /// Whether a budget pays a chunk that lies at a depot near the centre, read there or from a source, and all else then.
+    pub(super) fn pays_near<'a>(
+        &'a self,
+        source: SourceId,
+        arrival: &'a Arrival,
+    ) -> impl Fn(&Near, ChunkIndex) -> bool + 'a {
+        let is_bound = arrival.has_budget() && arrival.price(source, arrival.spec.chunk_size) > 0;
+        let counts = self.counting();
+        let spare = match is_bound {
+            true => arrival.money_to_spare(&counts),
+            false => None,
+        };
+        move |near, chunk| !is_bound || arrival.pays_near(source, near, chunk, spare, &counts)
     }
 
-    /// Whether a source may give what lies near the centre too: with a budget only one that gives it for nothing.
-    pub(super) fn pays_for_what_is_near(&self, source: SourceId, arrival: &Arrival) -> bool {
-        !arrival.has_budget() || arrival.price(source, arrival.spec.chunk_size) == 0
+    /// Notes what reading depots near the centre costs those that have a budget, which are looked at where that is new.
+    pub(super) fn price_near(&mut self) {
+        let (depots, sources) = (&self.depots, &self.arrivals.sources);
+        let requests = self.arrivals.requests.values_mut();
+        let bound = requests.filter(|arrival| arrival.state.is_live() && arrival.has_budget());
+        let mut is_new = false;
+        for near in bound.flat_map(|arrival| &mut arrival.near) {
+            let depot = depots.get(&near.depot);
+            let source = sources.get(&near.source);
+            let gives =
+                depot.is_some_and(Depot::is_up) && source.is_some_and(|source| !source.is_down());
+            let price = depot.map(|depot| SourcePrice {
+                source: near.source,
+                get_micro_usd: depot.prices.get_micro_usd,
+                egress_micro_usd: depot.prices.egress_micro_usd,
+            });
+            is_new |= (near.gives, near.price) != (gives, price);
+            (near.gives, near.price) = (gives, price);
+        }
+        if is_new {
+            self.look_at_arrivals_now();
+        }
     }
 
     /// Whether a chunk may be left to another source, that can give all that is left there: with a budget only where it costs no
@@ -421,6 +450,7 @@ mod tests {
             more,
             rate: ByteRate::new(rate),
             most,
+            may_be_back: false,
         }
     }
 

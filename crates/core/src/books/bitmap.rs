@@ -1,4 +1,5 @@
 use alloc::{boxed::Box, vec, vec::Vec};
+use core::ops::Range;
 use posthaste_types::record;
 
 record! {
@@ -108,6 +109,25 @@ impl Bitmap {
             Self::Few { word } => Some(word.trailing_zeros()),
             Self::Many { words } => words.first(),
         }
+    }
+
+    /// How many members are of these.
+    pub(crate) fn count_within(&self, chunks: Range<u32>) -> u32 {
+        let words = match self {
+            Self::Few { word } => core::slice::from_ref(word),
+            Self::Many { words } => &words.words[..],
+        };
+        if chunks.is_empty() {
+            return 0;
+        }
+        let (first, last) = (chunks.start / 64, (chunks.end - 1) / 64);
+        let within = (first..=last).zip(words.iter().skip(first as usize));
+        let counts = within.map(|(place, word)| {
+            let from = u64::MAX << chunks.start.saturating_sub(place * 64).min(63);
+            let until = u64::MAX.unbounded_shr((place * 64 + 64).saturating_sub(chunks.end));
+            (word & from & until).count_ones()
+        });
+        counts.sum()
     }
 
     /// All members, the lowest first.
@@ -270,6 +290,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(bitmap.len() as usize, model.len());
+                let within = chunk / 3..chunk + 1;
+                let count = bitmap.count_within(within.clone()) as usize;
+                prop_assert_eq!(count, model.range(within).count());
                 prop_assert!(bitmap.fits(chunks));
             }
         }

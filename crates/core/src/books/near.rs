@@ -5,7 +5,10 @@ use core::time::Duration;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 
 use super::{Arrival, Bitmap, Fetch, Flight, SourceLane};
-use crate::{Settings, contract::NearDepot};
+use crate::{
+    Settings,
+    contract::{NearDepot, SourcePrice},
+};
 
 record! {
     /// A depot near the centre as one stage-in uses it.
@@ -29,6 +32,10 @@ record! {
         pub(crate) failures: u32,
         /// Nothing is sent there before.
         pub(crate) resume_at: Timestamp,
+        /// With a budget: what reading it costs, as of the last look.
+        pub(crate) price: Option<SourcePrice>,
+        /// With a budget: whether anything can come from there now, as of the last look.
+        pub(crate) gives: bool,
     }
 }
 
@@ -74,6 +81,8 @@ impl Arrival {
             is_used: false,
             failures: 0,
             resume_at: Timestamp::default(),
+            price: None,
+            gives: true,
         });
         let lane = SourceLane::new(added.source, Some(added.depot));
         self.lanes.push(lane);

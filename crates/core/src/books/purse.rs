@@ -1,9 +1,10 @@
 //! What a stage-in may cost, and has cost (`docs/algorithms/wishes.md`).
 
 use alloc::{boxed::Box, vec::Vec};
+use posthaste_plan::horizon::Money;
 use posthaste_types::{Bytes, ChunkIndex, SourceId, record};
 
-use super::{Arrival, SourceLane};
+use super::{Arrival, Near, SourceLane};
 use crate::contract::{Cut, SourcePrice};
 
 record! {
@@ -92,6 +93,10 @@ impl Arrival {
 
     /// What reading one chunk of so many bytes from a source costs.
     pub(crate) fn price(&self, source: SourceId, bytes: Bytes) -> u64 {
+        if let Some(near) = self.near_as(source) {
+            let price = near.price.map(|price| price.reading(bytes, (1, 1)));
+            return price.map_or(0, Money::micro_usd);
+        }
         let purse = self.purse.as_ref();
         let priced = purse.and_then(|purse| Some((purse.of(source)?, purse.gets)));
         priced.map_or(0, |(priced, gets)| {
@@ -112,9 +117,38 @@ impl Arrival {
         sources.map(|source| self.price(*source, bytes)).min()
     }
 
-    /// What the chunks cost at least that are neither here, nor near the centre, nor on their way.
+    /// What reading one chunk costs at least that lies at a depot near the centre: there, or at one of its sources.
+    fn least_price_near(
+        &self,
+        near: &Near,
+        place: usize,
+        bytes: Bytes,
+        counts: Counts<'_>,
+    ) -> Option<u64> {
+        let far = self.least_price(place, bytes, counts);
+        let own = near.gives.then(|| self.price(near.source, bytes));
+        far.into_iter().chain(own).min()
+    }
+
+    /// What the chunks cost at least that are neither here nor on their way. What lies near the centre costs nothing where that
+    /// gives it for nothing.
     pub(crate) fn rest_at_least(&self, counts: Counts<'_>) -> u64 {
-        self.rest(|place, bytes| self.least_price(place, bytes, counts))
+        let far = self.rest(|place, bytes| self.least_price(place, bytes, counts));
+        let costs = |near: &&Near| {
+            let is_free = near.gives && self.price(near.source, self.spec.chunk_size) == 0;
+            near.open.len() > 0 && !is_free
+        };
+        let near = self.near.iter().filter(costs).map(|near| {
+            let price = |place, bytes| self.least_price_near(near, place, bytes, counts);
+            let places = (0..self.held.len()).filter_map(|place| {
+                let chunks = self.cut.as_ref()?.chunks_of(place);
+                let has_last = !chunks.is_empty() && near.open.contains(chunks.end - 1);
+                let open = near.open.count_within(chunks);
+                self.cost_of_chunks(place, open, has_last, price)
+            });
+            places.fold(0, u64::saturating_add)
+        });
+        near.fold(far, u64::saturating_add)
     }
 
     /// What they cost at most.
@@ -138,20 +172,32 @@ impl Arrival {
                 .checked_sub(1)
                 .filter(|last| *last >= chunks.start)?;
             let has_last = open.contains(last - chunks.start);
-            let whole = u64::from(open.len()) - u64::from(has_last);
-            let all = match whole {
-                0 => 0,
-                whole => price(place, self.spec.chunk_size)?.saturating_mul(whole),
-            };
-            let last = match has_last {
-                true => price(place, cut.chunk_bytes(last))?,
-                false => 0,
-            };
-            Some(all.saturating_add(last))
+            self.cost_of_chunks(place, open.len(), has_last, &price)
         };
         (0..self.held.len())
             .filter_map(of)
             .fold(0, u64::saturating_add)
+    }
+
+    /// What so many chunks of a holding cost, its last one among them or not.
+    fn cost_of_chunks(
+        &self,
+        place: usize,
+        chunks: u32,
+        has_last: bool,
+        price: impl Fn(usize, Bytes) -> Option<u64>,
+    ) -> Option<u64> {
+        let cut = self.cut.as_ref()?;
+        let whole = u64::from(chunks) - u64::from(has_last);
+        let all = match whole {
+            0 => 0,
+            whole => price(place, self.spec.chunk_size)?.saturating_mul(whole),
+        };
+        let last = match has_last {
+            true => price(place, cut.chunk_bytes(cut.chunks_of(place).end - 1))?,
+            false => 0,
+        };
+        Some(all.saturating_add(last))
     }
 
     /// With a budget: what is left of it beyond what the rest costs at least; none where that is more than is left.
@@ -201,32 +247,60 @@ impl Arrival {
         let places = self.held.iter().enumerate();
         let places =
             places.filter(|(_, held)| held.missing > Bytes::ZERO && held.sources.contains(&source));
-        let more = places.filter_map(|(place, _)| {
-            let least = self.least_price(place, bytes, counts)?;
-            own.checked_sub(least).filter(|more| *more > 0)
+        let least = places.flat_map(|(place, _)| {
+            let near = self.near.iter();
+            let near = near.filter(move |near| near.bytes.get(place) > Some(&Bytes::ZERO));
+            let near =
+                near.filter_map(move |near| self.least_price_near(near, place, bytes, counts));
+            self.least_price(place, bytes, counts)
+                .into_iter()
+                .chain(near)
         });
-        more.max()
+        let more = least.filter_map(|least| own.checked_sub(least));
+        more.filter(|more| *more > 0).max()
     }
 
-    /// What a source may give of a holding at most, as a budget goes that pays the rest or not: with what is on its way from
-    /// there. None: all of it.
+    /// What a source may give of a holding at most, of what lies at a depot near the centre or of the rest, as a budget goes
+    /// that has so much to spare: with what is on its way from there. None: all of it.
     pub(crate) fn room_at(
         &self,
         source: SourceId,
         place: usize,
-        is_broke: bool,
+        near: Option<&Near>,
+        spare: Option<u64>,
         counts: Counts<'_>,
     ) -> Option<Bytes> {
         let bytes = self.spec.chunk_size.min(self.spec.bytes);
         let own = self.price(source, bytes);
-        let is_cheapest = self.least_price(place, bytes, counts) == Some(own);
-        if own == 0 || (is_cheapest && !is_broke) {
+        let least = match near {
+            Some(near) => self.least_price_near(near, place, bytes, counts),
+            None => self.least_price(place, bytes, counts),
+        };
+        let more = own.saturating_sub(least.unwrap_or(0));
+        if own == 0 || (more == 0 && spare.is_some()) {
             return None;
         }
         let lane = self.lanes.iter().find(|lane| lane.source == source);
         let flying = lane.map_or(0, |lane| u64::from(lane.in_flight));
-        let extra = if is_cheapest { 0 } else { self.extra(source) };
+        let extra = if more == 0 {
+            0
+        } else if near.is_some_and(|near| near.source == source) {
+            let dearer = self.dearer(counts).into_iter();
+            let others = dearer.map(|(more, source)| more.saturating_mul(self.extra(source)));
+            let others = others.fold(0, u64::saturating_add);
+            spare.unwrap_or(0).saturating_sub(others) / more
+        } else {
+            self.extra(source)
+        };
         Some(self.spec.chunk_size.times(extra.saturating_add(flying)))
+    }
+
+    /// Whether what lies at a depot near the centre is forecast to come from there alone.
+    pub(crate) fn comes_from_near(&self, near: &Near, place: usize, counts: Counts<'_>) -> bool {
+        let bytes = self.spec.chunk_size.min(self.spec.bytes);
+        let own = self.price(near.source, bytes);
+        let is_least = || self.least_price_near(near, place, bytes, counts) == Some(own);
+        !self.has_budget() || own == 0 || is_least()
     }
 
     /// Whether a budget with so much to spare pays the next chunk of a holding from a source, and all else then.
@@ -248,14 +322,40 @@ impl Arrival {
         spare.is_some_and(|spare| more <= spare) && (more == 0 || self.extra(source) > 0)
     }
 
+    /// Whether it pays a chunk that lies at a depot near the centre, read there or from a source, and all else then.
+    pub(crate) fn pays_near(
+        &self,
+        source: SourceId,
+        near: &Near,
+        chunk: ChunkIndex,
+        spare: Option<u64>,
+        counts: Counts<'_>,
+    ) -> bool {
+        let bytes = self.chunk_bytes(chunk.get());
+        let cost = self.price(source, bytes);
+        if cost == 0 {
+            return true;
+        }
+        let least = self.least_price_near(near, self.place_within(chunk), bytes, counts);
+        let more = cost.saturating_sub(least.unwrap_or(cost));
+        let may = more == 0 || source == near.source || self.extra(source) > 0;
+        may && spare.is_some_and(|spare| more <= spare)
+    }
+
+    fn place_within(&self, chunk: ChunkIndex) -> usize {
+        let cut = self.cut.as_ref();
+        cut.map_or(0, |cut: &Cut| cut.holding_of(chunk.get()))
+    }
+
     /// Whether a chunk costs more from a source than elsewhere.
     pub(crate) fn is_extra(&self, source: SourceId, chunk: ChunkIndex, counts: Counts<'_>) -> bool {
         let bytes = self.chunk_bytes(chunk.get());
-        let place = self
-            .cut
-            .as_ref()
-            .map_or(0, |cut: &Cut| cut.holding_of(chunk.get()));
-        let least = self.least_price(place, bytes, counts);
+        let place = self.place_within(chunk);
+        let mut near = self.near.iter();
+        let least = match near.find(|near| near.open.contains(chunk.get())) {
+            Some(near) => self.least_price_near(near, place, bytes, counts),
+            None => self.least_price(place, bytes, counts),
+        };
         least.is_some_and(|least| self.price(source, bytes) > least)
     }
 

@@ -71,8 +71,9 @@ impl Desk {
         let mut out = Outbox::default();
         self.mind.step(self.now, inputs, &mut out);
         for event in out.events {
-            let request = event.request.unwrap();
-            self.happened.push((request, event.happening, event.reason));
+            let of = event.request;
+            let happened = of.map(|request| (request, event.happening, event.reason));
+            self.happened.extend(happened);
         }
         for command in &out.commands {
             match command {
