@@ -118,42 +118,85 @@ fn requests_are_counted_evenly_over_the_chunks() {
 
 #[test]
 fn a_budget_that_does_not_suffice_is_refused_with_one_that_does() {
-    for (budget, prices, has_time) in [
-        (100, vec![price(B, 0, 1_000_000)], true),
-        (
-            100,
-            vec![price(A, 0, 500_000), price(B, 0, 1_000_000)],
-            true,
-        ),
-        (
-            100,
-            vec![price(A, 0, 500_000), price(B, 0, 1_000_000)],
-            false,
-        ),
+    for (budget, prices) in [
+        (100, vec![price(B, 0, 1_000_000)]),
+        (100, vec![price(A, 0, 500_000), price(B, 0, 1_000_000)]),
     ] {
-        let deadline_s = if has_time { 20 } else { 2 };
+        let deadline_s = 20;
         let mut desk = Desk::new([2, 20]);
         let asked = spec(deadline_s, None);
         ask(&mut desk, Some(budget), prices.clone(), asked.clone());
         let (needed, is_offered) = refused(&desk);
         assert!(needed > budget);
-        assert_eq!(is_offered, has_time, "{needed}");
+        assert!(is_offered, "{needed}");
         let decisions = desk.mind.arrival_tale(R1).unwrap().decisions;
         let offers = |reason: &Reason| {
             matches!(reason, Reason::Offered { would_buy } if would_buy.iter().any(
                 |offer| matches!(offer, WouldBuy::Budget { micro_usd, .. } if *micro_usd == needed)))
         };
         let found = decisions.iter().any(|decision| offers(&decision.reason));
-        assert_eq!(found, has_time);
-        if has_time {
-            let mut desk = Desk::new([2, 20]);
-            ask(&mut desk, Some(needed), prices.clone(), asked);
-            assert_eq!(desk.said(R1)[0], "admitted");
-            desk.pass(19, [2, 20]);
-            assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
-            assert!(desk.view(R1).spent_micro_usd <= needed);
-        }
+        assert!(found);
+        let mut desk = Desk::new([2, 20]);
+        ask(&mut desk, Some(needed), prices.clone(), asked);
+        assert_eq!(desk.said(R1)[0], "admitted");
+        desk.pass(19, [2, 20]);
+        assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
+        assert!(desk.view(R1).spent_micro_usd <= needed);
     }
+}
+
+#[test]
+fn where_no_money_is_in_time_the_refusal_says_so() {
+    let prices = vec![price(A, 0, 500_000), price(B, 0, 1_000_000)];
+    let mut desk = Desk::new([2, 20]);
+    ask(&mut desk, Some(100), prices, spec(2, None));
+    let reason = desk.happened.iter().find_map(|(_, happening, reason)| {
+        matches!(happening, Happening::Refused).then_some(reason)
+    });
+    let least = 100 * CHUNK.div_ceil(2);
+    match reason.unwrap() {
+        Reason::NoMoneySuffices { needed, finish, .. } => {
+            assert_eq!(*needed, least);
+            assert!(finish.is_some_and(|finish| finish > at(2)));
+        }
+        other => panic!("{other:?}"),
+    }
+    let said = reason.unwrap().to_string();
+    assert!(
+        said.contains("at least, and for no money is it here by"),
+        "{said}"
+    );
+    let decisions = desk.mind.arrival_tale(R1).unwrap().decisions;
+    let offered = |reason: &Reason| matches!(reason, Reason::Offered { .. });
+    assert!(!decisions.iter().any(|decision| offered(&decision.reason)));
+}
+
+#[test]
+fn among_many_no_least_budget_is_sought_but_one_that_does_is_named() {
+    let mut desk = Desk::new([2, 20]);
+    for other in 100..170 {
+        let small = ArrivalSpec {
+            bytes: Bytes::mebi(1),
+            ..spec(10_000, None)
+        };
+        desk.ask(RequestId::new(other), small);
+    }
+    let prices = vec![price(B, 0, 1_000_000)];
+    ask(&mut desk, Some(100), prices.clone(), spec(20, None));
+    let (needed, is_offered) = refused(&desk);
+    assert!(is_offered);
+    assert_eq!(needed, 100 * CHUNK, "all the money");
+    let request = R2;
+    let news = StageInNews::Costs {
+        budget: Some(needed),
+        prices,
+    };
+    let spec = spec(20, None);
+    desk.give(vec![
+        Input::StageInTold { request, news },
+        Input::ArrivalAsked { request, spec },
+    ]);
+    assert_eq!(desk.said(R2)[0], "admitted");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// With more stage-ins than this nothing is tried: each trial visits all of them.
-const LIVE_MAX: usize = 64;
+pub(super) const LIVE_MAX: usize = 64;
 /// Other stage-ins whose slack is tried, those with most to come.
 const OTHERS_MAX: usize = 3;
 /// Lost sources that are tried.

@@ -4,7 +4,10 @@
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp};
 
-use super::inbound::{Inbound, Share};
+use super::{
+    bargain::LIVE_MAX,
+    inbound::{Inbound, Share},
+};
 use crate::{
     Mind,
     books::{Arrival, Depot, Fetch, Near},
@@ -57,7 +60,7 @@ impl Mind {
         let mut arrival = self.arrivals.requests.remove(&id)?;
         arrival.allow(|_| ANY);
         let until = self.wanted_by(&arrival, alone);
-        self.allot(&mut arrival, until, |arrival, by| {
+        self.allot(&mut arrival, until, false, |arrival, by| {
             let edges = left.clone().late(arrival, now, by);
             edges.iter().all(|(_, edge)| edge.is_some())
         });
@@ -66,11 +69,12 @@ impl Mind {
     }
 
     /// Lets dear sources give no more than is needed to be here by then; where all that the budget pays does not suffice, what is
-    /// needed to be in time still, or else all of it.
+    /// needed to be in time still, or else all of it. A quick look seeks no least money.
     fn allot(
         &self,
         arrival: &mut Arrival,
         until: Timestamp,
+        is_quick: bool,
         is_here: impl Fn(&Arrival, Timestamp) -> bool,
     ) {
         let (now, deadline) = (self.now, arrival.spec.deadline);
@@ -80,13 +84,14 @@ impl Mind {
         let is_pressed = !dear.is_empty() && (arrival.is_leftover || !is_here(arrival, until));
         if is_pressed {
             let last = (deadline - deadline.since(now) / LAST_SHARE).max(now);
-            let mut targets = [until, last].into_iter().filter(|target| *target > now);
+            let targets = [until, last].into_iter().filter(|target| *target > now);
+            let mut targets = targets.take(if is_quick { 1 } else { 2 });
             let extra = targets.find_map(|target| {
                 if arrival.is_leftover {
                     return None;
                 }
                 dear = self.dear(arrival, target);
-                let money = least_money(spare, |money| {
+                let money = least_money(spare, is_quick, |money| {
                     arrival.allow(of(&dear, &by_price(&dear, money)));
                     is_here(arrival, target)
                 });
@@ -144,11 +149,16 @@ impl Mind {
         if deadline <= self.now {
             return self.judge(arrival, from);
         }
+        let is_quick = self.arrivals.live().count() > LIVE_MAX;
+        let left = self.left_for_arrivals(None);
         let finish = |arrival: &Arrival| {
-            let (p90, _) = self.weigh_arrival(arrival, from);
-            p90.filter(|finish| *finish <= deadline)
+            let from = from?.max(self.now);
+            left.clone().early(arrival, |_| from).edge
         };
-        self.allot(arrival, deadline, |arrival, _| finish(arrival).is_some());
+        let in_time = |arrival: &Arrival| finish(arrival).filter(|finish| *finish <= deadline);
+        self.allot(arrival, deadline, is_quick, |arrival, _| {
+            in_time(arrival).is_some()
+        });
         let counts = self.counting();
         let least = arrival.rest_at_least(&counts);
         let within = (least <= budget).then(|| self.judge(arrival, from));
@@ -163,10 +173,10 @@ impl Mind {
             purse.budget = Some(u64::MAX);
         }
         let mut found = None;
-        let more = least_money(most, |money| {
+        let more = least_money(most, is_quick, |money| {
             let extra = by_price(&dear, money);
             trial.allow(of(&dear, &extra));
-            let finish = finish(&trial);
+            let finish = in_time(&trial);
             found = finish.or(found);
             finish.is_some()
         });
@@ -178,11 +188,20 @@ impl Mind {
                 finish: found,
             }),
             (_, Some(within)) => within,
-            (_, None) => Err(Reason::OverBudget {
+            (_, None) if arrival.spec.best_effort => Err(Reason::OverBudget {
                 budget,
                 needed: least,
                 finish: None,
             }),
+            (_, None) => {
+                trial.allow(of(&dear, &by_price(&dear, most)));
+                Err(Reason::NoMoneySuffices {
+                    budget,
+                    needed: least,
+                    finish: finish(&trial),
+                    deadline,
+                })
+            }
         }
     }
 
@@ -412,10 +431,13 @@ fn by_rate(dear: &[Dear], money: u64) -> Vec<u64> {
     given
 }
 
-/// The least money that suffices, to a sixteenth of it; none where all of it does not.
-fn least_money(most: u64, mut suffices: impl FnMut(u64) -> bool) -> Option<u64> {
+/// The least money that suffices, to a sixteenth of it, or quickly all of it; none where that does not.
+fn least_money(most: u64, is_quick: bool, mut suffices: impl FnMut(u64) -> bool) -> Option<u64> {
     if !suffices(most) {
         return None;
+    }
+    if is_quick {
+        return Some(most);
     }
     let (mut low, mut high) = (0, u64::BITS - most.leading_zeros());
     while low < high {
@@ -472,16 +494,16 @@ mod tests {
     #[test]
     fn the_least_money_is_found_to_a_sixteenth() {
         for wanted in [0, 1, 2, 3, 100, 1000, 123_456, 1 << 40] {
-            let found = least_money(1 << 41, |money| money >= wanted).unwrap();
+            let found = least_money(1 << 41, false, |money| money >= wanted).unwrap();
             assert!(
                 found >= wanted && found <= wanted + wanted / 8 + 1,
                 "{wanted}: {found}"
             );
         }
-        assert_eq!(least_money(9, |money| money >= 10), None);
-        assert_eq!(least_money(0, |_| true), Some(0));
+        assert_eq!(least_money(9, false, |money| money >= 10), None);
+        assert_eq!(least_money(0, false, |_| true), Some(0));
         assert_eq!(
-            least_money(u64::MAX, |money| money == u64::MAX),
+            least_money(u64::MAX, false, |money| money == u64::MAX),
             Some(u64::MAX)
         );
     }

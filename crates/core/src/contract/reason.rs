@@ -262,6 +262,17 @@ record! {
             /// When it would be safe then; none where money alone does not help.
             finish: Option<Timestamp>,
         },
+        /// The budget of a stage-in does not pay it, and no money would have it here in time.
+        230 = NoMoneySuffices {
+            /// Most that it may cost, in millionths of a dollar.
+            budget: u64,
+            /// What it costs at least, in millionths of a dollar.
+            needed: u64,
+            /// When it would be here (p90) for all the money its sources take; none when that can't be said.
+            finish: Option<Timestamp>,
+            /// The deadline.
+            deadline: Timestamp,
+        },
         /// What is left of the budget does not pay what is missing.
         116 = BudgetSpent {
             /// What was begun for it costs, in millionths of a dollar.

@@ -139,6 +139,22 @@ impl fmt::Display for Reason {
                     None => write!(f, "{budget} does not pay it: it may cost {needed}"),
                 }
             }
+            Self::NoMoneySuffices {
+                budget,
+                needed,
+                finish,
+                deadline,
+            } => {
+                let (budget, needed) = (Dollars(*budget), Dollars(*needed));
+                write!(
+                    f,
+                    "{budget} does not pay it: it costs {needed} at least, and for no money is it here by {deadline}"
+                )?;
+                match finish {
+                    Some(finish) => write!(f, ", but by {finish} for more"),
+                    None => Ok(()),
+                }
+            }
             Self::BudgetSpent { spent, budget } => write!(
                 f,
                 "{} of its budget of {} are spent, and the rest does not pay what is missing",
