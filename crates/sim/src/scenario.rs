@@ -336,7 +336,7 @@ mod tests {
         (
             "[[request]]",
             "domain = \"a,b,c,d,e,f,g,h,i\"\n[[request]]",
-            "a depot has at most 8 failure domains, not 9",
+            "a depot has at most 8 failure domains",
         ),
         (
             "[[request]]",
