@@ -139,8 +139,7 @@ struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A moment; with its date where that is another than the last one said.
     fn moment(&mut self, at: Timestamp) -> String {
-        let before = self.told.replace(at);
-        before.map_or_else(|| at.to_string(), |before| words::moment(at, before))
+        words::next_moment(&mut self.told, at)
     }
 
     /// How a sentence about a moment begins.

@@ -38,8 +38,7 @@ struct Teller<'a> {
 impl Teller<'_> {
     /// A moment; with its date where that is another than the last one said.
     fn moment(&mut self, at: Timestamp) -> String {
-        let before = self.told.replace(at);
-        before.map_or_else(|| at.to_string(), |before| words::moment(at, before))
+        words::next_moment(&mut self.told, at)
     }
 
     fn tell_question(&mut self) {

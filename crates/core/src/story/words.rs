@@ -14,6 +14,12 @@ pub(super) fn moment(at: Timestamp, on: Timestamp) -> String {
     on.undate(&at.to_string())
 }
 
+/// The next moment of a story: with its date where that is another than that of the one `told` before.
+pub(super) fn next_moment(told: &mut Option<Timestamp>, at: Timestamp) -> String {
+    let before = told.replace(at);
+    before.map_or_else(|| at.to_string(), |before| moment(at, before))
+}
+
 /// A length of time: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
 pub(super) fn span(span: Duration) -> String {
     let tenths = |unit_ms: u128| {
