@@ -31,7 +31,7 @@ const EFFORT: Effort = Effort {
 };
 
 /// What is counted of each seed.
-const FIGURES: [&str; 17] = [
+const FIGURES: [&str; 19] = [
     "asked",
     "feasible",
     "met",
@@ -41,6 +41,8 @@ const FIGURES: [&str; 17] = [
     "broken",
     "broken feasible",
     "infeasible",
+    "foreseeable",
+    "refused foreseeable",
     "sent",
     "lost",
     "kept bytes",
@@ -57,28 +59,47 @@ struct Tally([u128; FIGURES.len()]);
 /// Of what paths and the way out carry, in hundredths, that the clairvoyant counts on who is to leave some of it unused.
 const LESS_PERCENT: u64 = 95;
 
+/// How much more a request weighs that can be kept in the world as it is, where it is asked what else could be if no site
+/// went away.
+const KEPT_WEIGHT: u32 = 100;
+
 /// What is known of a seed's future.
 struct Future {
     prophecy: Prophecy,
     /// Requests the clairvoyant keeps.
     feasible: BTreeSet<RequestId>,
+    /// Those, and what it could keep beside them if no site ever went away: what else is asked for is infeasible by what
+    /// paths carry and by what was asked before, not by failures nobody could know.
+    feasible_if_steady: BTreeSet<RequestId>,
     /// How many were asked for.
     asked: usize,
 }
 
 fn future(scenario: &Scenario, seed: u64) -> Result<Future, SolveError> {
     let prophecy = prophesy(scenario, seed)?;
+    let feasible = kept(&prophecy.requests, &prophecy.problem)?;
+    let mut feasible_if_steady = feasible.clone();
+    if let Some(steady) = &prophecy.steady {
+        let mut steady = steady.clone();
+        for (demand, request) in steady.demands.iter_mut().zip(&prophecy.asked) {
+            if feasible.contains(request) {
+                demand.weight = KEPT_WEIGHT;
+            }
+        }
+        feasible_if_steady.extend(kept(&prophecy.asked, &steady)?);
+    }
     Ok(Future {
-        feasible: kept(&prophecy, &prophecy.problem)?,
-        asked: prophecy.requests.len() + prophecy.hopeless.len(),
+        feasible,
+        feasible_if_steady,
+        asked: prophecy.asked.len(),
         prophecy,
     })
 }
 
-/// The requests whose deadlines the clairvoyant keeps of a problem like the one it knows.
-fn kept(prophecy: &Prophecy, problem: &Problem) -> Result<BTreeSet<RequestId>, SolveError> {
+/// The requests whose deadlines the clairvoyant keeps of a problem with a demand for each.
+fn kept(requests: &[RequestId], problem: &Problem) -> Result<BTreeSet<RequestId>, SolveError> {
     let schedule = solve(problem, EFFORT)?;
-    let kept = prophecy.requests.iter().zip(&schedule.shortfalls);
+    let kept = requests.iter().zip(&schedule.shortfalls);
     let kept = kept.filter(|(_, shortfall)| shortfall.is_none());
     Ok(kept.map(|(request, _)| *request).collect())
 }
@@ -91,7 +112,17 @@ fn kept_with_less(future: &Future) -> Result<BTreeSet<RequestId>, SolveError> {
     for carried in ways.chain(links).flatten() {
         *carried = Bytes::new(carried.get() / 100 * LESS_PERCENT);
     }
-    kept(&future.prophecy, &problem)
+    kept(&future.prophecy.requests, &problem)
+}
+
+impl Future {
+    /// What was asked for that was not kept, and that nobody could have kept had no site gone away.
+    fn foreseeable(&self, met: &BTreeSet<RequestId>) -> BTreeSet<RequestId> {
+        let asked = self.prophecy.asked.iter().copied();
+        asked
+            .filter(|request| !self.feasible_if_steady.contains(request) && !met.contains(request))
+            .collect()
+    }
 }
 
 impl Tally {
@@ -126,6 +157,8 @@ impl Tally {
             both(&broken),
             // Which of several are kept where not all can be is for each to choose.
             future.asked as u128 - count(feasible) - (count(&met) - both(&met)),
+            count(&future.foreseeable(&met)),
+            future.foreseeable(&met).intersection(&refused).count() as u128,
             (score.report.sent - score.delivered).get().into(),
             (score.report.sent - score.report.stored).get().into(),
             bytes(&met, false),
@@ -155,6 +188,8 @@ impl Tally {
             0,
             0,
             asked - feasible - (met - both),
+            count(&future.foreseeable(kept)),
+            count(&future.foreseeable(kept)),
         ];
         figures[..known.len()].copy_from_slice(&known);
         Self(figures)

@@ -29,8 +29,11 @@ pub struct Prophecy {
     pub problem: Problem,
     /// The request of each demand.
     pub requests: Vec<RequestId>,
-    /// What could not, whatever anybody does.
-    pub hopeless: Vec<RequestId>,
+    /// The same world if no site ever went away, with a demand for all that was asked, in the order of [`Self::asked`];
+    /// none where no site does.
+    pub steady: Option<Problem>,
+    /// All requests, in the order they came.
+    pub asked: Vec<RequestId>,
 }
 
 /// What was seen in a world nobody moved anything in.
@@ -77,6 +80,30 @@ impl Seen {
         if let Some(absence) = self.absence_of(place) {
             absence.is_wiped = true;
         }
+    }
+
+    /// The same if no site had gone: meanwhile its path carries what it did before, or first did.
+    fn steady(&self) -> Self {
+        let mut steady = Self {
+            rates: self.rates.clone(),
+            absences: Vec::new(),
+        };
+        let sites = self.rates.first().map_or(0, |(_, rates)| rates.len());
+        for place in 0..sites {
+            let gone = |at: Duration| {
+                let mut absences = self.absences.iter();
+                absences.any(|one| one.place == place && one.from <= at && at < one.until)
+            };
+            let mut here = self.rates.iter().filter(|(at, _)| !gone(*at));
+            let mut before = here.next().map_or(0, |(_, rates)| rates[place]);
+            for (at, rates) in &mut steady.rates {
+                if gone(*at) {
+                    rates[place] = before;
+                }
+                before = rates[place];
+            }
+        }
+        steady
     }
 
     /// The absence of a site that is not over.
@@ -162,25 +189,36 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> 
         grid,
         ..Problem::default()
     };
-    let (mut demands, mut known, mut hopeless) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut demands, mut known) = (Vec::new(), Vec::new());
     for (demand, (request, ..)) in problem.demands.iter().zip(requests) {
         let last = alone::last_moment(&problem, demand, &world.seen.absences, world.unnoticed)?;
-        match last {
-            Some(by) => {
-                demands.push(Demand {
-                    offload_by: Some(by),
-                    ..demand.clone()
-                });
-                known.push(*request);
-            }
-            None => hopeless.push(*request),
+        // What can't be safe even alone is not feasible, whatever anybody does.
+        if let Some(by) = last {
+            demands.push(Demand {
+                offload_by: Some(by),
+                ..demand.clone()
+            });
+            known.push(*request);
         }
     }
+    let steady = (!world.seen.absences.is_empty()).then(|| {
+        let seen = world.seen.steady();
+        let mut steady = problem.clone();
+        for (place, link) in steady.links.iter_mut().enumerate() {
+            link.capacity = carried(&seen, place, &steady.grid);
+        }
+        steady
+    });
     problem.demands = demands;
     Ok(Prophecy {
+        steady,
+        asked: world
+            .requests
+            .iter()
+            .map(|(request, ..)| *request)
+            .collect(),
         problem,
         requests: known,
-        hopeless,
     })
 }
 
@@ -252,5 +290,31 @@ mod tests {
         };
         let carried = carried(&seen, 0, &Grid::even(secs(2), 3));
         assert_eq!(carried, [20, 10, 200].map(Bytes::new));
+    }
+
+    #[test]
+    fn a_path_to_a_site_that_stays_carries_what_it_did_before() {
+        let absence = |place, from, until| Absence {
+            place,
+            from: secs(from),
+            until: secs(until),
+            is_wiped: false,
+        };
+        let seen = Seen {
+            rates: vec![
+                (secs(0), vec![0, 7]),
+                (secs(1), vec![10, 7]),
+                (secs(3), vec![0, 7]),
+                (secs(4), vec![0, 0]),
+                (secs(5), vec![20, 0]),
+            ],
+            // The last never comes back.
+            absences: vec![absence(0, 0, 1), absence(0, 3, 5), absence(1, 4, u64::MAX)],
+        };
+        let steady = seen.steady();
+        let expected = [[10, 7], [10, 7], [10, 7], [10, 7], [20, 7]].map(Vec::from);
+        let rates = steady.rates.into_iter().map(|(_, rates)| rates);
+        assert_eq!(rates.collect::<Vec<_>>(), expected);
+        assert!(steady.absences.is_empty());
     }
 }

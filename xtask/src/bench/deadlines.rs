@@ -249,7 +249,9 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     choose, and where somebody kept more than the clairvoyant found in its effort, so many can be; **feasible met**, of \
     the very requests the clairvoyant keeps, **feasible refused** and **feasible missed**, those of them that were \
     refused at submission, and accepted and not kept; **broken promises**, of all that were accepted; **infeasible \
-    refused** at submission, of those that neither the clairvoyant nor the policy keeps; **moved**, bytes sent for each \
+    refused** at submission, of those that neither the clairvoyant nor the policy keeps, and of these **of what could be foreseen**, which the \
+    clairvoyant could not keep either, beside what it does keep, had no site gone away, its path carrying on at its rate: the \
+    others were made infeasible by failures after they were asked for; **moved**, bytes sent for each \
     byte that the redundancy chosen needs of what was safe in the end, a byte for each of a chunk that went whole to its \
     destination and all fragments of one that was coded: repairs and what was sent in vain is what is above 1, and what \
     depots send on to destinations afterwards is not counted; \
@@ -273,7 +275,7 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
 fn goals(families: &BTreeMap<String, Family>) -> String {
     let mut text = String::from(
         "| posthaste | kept, of as many as the clairvoyant keeps: 99 % | of as many as can be | moved: 1.15 | infeasible refused: 95 % | \
-         broken promises | kept when asked the feasible only |\n|---|---|---|---|---|---|---|\n",
+         of what could be foreseen | broken promises | kept when asked the feasible only |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (name, family) in families {
         let sums = |policy: &str| {
@@ -283,11 +285,13 @@ fn goals(families: &BTreeMap<String, Family>) -> String {
         let (ours, chosen) = (derived(&sums(MIND)), sums(CHOSEN));
         let _ = writeln!(
             text,
-            "| {name} | {} | {} | {} | {} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} of {} | {} | {} |",
             percent(&ours, "met", "feasible"),
             percent(&ours, "met", "most"),
             moved(&ours),
             percent(&ours, "refused infeasible", "infeasible"),
+            percent(&ours, "refused foreseeable", "foreseeable"),
+            of(&ours, "foreseeable"),
             percent(&ours, "broken", "accepted"),
             percent(&chosen, "met", "most"),
         );
@@ -443,19 +447,19 @@ mod tests {
     use super::*;
 
     const NAMES_OF: &str = "family\tsummary\tpolicy\tseed\tasked\tfeasible\tmet\tmet feasible\trefused\trefused feasible\t\
-        broken\tbroken feasible\tinfeasible\tsent\tlost\tkept bytes\tneeded bytes\treached\treaching\tviolations\n";
+        broken\tbroken feasible\tinfeasible\tforeseeable\trefused foreseeable\tsent\tlost\tkept bytes\tneeded bytes\treached\treaching\tviolations\n";
 
     #[test]
     fn lines_become_tables() {
-        let first = "bursts\tMuch at once.\tposthaste\t1\t12\t10\t8\t7\t3\t2\t1\t1\t1\t115\t15\t50\t100\t30\t10\t0\n";
-        let second = "bursts\tMuch at once.\tposthaste\t2\t12\t8\t10\t8\t2\t0\t0\t0\t2\t115\t0\t50\t100\t40\t10\t0\n";
+        let first = "bursts\tMuch at once.\tposthaste\t1\t12\t10\t8\t7\t3\t2\t1\t1\t1\t1\t1\t115\t15\t50\t100\t30\t10\t0\n";
+        let second = "bursts\tMuch at once.\tposthaste\t2\t12\t8\t10\t8\t2\t0\t0\t0\t2\t1\t0\t115\t0\t50\t100\t40\t10\t0\n";
         let broken_off = "bursts\tMuch at on";
         let text = page(&[NAMES_OF, first, second, broken_off].concat(), "- facts\n").unwrap();
         // 18 of 20, 15 of 18, 2 and 1 of 18, 1 of 19 accepted, 3 of 3.
         let row = "| posthaste | 90.0 % | 83.3 % | 11.1 % | 5.6 % | 5.3 % | 100.0 % | 1.15 | 256 $ | 3.5 | 6.5 % |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("| posthaste | 90.0 % |\n"), "{text}");
-        let goals = "| bursts | 100.0 % | 90.0 % | 1.15 | 100.0 % | 5.3 % | 0.0 % |";
+        let goals = "| bursts | 100.0 % | 90.0 % | 1.15 | 100.0 % | 50.0 % of 2 | 5.3 % | 0.0 % |";
         assert!(text.contains(goals), "{text}");
         assert!(text.contains("seeds: bursts 2 (1 to 2)"), "{text}");
         assert!(text.contains("keeps 18, and 20 can be kept"), "{text}");

@@ -16,18 +16,25 @@ use crate::{cargo, root};
 
 /// Files that run at once. Each runs as many of its tests at once as there are cores, and few of these compute.
 const LANES: usize = 3;
-/// One that hangs is ended after this time, in seconds, with all that it started, and fails. The slowest takes five minutes.
+/// Files whose tests wait for a batch system nearly all of their time, and how many of their tests run at once: two at once
+/// take eleven minutes.
+const WAITING: [(&str, &str); 1] = [("slurm", "5")];
+/// One that hangs is ended after this time, in seconds, with all that it started, and fails. The slowest takes six minutes.
 const LIMIT_S: &str = "1200";
 /// Between asking a file that hangs to end and ending it, in seconds.
 const MERCY_S: &str = "10";
 /// Files that take more than a minute begin first, or the last of them would run alone.
-const LONG: [&str; 6] = [
+const LONG: [&str; 10] = [
     "slurm",
     "copy",
     "ways",
     "shared_link",
     "reserved_streams",
     "space",
+    "seeds",
+    "conformance",
+    "swarm",
+    "chaos",
 ];
 
 /// A built file of tests.
@@ -153,7 +160,11 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// # Errors
 /// When it fails: with what it said, which is not printed then.
 fn run_file(file: &File) -> Result<(), String> {
-    let output = Command::new("timeout")
+    let mut command = Command::new("timeout");
+    if let Some((_, tests)) = WAITING.iter().find(|(name, _)| *name == file.name) {
+        command.env("RUST_TEST_THREADS", tests);
+    }
+    let output = command
         .args(["--verbose", "--kill-after", MERCY_S, LIMIT_S])
         .arg(&file.program)
         .current_dir(&file.package)
