@@ -96,7 +96,10 @@ pub fn reading(request: &api::Request) -> String {
     });
     match (cost > 0.0, request.wishes.budget_usd) {
         (true, _) => row("costs", &format!("{shown}{budget}")),
-        (false, Some(_)) => row("costs", "nothing: what it is to read has no price"),
+        (false, Some(_)) => row(
+            "costs",
+            &format!("nothing as planned: it is to come from where reading has no price{budget}"),
+        ),
         (false, None) => String::new(),
     }
 }

@@ -153,6 +153,29 @@ async fn whoever_sends_more_than_a_probe_is_told_so() {
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }
 
+/// What kernels hold of a probe takes longer than a probe may: what came until then tells the rate all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_of_a_slow_path_tells_its_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let rate = 16 << 10;
+    let relay = Running::start(dir.path(), |options| {
+        options.rate = Some(ByteRate::new(rate));
+    })
+    .await;
+    let client = relay.client();
+    let probed = client.probe(Amount::mebi(64), |_, since, _| {
+        since < Duration::from_secs(2)
+    });
+    let probed = probed.await.unwrap();
+    let (last, carried) = *probed.marks.last().unwrap();
+    assert!(last > Duration::from_secs(30), "{last:?}: it was all read");
+    let seen = ByteRate::over(carried, last).get();
+    assert!(seen > rate / 2 && seen < rate * 2, "{seen}");
+    // The relay takes the next one.
+    let next = client.probe(Amount::new(1), |_, _, _| true).await;
+    assert!(next.is_ok(), "{next:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_measures_the_path_to_another_one_at_a_time() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

@@ -73,8 +73,9 @@ struct Told {
     /// Whether something is lent there below a load only; and what was told of that then.
     heeds_load: bool,
     load: Option<Option<u32>>,
-    /// Times in a row that no answer came.
+    /// Times in a row that no answer came, and what was stored there when the last of them began.
     silences: u32,
+    stored: Bytes,
 }
 
 impl Told {
@@ -160,7 +161,10 @@ impl Told {
 
     /// No answer came, or it refused.
     fn failed(&mut self, depot: &Depot, error: &Error, now: Instant) -> Vec<Input> {
-        self.silences += 1;
+        // What stores meanwhile is there: its path is full, and answers wait behind data.
+        let stored = depot.meter.stored();
+        let is_busy = std::mem::replace(&mut self.stored, stored) < stored;
+        self.silences = if is_busy { 1 } else { self.silences + 1 };
         let surely = error.kind() != ErrorKind::TimedOut && error.kind() != ErrorKind::Busy;
         let is_down = surely || self.silences >= SILENCES_MAX;
         let report = is_down.then(|| Report::Down(fault_of(error)));
@@ -339,6 +343,26 @@ mod tests {
         assert_eq!(hear(None), None);
         assert_eq!(opens_at(hear(Some(("07-09", 0)))), hour(7));
         assert_eq!(shown(&depot).unwrap().open, "07-09");
+    }
+
+    #[test]
+    fn a_depot_that_does_not_answer_in_time_is_down_unless_it_stores_meanwhile() {
+        let (depot, mut told) = (depot(), Told::default());
+        let now = crate::monotonic();
+        let mut fails = |kind| {
+            let news = told.failed(&depot, &Error::new(kind, "ask", "campus"), now);
+            !news.is_empty()
+        };
+        for _ in 0..5 {
+            depot.meter.on_start(now, false);
+            depot.meter.on_end(now, false, Bytes::mebi(1));
+            assert!(!fails(ErrorKind::TimedOut));
+        }
+        assert!(!fails(ErrorKind::TimedOut));
+        assert!(fails(ErrorKind::TimedOut));
+        let mut told = Told::default();
+        let surely = Error::new(ErrorKind::Unreachable, "ask", "campus");
+        assert!(!told.failed(&depot, &surely, now).is_empty());
     }
 
     #[test]

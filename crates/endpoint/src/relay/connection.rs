@@ -271,6 +271,9 @@ impl Pool {
                     Err(error) => {
                         self.ways.failed(way);
                         last = Some(match last {
+                            Some(before) if weight(&before) > weight(&error) => {
+                                before.with("another way", error)
+                            }
                             Some(before) => error.with("another way", before),
                             None => error,
                         });
@@ -399,6 +402,20 @@ impl Pool {
             0 => Duration::ZERO,
             rate => Duration::from_secs(KERNEL_BUFFER_BYTES * CONNECTIONS_MAX as u64 / rate),
         }
+    }
+}
+
+/// How much the error of one way tells of a place that no way reaches: what it says itself most; that nobody leads there
+/// least, as there may be no straight way at all to what only a gateway reaches, and that may be just too busy to answer.
+fn weight(error: &Error) -> u8 {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is alike"
+    )]
+    match error.kind() {
+        ErrorKind::Unreachable => 0,
+        ErrorKind::TimedOut | ErrorKind::Busy => 1,
+        _ => 2,
     }
 }
 
