@@ -313,6 +313,9 @@ fn in_a_pipe_it_is_lines(centre: &Centre) {
     let mut lines = Reader::start(&mut centre.watch(&[]));
     let mut json = Reader::start(&mut centre.watch(&["--json"]));
     assert!(lines.next().contains(" under way, "));
+    // Both hear of what happens before something is done that is to be heard of.
+    lines.find(|line| line.contains("safe"));
+    json.find(|line| line.contains("\"safe\""));
     let last = format!("r{}", REQUESTS - 1);
     centre.service.run(&["cancel", &last]);
     let said = lines.find(|line| line.contains(&format!(" {last} ")));
@@ -374,11 +377,13 @@ impl Reader {
     }
 
     fn find(&mut self, wanted: impl Fn(&str) -> bool) -> String {
+        let start = now();
         loop {
             let line = self.next();
             if wanted(&line) {
                 return line;
             }
+            assert!(start.elapsed() < PATIENCE, "nothing is said of it: {line}");
         }
     }
 }

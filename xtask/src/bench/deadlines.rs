@@ -266,6 +266,8 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
     - **failures**: promises are broken, hardly anything is refused. What depots lose has to be sent again, and \
     forecasts do not count on it; requests are fed to more depots where some come and go, which leaves time for some of it. Whoever knows the moments of failures makes \
     safe between them.\n\
+    - **failures**, **offline**: what is infeasible there is so, but for a few, because depots or users go away after it was \
+    asked for. How many are left, and how many of these are refused, says the column of what could be foreseen.\n\
     - **bursts**, **cloud**: refusals. The clairvoyant itself keeps about as many where every path carries a twentieth less: what is missing is the last of \
     what paths carry, which nobody fills to the byte who does not know it before.\n\
     - **volatile**, and these: taking what misses by a twentieth or a tenth of its time by the forecast kept no more: such \
