@@ -6,6 +6,7 @@
 //! a source that would be later with one chunk than the others with all that is left takes none, and one
 //! that has nothing to do asks again for what another is late with.
 
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 
 use crate::{
@@ -30,17 +31,32 @@ struct Pick {
 impl Mind {
     /// Asks for chunks as long as a source has room and a stage-in wants something of it.
     pub(crate) fn fetch(&mut self, out: &mut Outbox) {
-        let order = self.arrivals.in_turn();
+        let moves = |arrival: &Arrival| arrival.may_read() || arrival.is_whole();
+        let order = self.arrivals.in_turn_of(moves);
         for &id in &order {
             self.land_if_whole(id, out);
         }
-        let sources: alloc::vec::Vec<SourceId> = self.arrivals.sources.keys().copied().collect();
-        for source in sources {
+        for (source, order) in self.wanting(&order) {
             while let Some(pick) = self.pick(source, &order) {
                 self.start_fetch(source, &pick, out);
             }
             self.prestage(source, &order, out);
         }
+    }
+
+    /// The sources that may give something to any of these now, and to which, in their order: each source has to look at its
+    /// own only.
+    fn wanting(&self, order: &[RequestId]) -> BTreeMap<SourceId, Vec<RequestId>> {
+        let mut wanting: BTreeMap<SourceId, Vec<RequestId>> = BTreeMap::new();
+        for id in order {
+            let arrival = self.arrivals.requests.get(id);
+            let moving = arrival.filter(|arrival| arrival.may_read());
+            let lanes = moving.into_iter().flat_map(|arrival| &arrival.lanes);
+            for lane in lanes.filter(|lane| !lane.is_gone) {
+                wanting.entry(lane.source).or_default().push(*id);
+            }
+        }
+        wanting
     }
 
     fn pick(&self, id: SourceId, order: &[RequestId]) -> Option<Pick> {
@@ -273,9 +289,9 @@ impl Mind {
         &mut self,
         source: SourceId,
         of: Option<RequestId>,
-    ) -> alloc::vec::Vec<RequestId> {
+    ) -> Vec<RequestId> {
         let all = self.arrivals.requests.iter();
-        let under_way: alloc::vec::Vec<(RequestId, Fetch)> = all
+        let under_way: Vec<(RequestId, Fetch)> = all
             .filter(|(id, _)| of.is_none_or(|of| of == **id))
             .flat_map(|(id, arrival)| {
                 let under_way = arrival.fetches.keys().chain(arrival.prestages.keys());
@@ -283,7 +299,7 @@ impl Mind {
             })
             .filter(|(_, fetch)| fetch.source == source)
             .collect();
-        let mut ended = alloc::vec::Vec::new();
+        let mut ended = Vec::new();
         for (id, fetch) in under_way {
             self.end_fetch(id, fetch);
             if ended.last() != Some(&id) {

@@ -30,6 +30,11 @@ impl Arrivals {
     /// Those that something is still to be done for, the most urgent first: by their deadlines, and after
     /// all of them what can't be on time, as shares say.
     pub(crate) fn in_turn(&self) -> Vec<RequestId> {
+        self.in_turn_of(|_| true)
+    }
+
+    /// Of those the wanted ones: few of many, mostly, as most wait.
+    pub(crate) fn in_turn_of(&self, is_wanted: impl Fn(&Arrival) -> bool) -> Vec<RequestId> {
         let key = |(id, arrival): (&RequestId, &Arrival)| {
             let turn = match arrival.is_leftover {
                 true => arrival.turn,
@@ -37,7 +42,8 @@ impl Arrivals {
             };
             (arrival.is_leftover, turn, arrival.spec.deadline, *id)
         };
-        let mut keys: Vec<_> = self.live().map(key).collect();
+        let wanted = self.live().filter(|(_, arrival)| is_wanted(arrival));
+        let mut keys: Vec<_> = wanted.map(key).collect();
         keys.sort_unstable();
         keys.into_iter().map(|(_, _, _, id)| id).collect()
     }
