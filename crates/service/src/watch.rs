@@ -73,7 +73,7 @@ struct Told {
     /// Whether something is lent there below a load only; and what was told of that then.
     heeds_load: bool,
     load: Option<Option<u32>>,
-    /// Times in a row that no answer came, and what was stored there when the last of them began.
+    /// Times in a row that no answer came, and what had been stored there by the last of them.
     silences: u32,
     stored: Bytes,
 }

@@ -17,9 +17,9 @@ use crate::{cargo, root};
 /// Files that run at once. Each runs as many of its tests at once as there are cores, and few of these compute.
 const LANES: usize = 3;
 /// Files whose tests wait for a batch system nearly all of their time, and how many of their tests run at once: two at once
-/// take eleven minutes.
+/// take twelve minutes.
 const WAITING: [(&str, &str); 1] = [("slurm", "5")];
-/// One that hangs is ended after this time, in seconds, with all that it started, and fails. The slowest takes six minutes.
+/// One that hangs is ended after this time, in seconds, with all that it started, and fails. The slowest takes under eight minutes.
 const LIMIT_S: &str = "1200";
 /// Between asking a file that hangs to end and ending it, in seconds.
 const MERCY_S: &str = "10";

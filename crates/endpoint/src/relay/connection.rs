@@ -405,8 +405,9 @@ impl Pool {
     }
 }
 
-/// How much the error of one way tells of a place that no way reaches: what it says itself most; that nobody leads there
-/// least, as there may be no straight way at all to what only a gateway reaches, and that may be just too busy to answer.
+/// How much the error of one way tells of a place that no way reaches. What the place said itself tells most; that a way
+/// leads nowhere, least: to what only a gateway reaches there is no straight way at all, whatever keeps the gateway's from
+/// answering in time.
 fn weight(error: &Error) -> u8 {
     #[expect(
         clippy::wildcard_enum_match_arm,
