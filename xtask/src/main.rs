@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod demo;
+mod flaky;
 mod generate;
 mod reproduce;
 mod test;
@@ -18,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use posthaste_testbed::install;
 
 const USAGE: &str = "\
 The project's chores.
@@ -26,10 +28,14 @@ Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   install              install the servers that the tests run against
-  test [ARGUMENTS]     install what the tests need, then run all of them (ARGUMENTS go to cargo test)
+  test [NAME …]        install what the tests need, then run all of them, or a file of tests, or those with this name;
+                       `--profile strict` knows no second try; options go to nextest
+  flaky [NAME …]       run tests again and again on a busy machine, and list those that fail by chance;
+                       [--rounds N] [--seed N] [--calm]
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
   reproduce NAME       a paper's results beside ours, into docs/reproduced/: offload
   generate             write openapi/, man pages and shell completions
+  deny ARGUMENTS       run cargo-deny, which is installed first
   tidy                 check the house rules no compiler checks
   ci                   everything a change must pass, as .ci/run does it
 ";
@@ -51,9 +57,11 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
     };
     match name.as_str() {
         "bench" => bench::run(rest),
+        "deny" => deny(rest),
         "demo" => demo::run(rest),
-        "install" => test::install_servers(),
+        "install" => test::servers::install(),
         "test" => test::run(rest),
+        "flaky" => flaky::run(rest),
         "generate" => generate::run(),
         "reproduce" => reproduce::run(rest),
         "tidy" => tidy::run(&root()),
@@ -64,6 +72,20 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         }
         _ => bail!("there is no chore `{name}`\n\n{USAGE}"),
     }
+}
+
+/// Runs cargo-deny over the workspace.
+///
+/// # Errors
+/// When no registry serves it, or it finds anything.
+fn deny(arguments: &[String]) -> anyhow::Result<()> {
+    let program = install::ensure_cargo_program(install::DENY).context("can't have cargo-deny")?;
+    succeed(
+        Command::new(program)
+            .arg("--locked")
+            .args(arguments)
+            .current_dir(root()),
+    )
 }
 
 /// The root of the checkout this program was built from.

@@ -1,192 +1,166 @@
 //! `cargo xtask test`: all tests, on a machine that may have nothing but Rust yet.
 
-mod lanes;
+mod examples;
+pub mod nextest;
+mod second_try;
+pub mod servers;
 
-use std::path::PathBuf;
+use std::{
+    io::{Write as _, stdout},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, bail};
-use posthaste_testbed::install;
+use anyhow::{Context, bail, ensure};
 
-use crate::{cargo, succeed};
+use crate::root;
+use nextest::{Nextest, Run};
+
+/// What a first run takes on two quiet cores, in minutes; later ones build and install next to nothing.
+const FIRST_RUN_MIN: u32 = 30;
+const LATER_RUN_MIN: u32 = 15;
+
+/// How the outcome of a run is judged. Each is a profile of `.config/nextest.toml` of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Tries a test that fails again, at the end.
+    Ci,
+    /// Knows no second try, and leaves no test out.
+    Strict,
+}
+
+impl Profile {
+    /// Its name in `.config/nextest.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ci => "ci",
+            Self::Strict => "strict",
+        }
+    }
+
+    fn parse(name: &str) -> anyhow::Result<Self> {
+        match name {
+            "ci" => Ok(Self::Ci),
+            "strict" => Ok(Self::Strict),
+            _ => bail!("there is no profile `{name}`: ci, strict"),
+        }
+    }
+}
 
 /// Installs what the tests need, then runs every test of the workspace, those in documentation
-/// too. `arguments`, where there are any, choose among them as those of `cargo test` do.
+/// too. A name among `arguments` runs only the file of tests or the tests that have it.
 ///
 /// # Errors
 /// When something is missing and can't be installed, or a test fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    install_servers()?;
-    if !arguments.is_empty() {
-        eprintln!(
-            "xtask: cargo test --workspace --locked {}",
-            arguments.join(" ")
-        );
-        return succeed(cargo(&["test", "--workspace", "--locked"]).args(arguments));
+    let mut profile = Profile::Ci;
+    let mut words = arguments;
+    if let Some((first, rest)) = words.split_first()
+        && first == "--profile"
+    {
+        let (name, rest) = rest.split_first().context("--profile wants a name")?;
+        profile = Profile::parse(name)?;
+        words = rest;
     }
-    let files = lanes::run();
-    eprintln!("xtask: cargo test --workspace --locked --doc");
-    let examples = succeed(&mut cargo(&["test", "--workspace", "--locked", "--doc"]));
-    files.and(examples)
+    if words.is_empty() {
+        run_all(profile)
+    } else {
+        run_some(words)
+    }
 }
 
-/// Says each program the tests run against, and installs what is missing. Reports all that can't
-/// be installed together, so that one round of installing by hand is enough.
-///
-/// # Errors
-/// When something is missing and can't be installed.
-pub fn install_servers() -> anyhow::Result<()> {
-    eprintln!("xtask: the tests run against real servers");
-    let mut missing = Vec::new();
-    for (what, found) in programs().into_iter().chain(tools()) {
-        match found {
-            Ok(path) => eprintln!("xtask: {what} is {}", path.display()),
-            Err(error) => missing.push(format!("{error:#}")),
+/// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as it is.
+fn run_some(words: &[String]) -> anyhow::Result<()> {
+    servers::install()?;
+    let nextest = Nextest::install()?;
+    let mut arguments = Vec::new();
+    for word in words {
+        if is_file_of_tests(word) {
+            arguments.push("--test".to_owned());
         }
+        arguments.push(word.clone());
     }
-    if !missing.is_empty() {
-        bail!(
-            "the tests need more than there is:\n  {}",
-            missing.join("\n  ")
-        );
-    }
+    let report = nextest.run(&Run {
+        arguments: &arguments,
+        ..Run::new(Profile::Strict)
+    })?;
+    ensure!(
+        report.failed().next().is_none(),
+        "{} of {} tests fail",
+        report.failed().count(),
+        report.outcomes.len()
+    );
     Ok(())
 }
 
-type Found = (&'static str, anyhow::Result<PathBuf>);
-
-/// Servers and plug-ins.
-fn programs() -> Vec<Found> {
-    vec![
-        (
-            "python3",
-            install::ensure_python().context("can't have Python for the plug-ins"),
-        ),
-        (
-            "globus-gridftp-server",
-            install::ensure_debian_program(install::GRIDFTP_SERVER)
-                .context("can't have the GridFTP server"),
-        ),
-        (
-            "globus-url-copy",
-            install::ensure_debian_program(install::GLOBUS_URL_COPY)
-                .context("can't have globus-url-copy"),
-        ),
-        (
-            "slurmctld",
-            install::ensure_debian_program(install::SLURM_CONTROLLER).context("can't have Slurm"),
-        ),
-        (
-            "slurmrestd",
-            install::ensure_debian_program(install::SLURM_REST).context("can't have slurmrestd"),
-        ),
-        (
-            "Debian 13",
-            install::ensure_debian_13().context("can't have the Slurm and the HTCondor of today"),
-        ),
-        (
-            "postgres",
-            install::ensure_postgres().context("can't have PostgreSQL"),
-        ),
-        (
-            "sshd",
-            install::ensure_ssh_server().context("can't have OpenSSH's server"),
-        ),
-        (
-            "versitygw",
-            install::ensure_s3_server().context("can't have the S3 server"),
-        ),
-        (
-            "azurite",
-            install::ensure_azure_server().context("can't have the Azure server"),
-        ),
-        (
-            "oidc-provider",
-            install::ensure_identity_server().context("can't have the OpenID provider"),
-        ),
-        (
-            "fake-gcs-server",
-            install::ensure_go_program(install::FAKE_GCS_SERVER)
-                .context("can't have the Google Cloud Storage server"),
-        ),
-        (
-            "otelcol",
-            install::ensure_collector().context("can't have the OpenTelemetry Collector"),
-        ),
-        (
-            "minio",
-            install::ensure_go_program(install::MINIO).context("can't have the second S3 server"),
-        ),
-    ]
+/// Returns whether a crate has a file of tests with this name.
+fn is_file_of_tests(name: &str) -> bool {
+    let has = |folder: &Path| {
+        let tests = folder.join("tests");
+        tests.join(format!("{name}.rs")).is_file() || tests.join(name).join("main.rs").is_file()
+    };
+    let crates = root().join("crates").read_dir().into_iter().flatten();
+    let crates = crates.flatten().map(|entry| entry.path());
+    crates
+        .chain([root().join("lab")])
+        .any(|folder| has(&folder))
 }
 
-/// What tests and the laboratory run beside them.
-fn tools() -> Vec<Found> {
-    vec![
-        (
-            "age",
-            install::ensure_debian_program(install::AGE).context("can't have age"),
-        ),
-        (
-            "ip",
-            install::ensure_debian_program(install::IP).context("can't have ip for the laboratory"),
-        ),
-        (
-            "ping",
-            install::ensure_debian_program(install::PING).context("can't have ping"),
-        ),
-        (
-            "iperf3",
-            install::ensure_debian_program(install::IPERF3).context("can't have iperf3"),
-        ),
-        (
-            "htcondor",
-            install::ensure_python_program(install::CLASSADS)
-                .context("can't have HTCondor's library of ClassAds"),
-        ),
-        (
-            "prometheus-client",
-            install::ensure_python_program(install::OPENMETRICS)
-                .context("can't have Prometheus's reader of metrics"),
-        ),
-        (
-            "aiosmtpd",
-            install::ensure_python_program(install::AIOSMTPD).context("can't have the mail server"),
-        ),
-        (
-            "standardwebhooks",
-            install::ensure_python_program(install::STANDARD_WEBHOOKS)
-                .context("can't have the receivers' side of Standard Webhooks"),
-        ),
-        (
-            "fts-rest-transfer-submit",
-            install::ensure_fts_clients().context("can't have FTS's clients and Rucio"),
-        ),
-        (
-            "schemathesis",
-            install::ensure_schemathesis().context("can't have Schemathesis"),
-        ),
-        (
-            "lua5.1",
-            install::ensure_debian_program(install::LUA)
-                .context("can't have Lua for Slurm's plug-in"),
-        ),
-        (
-            "systemd-analyze",
-            install::ensure_debian_program(install::SYSTEMD_ANALYZE)
-                .context("can't have systemd's checks of units"),
-        ),
-        (
-            "proxychains4",
-            install::ensure_debian_program(install::PROXYCHAINS)
-                .context("can't have proxychains for `posthaste through`"),
-        ),
-        (
-            "proftpd",
-            install::ensure_ftp_server().context("can't have the FTP server"),
-        ),
-        (
-            "nginx",
-            install::ensure_web_server().context("can't have the web server"),
-        ),
-    ]
+/// Runs everything. The last line it prints counts what passed and what failed.
+fn run_all(profile: Profile) -> anyhow::Result<()> {
+    eprintln!(
+        "xtask: on two quiet cores this takes about {FIRST_RUN_MIN} minutes the first time, later {LATER_RUN_MIN}: \
+         servers are installed while the tests are built, then all of them run"
+    );
+    let nextest = step("nextest", Nextest::install)?;
+    thread::scope(|scope| {
+        let servers = scope.spawn(|| step("servers", servers::install));
+        let built = step("build", || nextest.build(profile));
+        let installed = servers.join();
+        built.and(installed.unwrap_or_else(|_| bail!("installing the servers panicked")))
+    })?;
+    let report = step("tests", || nextest.run(&Run::new(profile)))?;
+    let verdict = step("second tries", || {
+        second_try::judge(&nextest, profile, &report)
+    })?;
+    let examples = step("examples", examples::run)?;
+    let passed = verdict.passed + examples.passed;
+    let failed = verdict.failed.len() + examples.failed;
+    print(&format!(
+        "{}{passed} passed, {failed} failed\n",
+        verdict.summary()
+    ));
+    ensure!(
+        failed == 0 && verdict.is_accepted(),
+        "{}",
+        verdict.objection(failed)
+    );
+    Ok(())
+}
+
+/// Runs one step, and says what it is and how long it took.
+fn step<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    eprintln!("xtask: {name} …");
+    let started = now();
+    let outcome = run();
+    eprintln!("xtask: {name} took {} s", since(started).as_secs());
+    outcome
+}
+
+/// Prints for whoever reads; that nobody does any more changes nothing.
+pub fn print(text: &str) {
+    let _ = stdout().write_all(text.as_bytes());
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told how long it took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn since(started: Instant) -> Duration {
+    now().duration_since(started)
 }

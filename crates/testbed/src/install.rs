@@ -4,6 +4,7 @@
 //! through apt when root, otherwise they say which line to run; programs of the Go module proxy, of
 //! npm and of the Python package index, and a whole Debian 13, into `target/tools/`.
 
+mod cargo;
 mod collector;
 mod debian;
 mod go;
@@ -13,14 +14,17 @@ mod python;
 
 use std::{
     env,
+    fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{S3Kind, is_root};
+pub use cargo::{CargoProgram, DENY, NEXTEST, ensure_cargo_program};
 pub use collector::{ensure_collector, find_collector};
 pub(crate) use debian::DEBIAN_13_MARK;
 pub use debian::{ensure_debian_13, find_debian_13};
@@ -122,6 +126,32 @@ pub const SYSTEMD_ANALYZE: DebianProgram = DebianProgram {
 #[must_use]
 pub fn tools_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
+}
+
+/// The right to install, which one process has at a time.
+#[derive(Debug)]
+pub struct Installing {
+    /// Locked until it is dropped.
+    _lock: File,
+}
+
+impl Installing {
+    /// Waits until no other process installs.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn begin() -> Result<Self> {
+        let folder = tools_folder();
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let path = folder.join("installing");
+        let lock = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+        if lock.try_lock().is_err() {
+            say("waiting for another installation of the servers");
+            lock.lock()
+                .with_context(|| format!("lock {}", path.display()))?;
+        }
+        Ok(Self { _lock: lock })
+    }
 }
 
 /// The program in `PATH` or in one of the folders where Debian keeps servers.
@@ -238,9 +268,7 @@ pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
 /// # Errors
 /// When it is not installed.
 pub fn find_postgres() -> Result<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let folders = versions.flatten().filter_map(|version| {
         let number: u32 = version.file_name().to_str()?.parse().ok()?;
         let folder = version.path().join("bin");
@@ -338,6 +366,9 @@ fn last_line(text: &str) -> &str {
 
 /// Installs Debian packages, named with spaces between, when root; otherwise says what to run.
 fn apt_install(list: &str) -> Result<()> {
+    // A second one would not wait for the first, but fail.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root()? {
         bail!("this needs {list}: run `sudo apt-get install {list}`");
     }

@@ -1,0 +1,155 @@
+//! A busy machine: loops on all cores, and processes of the tests that stand still for a while.
+
+use std::{
+    fs, hint,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Nextest sets it for each test, and what a test starts inherits it.
+const MARK: &[u8] = b"NEXTEST_RUN_ID=";
+/// Longest time that a process stands still, and longest time between two that do.
+const STANDS_MS_MAX: u64 = 3_000;
+const BETWEEN_MS_MAX: u64 = 1_000;
+
+/// Keeps the machine busy until dropped.
+pub struct Load {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts a loop on each core, and stops of processes that `seed` chooses.
+    pub fn start(seed: u64) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let mut threads = Vec::new();
+        for _ in 0..cores {
+            let ends = ends.clone();
+            threads.push(thread::spawn(move || {
+                while !ends.load(Relaxed) {
+                    hint::spin_loop();
+                }
+            }));
+        }
+        let also = ends.clone();
+        threads.push(thread::spawn(move || stop_some(seed, &also)));
+        Self { ends, threads }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has ended too.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Stops one process of the tests after the other, until told to end.
+fn stop_some(seed: u64, ends: &AtomicBool) {
+    let mut numbers = Numbers(seed | 1);
+    while !ends.load(Relaxed) {
+        thread::sleep(Duration::from_millis(numbers.next_below(BETWEEN_MS_MAX)));
+        let running = running();
+        if running.is_empty() {
+            continue;
+        }
+        let place = usize::try_from(numbers.next_below(running.len() as u64)).unwrap_or(0);
+        let process = &running[place];
+        signal("-STOP", process);
+        thread::sleep(Duration::from_millis(numbers.next_below(STANDS_MS_MAX)));
+        signal("-CONT", process);
+    }
+}
+
+/// One that has ended meanwhile can't be told.
+fn signal(name: &str, process: &str) {
+    let _ = Command::new("kill").args([name, process]).output();
+}
+
+/// Lists the processes of tests that run. Those that a test itself stopped are left alone.
+fn running() -> Vec<String> {
+    let mut running = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let folder = entry.path();
+        let Ok(environment) = fs::read(folder.join("environ")) else {
+            continue;
+        };
+        let is_of_tests = environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(MARK));
+        if is_of_tests && !stands(&folder) {
+            running.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    // The order of a listing is nobody's promise.
+    running.sort();
+    running
+}
+
+/// Returns whether a process stands still, or has ended, by its folder below `/proc`.
+fn stands(folder: &std::path::Path) -> bool {
+    let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+    // The name before it may hold anything, also a parenthesis.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('R' | 'S' | 'D'))
+}
+
+/// Pseudo-random numbers, xorshift64: nothing rests on their quality.
+struct Numbers(u64);
+
+impl Numbers {
+    /// Draws a number below `end`.
+    fn next_below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_tests_are_found_by_their_environment() {
+        let child = |variables: &[(&str, &str)]| {
+            let mut command = Command::new("sleep");
+            command
+                .arg("600")
+                .env_clear()
+                .envs(variables.iter().copied());
+            command.env("PATH", "/usr/bin:/bin").spawn().unwrap()
+        };
+        let mut ours = child(&[("NEXTEST_RUN_ID", "x")]);
+        let mut others = child(&[]);
+        // Between `fork` and `exec` it has the environment of this test.
+        let settled = (0..1_000).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            let running = running();
+            running.contains(&ours.id().to_string()) && !running.contains(&others.id().to_string())
+        });
+        for child in [&mut ours, &mut others] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(settled);
+    }
+
+    #[test]
+    fn numbers_stay_below_their_end() {
+        let mut numbers = Numbers(7);
+        assert!((0..1_000).all(|_| numbers.next_below(3) < 3));
+    }
+}

@@ -1,0 +1,282 @@
+//! The runner of the tests, cargo-nextest, and the report it leaves.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use anyhow::{Context, ensure};
+use posthaste_testbed::install;
+use serde::Deserialize;
+
+use super::Profile;
+use crate::{cargo, root, shown};
+
+/// Tests that run at once, for each core: most of them wait for servers, links and clocks.
+const AT_ONCE_PER_CORE: usize = 4;
+/// Exit code of nextest when tests fail, and nothing else does.
+const TESTS_FAIL: i32 = 100;
+
+/// The installed runner.
+pub struct Nextest {
+    program: PathBuf,
+}
+
+/// One run of tests.
+pub struct Run<'a> {
+    pub profile: Profile,
+    /// Names and options that choose among all tests.
+    pub arguments: &'a [String],
+    /// Tests that run at once.
+    pub at_once: usize,
+}
+
+impl Run<'_> {
+    /// A run of every test.
+    pub fn new(profile: Profile) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            profile,
+            arguments: &[],
+            at_once: AT_ONCE_PER_CORE * cores,
+        }
+    }
+}
+
+/// A test's name: the file of tests it lies in, and its path there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// As nextest writes it: `posthaste-cli::slurm`.
+    pub binary: String,
+    pub test: String,
+}
+
+impl Name {
+    /// Returns the expression that chooses this test alone.
+    pub fn filter(&self) -> String {
+        format!("(binary_id(={}) & test(={}))", self.binary, self.test)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.binary, self.test)
+    }
+}
+
+/// How one test ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub name: Name,
+    pub seconds: f64,
+    /// What it printed, if it failed.
+    pub failure: Option<String>,
+}
+
+/// How the tests of one run ended.
+#[derive(Debug, Default, PartialEq)]
+pub struct Report {
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Report {
+    /// Lists the tests that failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Outcome> {
+        self.outcomes
+            .iter()
+            .filter(|outcome| outcome.failure.is_some())
+    }
+}
+
+impl Nextest {
+    /// Installs the runner where it is missing.
+    ///
+    /// # Errors
+    /// When no registry serves it.
+    pub fn install() -> anyhow::Result<Self> {
+        let program =
+            install::ensure_cargo_program(install::NEXTEST).context("can't have cargo-nextest")?;
+        Ok(Self { program })
+    }
+
+    /// Builds every test of the workspace.
+    ///
+    /// # Errors
+    /// When one doesn't build.
+    pub fn build(&self, profile: Profile) -> anyhow::Result<()> {
+        crate::succeed(self.command(profile).arg("--no-run"))
+    }
+
+    /// Runs tests to the last one, and returns how each ended.
+    ///
+    /// # Errors
+    /// When one doesn't build, none is chosen, or the runner itself fails.
+    pub fn run(&self, run: &Run<'_>) -> anyhow::Result<Report> {
+        let mut command = self.start(run)?;
+        let status = command
+            .status()
+            .with_context(|| format!("can't run `{}`", shown(&command)))?;
+        Self::finish(run, status)
+    }
+
+    /// Makes the command of a run, with no report of an earlier one left.
+    ///
+    /// # Errors
+    /// When an earlier report can't be removed.
+    pub fn start(&self, run: &Run<'_>) -> anyhow::Result<Command> {
+        let report = report_path(run.profile);
+        if report.exists() {
+            fs::remove_file(&report).with_context(|| format!("remove {}", report.display()))?;
+        }
+        let mut command = self.command(run.profile);
+        command
+            .args(["--no-fail-fast", "--test-threads"])
+            .arg(run.at_once.to_string())
+            .args(run.arguments);
+        eprintln!("xtask: {}", shown(&command));
+        Ok(command)
+    }
+
+    /// Reads the report of a run that ended with `status`.
+    ///
+    /// # Errors
+    /// When the runner failed, or ran no test.
+    pub fn finish(run: &Run<'_>, status: std::process::ExitStatus) -> anyhow::Result<Report> {
+        ensure!(
+            status.success() || status.code() == Some(TESTS_FAIL),
+            "cargo-nextest failed: {status}"
+        );
+        let path = report_path(run.profile);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let report = read(&text).with_context(|| format!("can't read {}", path.display()))?;
+        ensure!(!report.outcomes.is_empty(), "no test has this name");
+        ensure!(
+            status.success() == report.failed().next().is_none(),
+            "cargo-nextest ended with {status}, and its report says otherwise"
+        );
+        Ok(report)
+    }
+
+    /// `cargo nextest run` over the workspace.
+    fn command(&self, profile: Profile) -> Command {
+        // The environment and the place are those of cargo.
+        let plain = cargo(&[]);
+        let mut command = Command::new(&self.program);
+        command
+            .args(["nextest", "run", "--workspace", "--locked", "--profile"])
+            .arg(profile.name())
+            .current_dir(root())
+            // Of a test that fails, its place and words tell enough; a hundred frames hide them.
+            .env("RUST_BACKTRACE", "0");
+        for (name, value) in plain.get_envs() {
+            if value.is_none() {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+}
+
+/// Where nextest leaves the report of a profile.
+fn report_path(profile: Profile) -> PathBuf {
+    Path::new(&root())
+        .join("target/nextest")
+        .join(profile.name())
+        .join("junit.xml")
+}
+
+/// A report in the form of JUnit, as far as it is read here.
+#[derive(Deserialize)]
+struct Suites {
+    #[serde(rename = "testsuite", default)]
+    suites: Vec<Suite>,
+}
+
+#[derive(Deserialize)]
+struct Suite {
+    #[serde(rename = "@name")]
+    name: String,
+    #[serde(rename = "testcase", default)]
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    #[serde(rename = "@name")]
+    name: String,
+    #[serde(rename = "@time")]
+    seconds: f64,
+    /// The test failed.
+    failure: Option<Failure>,
+    /// The test could not be run to its end.
+    error: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    #[serde(rename = "@type", default)]
+    kind: String,
+    #[serde(rename = "$text", default)]
+    words: String,
+}
+
+/// Reads a report in the form of JUnit.
+fn read(text: &str) -> anyhow::Result<Report> {
+    let suites: Suites = quick_xml::de::from_str(text)?;
+    let mut report = Report::default();
+    for suite in suites.suites {
+        for case in suite.cases {
+            let failure = case.failure.or(case.error);
+            report.outcomes.push(Outcome {
+                name: Name {
+                    binary: suite.name.clone(),
+                    test: case.name,
+                },
+                seconds: case.seconds,
+                failure: failure.map(|failure| format!("{}: {}", failure.kind, failure.words)),
+            });
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_how_each_test_ended() {
+        let text = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="3" failures="1" errors="1" uuid="x" timestamp="t" time="1.5">
+    <testsuite name="posthaste-cli::slurm" tests="2" disabled="0" errors="0" failures="1">
+        <testcase name="held::a" classname="posthaste-cli::slurm" timestamp="t" time="1.250">
+        </testcase>
+        <testcase name="held::b" classname="posthaste-cli::slurm" timestamp="t" time="0.250">
+            <failure message="m" type="test failure with exit code 101">left: &lt;1&gt;
+right: 2</failure>
+            <system-out>running 1 test</system-out>
+        </testcase>
+    </testsuite>
+    <testsuite name="posthaste-types" tests="1" disabled="0" errors="1" failures="0">
+        <testcase name="c" classname="posthaste-types" timestamp="t" time="0.001">
+            <error type="test timeout"/>
+        </testcase>
+    </testsuite>
+</testsuites>"#;
+        let report = read(text).unwrap();
+        let failed: Vec<_> = report.failed().collect();
+        assert_eq!((report.outcomes.len(), failed.len()), (3, 2));
+        assert_eq!(
+            failed[0].name.filter(),
+            "(binary_id(=posthaste-cli::slurm) & test(=held::b))"
+        );
+        assert_eq!(
+            failed[0].failure.as_deref(),
+            Some("test failure with exit code 101: left: <1>\nright: 2")
+        );
+        assert_eq!(failed[1].failure.as_deref(), Some("test timeout: "));
+    }
+}

@@ -1,0 +1,116 @@
+//! What a failure means: a test that fails is run again, with nothing beside it. One that passes then is flaky.
+
+use super::{
+    Profile,
+    nextest::{Name, Nextest, Report, Run},
+};
+
+/// Times that a test which failed is run again, at most.
+const TRIES_MAX: usize = 2;
+/// Flaky tests with which a run is still accepted.
+const FLAKY_MAX: usize = 5;
+/// Failures after which nothing is tried again: so many are not chance, and each may take minutes.
+const TRIED_AGAIN_MAX: usize = 20;
+/// Lines of a failure that are shown once more at the end.
+const LINES_MAX: usize = 12;
+
+/// A test that failed first, and what it said then.
+pub struct Failed {
+    pub name: Name,
+    pub words: String,
+}
+
+/// How a run is judged.
+pub struct Verdict {
+    /// Tests that passed, the flaky ones among them.
+    pub passed: usize,
+    pub failed: Vec<Failed>,
+    pub flaky: Vec<Failed>,
+}
+
+impl Verdict {
+    /// Returns whether few enough tests are flaky.
+    pub fn is_accepted(&self) -> bool {
+        self.failed.is_empty() && self.flaky.len() <= FLAKY_MAX
+    }
+
+    /// Tells each test that failed, with the words of its first failure, and counts the flaky ones.
+    pub fn summary(&self) -> String {
+        let mut lines = Vec::new();
+        for (kind, tests) in [("FAILED", &self.failed), ("FLAKY", &self.flaky)] {
+            for test in tests {
+                lines.push(format!("{kind} {}\n", test.name));
+                let words = test.words.lines().take(LINES_MAX);
+                lines.extend(words.map(|line| format!("    {line}\n")));
+            }
+        }
+        lines.push(format!("{} flaky\n", self.flaky.len()));
+        lines.concat()
+    }
+
+    /// Says why the run is not accepted.
+    pub fn objection(&self, failed: usize) -> String {
+        if failed > 0 {
+            return format!("{failed} tests fail");
+        }
+        format!(
+            "{} tests are flaky, {FLAKY_MAX} may be: mend them, `cargo xtask flaky` shows how often they fail",
+            self.flaky.len()
+        )
+    }
+}
+
+/// Runs each test that failed again, alone, and judges by that.
+///
+/// # Errors
+/// When the runner itself fails.
+pub fn judge(nextest: &Nextest, profile: Profile, report: &Report) -> anyhow::Result<Verdict> {
+    let mut failed: Vec<Failed> = report
+        .failed()
+        .map(|outcome| Failed {
+            name: outcome.name.clone(),
+            words: outcome.failure.clone().unwrap_or_default(),
+        })
+        .collect();
+    let count = failed.len();
+    let mut flaky = Vec::new();
+    let tries = match profile {
+        Profile::Ci if count <= TRIED_AGAIN_MAX => TRIES_MAX,
+        Profile::Ci | Profile::Strict => 0,
+    };
+    for _ in 0..tries {
+        if failed.is_empty() {
+            break;
+        }
+        let again = try_again(nextest, profile, &failed)?;
+        let still = |test: &Failed| again.failed().any(|outcome| outcome.name == test.name);
+        let (failing, passing) = failed.into_iter().partition(still);
+        failed = failing;
+        flaky.extend::<Vec<Failed>>(passing);
+    }
+    Ok(Verdict {
+        passed: report.outcomes.len() - failed.len(),
+        failed,
+        flaky,
+    })
+}
+
+/// Runs these tests one after the other.
+fn try_again(nextest: &Nextest, profile: Profile, tests: &[Failed]) -> anyhow::Result<Report> {
+    let filters: Vec<String> = tests.iter().map(|test| test.name.filter()).collect();
+    let arguments = ["-E".to_owned(), filters.join(" | ")];
+    let report = nextest.run(&Run {
+        profile,
+        arguments: &arguments,
+        at_once: 1,
+    })?;
+    // A test that was not run again did not pass.
+    for test in tests {
+        let ran = report
+            .outcomes
+            .iter()
+            .any(|outcome| outcome.name == test.name);
+        anyhow::ensure!(ran, "{} was not run again", test.name);
+    }
+    Ok(report)
+}

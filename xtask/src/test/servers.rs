@@ -1,0 +1,110 @@
+//! Programs that the tests run against or with.
+
+use std::{path::PathBuf, thread};
+
+use anyhow::{anyhow, bail};
+use posthaste_testbed::install::{self, DebianProgram, GoProgram, Installing, PythonProgram};
+
+/// Prints where each program is, and installs what is missing. Reports all that can't be installed together, so
+/// that one round of installing by hand is enough. A second installation waits for the first.
+///
+/// # Errors
+/// When something is missing and can't be installed.
+pub fn install() -> anyhow::Result<()> {
+    eprintln!("xtask: the tests run against real servers");
+    let _alone = Installing::begin()?;
+    // Each of these waits for another registry, so that they cost little more together than the longest alone.
+    let found = thread::scope(|scope| {
+        let chains = [scope.spawn(debian), scope.spawn(built), scope.spawn(ready)];
+        let join = |chain: thread::ScopedJoinHandle<'_, Vec<Found>>| match chain.join() {
+            Ok(found) => found,
+            Err(_) => vec![("all of it", Err(anyhow!("installing panicked")))],
+        };
+        chains.into_iter().flat_map(join).collect::<Vec<Found>>()
+    });
+    let mut missing = Vec::new();
+    for (what, found) in found {
+        match found {
+            Ok(path) => eprintln!("xtask: {what} is {}", path.display()),
+            Err(error) => missing.push(format!("can't have {what}: {error:#}")),
+        }
+    }
+    if !missing.is_empty() {
+        bail!(
+            "the tests need more than there is:\n  {}",
+            missing.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+/// A program by the name it is known under, and where it is.
+type Found = (&'static str, anyhow::Result<PathBuf>);
+
+/// Programs of this machine's Debian that are found by their name alone.
+const DEBIAN: [DebianProgram; 11] = [
+    install::GRIDFTP_SERVER,
+    install::GLOBUS_URL_COPY,
+    install::SLURM_CONTROLLER,
+    install::SLURM_REST,
+    install::AGE,
+    install::IP,
+    install::PING,
+    install::IPERF3,
+    install::LUA,
+    install::SYSTEMD_ANALYZE,
+    install::PROXYCHAINS,
+];
+
+/// Servers that are built from the Go module proxy.
+const GO: [GoProgram; 3] = [install::VERSITYGW, install::FAKE_GCS_SERVER, install::MINIO];
+
+/// Programs that the Python package index serves.
+const PYTHON: [PythonProgram; 4] = [
+    install::CLASSADS,
+    install::OPENMETRICS,
+    install::AIOSMTPD,
+    install::STANDARD_WEBHOOKS,
+];
+
+/// Installs what Debian's archive serves.
+fn debian() -> Vec<Found> {
+    let mut found: Vec<Found> = DEBIAN
+        .into_iter()
+        .map(|program| (program.name, install::ensure_debian_program(program)))
+        .collect();
+    found.extend([
+        ("python3", install::ensure_python()),
+        ("sshd", install::ensure_ssh_server()),
+        ("postgres", install::ensure_postgres()),
+        ("proftpd", install::ensure_ftp_server()),
+        ("nginx", install::ensure_web_server()),
+        ("Debian 13", install::ensure_debian_13()),
+    ]);
+    found
+}
+
+/// Builds what the Go module proxy serves.
+fn built() -> Vec<Found> {
+    let mut found: Vec<Found> = GO
+        .into_iter()
+        .map(|program| (program.name, install::ensure_go_program(program)))
+        .collect();
+    found.push(("otelcol", install::ensure_collector()));
+    found
+}
+
+/// Installs what the npm registry and the Python package index serve ready to run.
+fn ready() -> Vec<Found> {
+    let mut found: Vec<Found> = PYTHON
+        .into_iter()
+        .map(|program| (program.package, install::ensure_python_program(program)))
+        .collect();
+    found.extend([
+        ("azurite", install::ensure_azure_server()),
+        ("oidc-provider", install::ensure_identity_server()),
+        ("fts-rest-transfer-submit", install::ensure_fts_clients()),
+        ("schemathesis", install::ensure_schemathesis()),
+    ]);
+    found
+}
