@@ -100,7 +100,8 @@ impl Claim {
         }
         fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
         let lock = File::create(folder.join("lock"))?;
-        lock.try_lock().context("can't lock a new laboratory")?;
+        // Whoever looks whether somebody holds it has it for a moment.
+        lock.lock().context("can't lock a new laboratory")?;
         let claim = Self {
             folder,
             _lock: lock,

@@ -45,7 +45,10 @@ fn stp(port: &str, vlans: &str) -> String {
     format!("{}{port}?vlan={vlans}", NsiStandIn::NETWORK)
 }
 
-/// The text of a circuit of `server` between two STPs, with a client's token, and a second's patience.
+/// What the text of a circuit says of how long answers are waited for.
+const PATIENT: &str = "patience_s = 60";
+
+/// The text of a circuit of `server` between two STPs, with a client's token.
 fn text(server: &NsiStandIn, stps: [&str; 2]) -> String {
     format!(
         r#"
@@ -56,7 +59,7 @@ fn text(server: &NsiStandIn, stps: [&str; 2]) -> String {
         token_file = "token"
         rate_max = "10Gbit"
         lead_time_s = 60
-        patience_s = 2
+        {PATIENT}
         requester_nsa = "{}"
         provider_nsa = "{}"
         stps = ["{}", "{}"]
@@ -72,6 +75,13 @@ fn text(server: &NsiStandIn, stps: [&str; 2]) -> String {
 fn client(server: &NsiStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
     let [a, z] = [stp("lbl", "1780-1790"), stp("iu", "1780-1790")];
     client_of(&text(server, [&a, &z]), token)
+}
+
+/// One that waits so long.
+fn patient(server: &NsiStandIn, patience_s: u64) -> (Box<dyn Provider>, TempDir) {
+    let [a, z] = [stp("lbl", "1780-1790"), stp("iu", "1780-1790")];
+    let text = text(server, [&a, &z]).replace(PATIENT, &format!("patience_s = {patience_s}"));
+    client_of(&text, TOKEN)
 }
 
 fn ask(key: &str, mbit: u64, from_s: i64, until_s: i64) -> Ask {
@@ -403,9 +413,10 @@ async fn a_server_with_a_fault_is_no_refusal() {
         provider.release(&id).await.unwrap();
         assert_eq!(server.taken(), 0);
     }
-    // Silence is looked behind at once.
-    server.plan("reserve", Fault::Slow(Duration::from_secs(5)));
-    let id = granted(provider.hold(&wish).await.unwrap()).id;
+    // Silence is looked behind at once. No other answer is as late on a busy machine.
+    let (looks, _other) = patient(&server, 5);
+    server.plan("reserve", Fault::Slow(Duration::from_secs(60)));
+    let id = granted(looks.hold(&wish).await.unwrap()).id;
     provider.release(&id).await.unwrap();
     for operation in ["querySummarySync", "reserve"] {
         server.plan(operation, Fault::Broken);
@@ -420,24 +431,25 @@ async fn a_server_with_a_fault_is_no_refusal() {
 async fn a_provider_that_is_never_done_is_left_in_time() {
     let server = NsiStandIn::start(1000, Some(TOKEN)).unwrap();
     let (provider, _folder) = client(&server, TOKEN);
+    let (hasty, _other) = patient(&server, 1);
     let wish = ask("mine", 400, 600, 4200);
     let stalls = NsiHabits {
         stalls: true,
         ..NsiHabits::default()
     };
     server.behave(stalls);
-    let error = provider.hold(&wish).await.unwrap_err();
+    let error = hasty.hold(&wish).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     assert!(error.is_temporary());
     server.behave(NsiHabits::default());
     let id = granted(provider.hold(&wish).await.unwrap()).id;
     server.behave(stalls);
-    let error = provider.commit(&id).await.unwrap_err();
+    let error = hasty.commit(&id).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     server.behave(NsiHabits::default());
     granted(provider.commit(&id).await.unwrap());
     server.behave(stalls);
-    let error = provider.modify(&id, &rate(500)).await.unwrap_err();
+    let error = hasty.modify(&id, &rate(500)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     assert_eq!(
         provider.status(&id).await.unwrap().state,

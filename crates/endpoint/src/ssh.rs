@@ -117,8 +117,8 @@ pub(crate) fn command(host: &Host) -> Command {
 /// nothing of it is heard any more.
 pub(crate) struct Running(pub Child);
 
-/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few.
-const END_STEPS: u32 = 500;
+/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few, a busy one many.
+const END_STEPS: u32 = 5_000;
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -30,6 +30,8 @@ use refusing::no;
 
 const FOLDER: &str = "POSTHASTE_TEST_SCAN_FOLDER";
 const KIND: &str = "POSTHASTE_TEST_SCAN_KIND";
+/// Set where the scan may come to its end in this life.
+const ENDS: &str = "POSTHASTE_TEST_SCAN_ENDS";
 
 /// The seed of the moments; printed, so that a failure can be played again.
 const SEED: u64 = 20_261_121;
@@ -52,6 +54,8 @@ const FLAT: usize = 20_000;
 struct Model {
     whole: bool,
     pauses: bool,
+    /// What is long is told to its end.
+    ends: bool,
     asked: Arc<AtomicUsize>,
 }
 
@@ -101,6 +105,7 @@ struct Told {
     pause: Option<Duration>,
     /// Entries told, where marks are left.
     told: Option<usize>,
+    ends: bool,
 }
 
 impl Listing for Told {
@@ -110,6 +115,9 @@ impl Listing for Told {
                 tokio::time::sleep(pause).await;
             }
             let page: Vec<Entry> = self.entries.by_ref().take(self.page).collect();
+            if page.is_empty() && !self.ends {
+                std::future::pending::<()>().await;
+            }
             if let Some(told) = &mut self.told {
                 *told += page.len();
             }
@@ -128,8 +136,10 @@ impl Model {
     fn told(&self, entries: Vec<Entry>, from: Option<usize>) -> Box<dyn Listing> {
         self.asked.fetch_add(1, Relaxed);
         let pause = if from.is_some() { WHOLE_PAUSE } else { PAUSE };
+        let ends = self.ends || entries.len() < FLAT;
         let entries: Vec<Entry> = entries.into_iter().skip(from.unwrap_or(0)).collect();
         Box::new(Told {
+            ends,
             page: if from.is_some() { WHOLE_PAGE } else { 1_000 },
             pause: self.pauses.then_some(pause),
             entries: entries.into_iter(),
@@ -185,10 +195,11 @@ impl Endpoint for Model {
     refuse_the_rest!();
 }
 
-fn model(kind: &str, pauses: bool) -> Arc<Model> {
+fn model(kind: &str, pauses: bool, ends: bool) -> Arc<Model> {
     Arc::new(Model {
         whole: kind == "whole",
         pauses,
+        ends,
         asked: Arc::default(),
     })
 }
@@ -197,10 +208,11 @@ fn model(kind: &str, pauses: bool) -> Arc<Model> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_scans() {
     #[expect(clippy::disallowed_methods, reason = "the other half says what to do")]
-    let (Ok(folder), Ok(kind)) = (env::var(FOLDER), env::var(KIND)) else {
+    let [Ok(folder), Ok(kind), ends] = [FOLDER, KIND, ENDS].map(env::var) else {
         return;
     };
-    let scan = Scan::open(Path::new(&folder), model(&kind, true), Options::default()).unwrap();
+    let model = model(&kind, true, ends.is_ok());
+    let scan = Scan::open(Path::new(&folder), model, Options::default()).unwrap();
     let on_failure: Arc<scan::OnFailure> = Arc::new(|_: &Error| ());
     Arc::new(scan).run(&on_failure).await.unwrap();
 }
@@ -241,13 +253,17 @@ fn survives_kills(kind: &str) {
     let mut random = SEED;
     let mut kills = 0;
     let finished = loop {
-        let child = Command::new(env::current_exe().unwrap())
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
             .args(["--exact", "a_child_scans", "--nocapture"])
             .env(FOLDER, &spool)
             .env(KIND, kind)
-            .stdout(Stdio::null())
-            .spawn();
-        let mut child = child.unwrap();
+            .stdout(Stdio::null());
+        // The first life does not end by itself, however late it is killed.
+        if kills > 0 {
+            command.env(ENDS, "");
+        }
+        let mut child = command.spawn().unwrap();
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
@@ -266,7 +282,7 @@ fn survives_kills(kind: &str) {
     };
     assert!(finished.success(), "{finished}, seed {SEED}");
     assert!(kills >= 1, "it was too quick to be killed");
-    let scan = Scan::open(&spool, model(kind, false), Options::default()).unwrap();
+    let scan = Scan::open(&spool, model(kind, false, true), Options::default()).unwrap();
     assert!(scan.is_finished());
     let mut found = BTreeMap::new();
     for told in scan.entries().unwrap() {
@@ -295,7 +311,7 @@ async fn a_listing_tells_the_same() {
     for kind in ["whole", "directories"] {
         let (sender, mut news) = tokio::sync::mpsc::channel(4);
         let tally = Arc::new(Tally::default());
-        let endpoint: Arc<dyn Endpoint> = model(kind, false);
+        let endpoint: Arc<dyn Endpoint> = model(kind, false, true);
         let listing = scan::list(&endpoint, Options::default(), &tally, sender);
         let reading = async {
             let (mut found, mut denied) = (BTreeMap::new(), BTreeSet::new());
@@ -322,7 +338,7 @@ async fn a_listing_tells_the_same() {
 async fn a_listing_ends_when_nobody_listens() {
     let (sender, news) = tokio::sync::mpsc::channel(1);
     drop(news);
-    let model = model("directories", false);
+    let model = model("directories", false, true);
     let asked = Arc::clone(&model.asked);
     let endpoint: Arc<dyn Endpoint> = model;
     let tally = Arc::new(Tally::default());

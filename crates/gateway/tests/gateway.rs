@@ -13,7 +13,7 @@ use posthaste_endpoint::{
     relay::read_secret_file,
 };
 use posthaste_gateway::{Forward, Gateway, GatewayOptions, LocalDoor, Table};
-use streams::{Mirror, PATIENCE, Running, all_of, assert_mirrors, loopback};
+use streams::{Mirror, PATIENCE, Running, all_of, assert_mirrors, free_place, loopback};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -158,9 +158,7 @@ async fn connect(gateway: &Running, target: &Target, token: &str, more: &str) ->
 async fn loops_and_endless_ways_are_refused() {
     let mirror = Mirror::start().await;
     // Two tables that lead to each other.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let first = listener.local_addr().unwrap();
-    drop(listener);
+    let (first, _held) = free_place();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("first");
     let table = |via: SocketAddr, secret: std::path::PathBuf| {
@@ -216,9 +214,8 @@ async fn a_port_leads_to_its_one_place() {
 #[tokio::test]
 async fn a_target_that_is_not_there_is_said_to_be() {
     let gateway = Running::start(loopback()).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone: Target = listener.local_addr().unwrap().to_string().parse().unwrap();
-    drop(listener);
+    let (gone, _held) = free_place();
+    let gone: Target = gone.to_string().parse().unwrap();
     let error = connect_through(&[gateway.hop()], &gone).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(error.to_string().contains("refused"), "{error}");

@@ -9,7 +9,7 @@ mod requests;
 
 use std::{thread, time::Duration};
 
-use places::{LONG, Place, address};
+use places::{LONG, Place, address, want};
 use posthaste_core::contract::{DepotTerms, Fault, Input};
 use posthaste_journal::{
     ChunkRecord, DatabaseUrl, DepotRecord, Epoch, JobHold, JobPhase, JobRecord, Journal,
@@ -25,10 +25,6 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 const SHORT: Duration = Duration::from_millis(50);
 /// Looks until something counts as never happening: five minutes.
 const LOOKS_MAX: u32 = 6_000;
-
-fn want(address: &DatabaseUrl, holder: &str, lasts: Duration) -> Lease {
-    Lease::want(address, holder, lasts).unwrap()
-}
 
 /// Takes a lease as soon as it can be had.
 fn take_over(lease: &mut Lease) -> Epoch {

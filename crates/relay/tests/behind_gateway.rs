@@ -7,12 +7,12 @@ use posthaste_endpoint::{
     gateway::{Hop, Way},
     relay::{Credential, RelayAddress, RelayClient},
 };
+use posthaste_testbed::free_port;
 use tokio::net::TcpListener;
 
 /// Nobody listens there.
-async fn closed() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().to_string()
+fn closed() -> String {
+    format!("127.0.0.1:{}", free_port().unwrap())
 }
 
 async fn kind_through(gateway: String) -> ErrorKind {
@@ -25,7 +25,7 @@ async fn kind_through(gateway: String) -> ErrorKind {
         hops: vec![hop],
     };
     let address = RelayAddress {
-        url: format!("https://{}", closed().await),
+        url: format!("https://{}", closed()),
         fingerprint: format!("sha256:{}", "0".repeat(64)).parse().unwrap(),
     };
     let secret = Credential::Secret([9; 32]);
@@ -41,5 +41,5 @@ async fn what_a_busy_gateway_does_not_reach_in_time_is_not_said_to_be_gone() {
     let busy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let busy = busy.local_addr().map(|at| (at.to_string(), busy)).unwrap();
     assert_eq!(kind_through(busy.0.clone()).await, ErrorKind::TimedOut);
-    assert_eq!(kind_through(closed().await).await, ErrorKind::Unreachable);
+    assert_eq!(kind_through(closed()).await, ErrorKind::Unreachable);
 }

@@ -206,7 +206,8 @@ async fn when_nobody_waits_for_it_any_more_nothing_is_left() {
     let from = scene.from(&[0, 1]);
     let gathering = to.gather(&DATASET, scene.rebuilt(), &from, later());
     let _ = tokio::time::timeout(Duration::from_micros(200), gathering).await;
-    for _ in 0..200 {
+    // Two minutes.
+    for _ in 0..6_000 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let is_whole = scene.read().await.is_ok();
         if is_whole || scene.is_empty().await {

@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -44,6 +44,8 @@ struct Chunks {
     changed: Mutex<BTreeSet<u32>>,
     is_released: AtomicBool,
     given: Mutex<Vec<u32>>,
+    /// How many it gives before it is released.
+    most: AtomicUsize,
 }
 
 impl Shelf for Chunks {
@@ -72,6 +74,9 @@ impl Shelf for Chunks {
         let gone = |why: &str| {
             Error::new(ErrorKind::NotFound, "hand out", chunk.to_string()).cause(why.to_owned())
         };
+        while self.holds_back() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         if self.is_released.load(Ordering::Relaxed) {
             return Err(gone("its source was released"));
         }
@@ -87,6 +92,13 @@ impl Shelf for Chunks {
 
     fn is_pressed(&self) -> bool {
         false
+    }
+}
+
+impl Chunks {
+    fn holds_back(&self) -> bool {
+        let given = self.given.lock().unwrap().len();
+        given >= self.most.load(Ordering::Relaxed) && !self.is_released.load(Ordering::Relaxed)
     }
 }
 
@@ -144,6 +156,7 @@ impl Scene {
             changed: Mutex::default(),
             is_released: AtomicBool::new(false),
             given: Mutex::default(),
+            most: AtomicUsize::new(usize::MAX),
         });
         let listen = "127.0.0.1:0".parse().unwrap();
         let outlet = Outlet::open(
@@ -302,17 +315,14 @@ async fn a_slow_source_is_left_to_what_only_it_holds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_depots_get_meanwhile_is_taken_there_when_the_source_is_released() {
     let scene = Scene::new(Some(1_000_000)).await;
-    let watch = |progress: &Progress| {
-        // Some came, and then the source goes.
-        if progress.bytes_done > 5 * CHUNK as u64 {
-            scene.chunks.is_released.store(true, Ordering::Relaxed);
-        }
-    };
+    scene.chunks.most.store(5, Ordering::Relaxed);
     let storing = async {
+        // Some came, and then the source goes.
         scene.until_given(3).await;
         scene.store(0..CHUNKS).await;
+        scene.chunks.is_released.store(true, Ordering::Relaxed);
     };
-    let (pulled, ()) = tokio::join!(scene.pull(&watch), storing);
+    let (pulled, ()) = tokio::join!(scene.pull(&|_| ()), storing);
     pulled.unwrap();
     scene.assert_home();
     let given = scene.given();

@@ -157,7 +157,8 @@ async fn a_hold_is_gone_unless_it_is_committed() {
     assert_eq!(grant.held_until_unix_s, None);
     // It is looked at what is free whenever somebody asks.
     let mut seen = room(&client).await;
-    for _ in 0..200 {
+    // Two minutes.
+    for _ in 0..2_400 {
         if seen == (44, 20) {
             break;
         }
@@ -197,7 +198,7 @@ async fn what_has_expired_makes_way_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let relay = start(dir.path()).await;
     let (client, [mine, other]) = (relay.client(), ids());
-    let grant = granted(&client, &mine, space(64, Some(5), 3600)).await;
+    let grant = granted(&client, &mine, space(64, Some(8), 3600)).await;
     let ends = Timestamp::from_secs(grant.from_unix_s);
     put(&client, &other, 0, ends).await.unwrap();
     while unix_s(0) < grant.from_unix_s {

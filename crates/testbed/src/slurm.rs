@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::{
     Running, ended_within, free_port,
     install::{self, DebianProgram},
-    said,
+    said, wait_until_ended,
 };
 
 use accounts::Accounts;
@@ -34,8 +34,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Questions until something counts as never coming true: five minutes.
 const ASKS_MAX: u32 = 3_000;
 
-/// How long its programs may take to end, in looks of [`crate::LOOK_EVERY`]: 10 s.
-const ENDING_LOOKS_MAX: u32 = 500;
+/// How long its programs may take to end before they are killed, in looks of [`crate::LOOK_EVERY`]: 30 s.
+const ENDING_LOOKS_MAX: u32 = 1500;
 
 /// A Slurm of one node, Debian's packages: `slurmctld` and `slurmd` as root, without systemd and
 /// without munge, in a folder and on ports of its own.
@@ -122,8 +122,7 @@ impl Slurm {
     pub fn stop_controller(&mut self) -> Result<()> {
         self.ask("scontrol", &["shutdown", "slurmctld"])?;
         let mut controller = self.controller.take().context("there is no controller")?;
-        let ended = ended_within(&mut controller, ENDING_LOOKS_MAX)?;
-        ensure!(ended.is_some(), "slurmctld does not end");
+        wait_until_ended(&mut controller, "slurmctld")?;
         Ok(())
     }
 
@@ -287,6 +286,7 @@ fn config(folder: &Path) -> Result<String> {
     let host = host_name()?;
     let (controller, node) = (free_port()?, free_port()?);
     let folder = folder.display();
+    // Whoever is slow on a busy machine is waited for.
     Ok(format!(
         "ClusterName=testbed\n\
          SlurmctldHost={host}(127.0.0.1)\n\
@@ -306,6 +306,9 @@ fn config(folder: &Path) -> Result<String> {
          SchedulerParameters=bf_interval=1,sched_interval=1\n\
          SlurmdParameters=config_overrides\n\
          ReturnToService=2\n\
+         MessageTimeout=60\n\
+         BatchStartTimeout=60\n\
+         MinJobAge=3600\n\
          StateSaveLocation={folder}/state\n\
          SlurmdSpoolDir={folder}/spool\n\
          SlurmctldPidFile={folder}/slurmctld.pid\n\

@@ -17,6 +17,8 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, service::serv
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
+use crate::free_port;
+
 /// Longest body taken, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -118,7 +120,7 @@ impl<A: Answers> StandIn<A> {
     pub(crate) fn start(answers: A) -> Result<Self> {
         let answers = Arc::new(Mutex::new(answers));
         let plan = Arc::new(Mutex::new(Plan::default()));
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, free_port()?));
         let listener = listener.context("listen for a stand-in")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

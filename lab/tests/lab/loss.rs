@@ -11,7 +11,7 @@ use std::{
 
 use posthaste_lab::Lab;
 
-use crate::support::{LOOKS_MAX, pair};
+use crate::support::pair;
 
 /// Datagrams under way at most: far fewer than a socket's buffer holds, or the receiver would lose
 /// some itself.
@@ -19,6 +19,9 @@ const AHEAD_MAX: u64 = 50;
 
 /// How often a receiver that has nothing to receive looks whether it will get more.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks whether datagrams have come, a millisecond apart, before they count as gone: two minutes.
+const LOOKS_MAX: u32 = 120_000;
 
 /// Sends numbered datagrams from `a` to `b` and answers which arrived.
 fn arrived(lab: &Lab, count: u64) -> BTreeSet<u64> {

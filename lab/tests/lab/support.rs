@@ -3,7 +3,6 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -25,15 +24,9 @@ const MEASURED_MAX: u32 = 20;
 /// Before a client that was turned away comes again.
 const TURNED_AWAY_FOR: Duration = Duration::from_millis(500);
 
-/// The port iperf3 listens on: each host has its own ports.
-const PORT: u16 = 5201;
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Waits until no other test measures: rates and times mean little on a machine at its limit.
-pub fn alone() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The ports iperf3 listens on, of which each serves one client: each host has its own ports.
+pub const PORT: u16 = 5201;
+pub const OTHER_PORT: u16 = 5202;
 
 /// Two hosts, `a` and `b`, joined by `ab`, with these lines about it.
 pub fn pair(link: &str) -> Lab {
@@ -83,12 +76,12 @@ pub fn measure_until<T: std::fmt::Debug>(
     panic!("measured {measured:?}");
 }
 
-/// Whether anybody listens on [`PORT`] in the network of a process. A connection would tell as well, but
+/// Whether anybody listens on a port in the network of a process. A connection would tell as well, but
 /// iperf3 turns others away while it wonders what that one wants.
-fn listens(process: u32) -> bool {
+fn listens(process: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let text = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-        let own = format!(":{PORT:04X} ");
+        let own = format!(":{port:04X} ");
         // The state is LISTEN.
         text.lines()
             .any(|line| line.contains(&own) && line.contains(" 0A "))
@@ -99,17 +92,17 @@ fn listens(process: u32) -> bool {
 pub struct Server(Child);
 
 impl Server {
-    pub fn start(lab: &Lab, host: &str) -> Self {
+    pub fn start(lab: &Lab, host: &str, port: u16) -> Self {
         let child = lab
             .command(host, install::find_debian_program(IPERF3).unwrap())
-            .args(["--server", "--port", &PORT.to_string()])
+            .args(["--server", "--port", &port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let server = Self(child);
         for _ in 0..LOOKS_MAX {
-            if listens(server.0.id()) {
+            if listens(server.0.id(), port) {
                 return server;
             }
             thread::sleep(LOOK_EVERY);
@@ -125,23 +118,48 @@ impl Drop for Server {
     }
 }
 
-/// The command for a client, to which more can be said.
-pub fn iperf3(lab: &Lab, from: &str, to: &str) -> Command {
-    let mut command = lab.command(from, install::find_debian_program(IPERF3).unwrap());
-    command.args(["--json", "--port", &PORT.to_string(), "--client", to]);
+/// The command for a client on `to` that receives from a server on `from`, to which more can be said.
+pub fn iperf3(lab: &Lab, (from, port): (&str, u16), to: &str) -> Command {
+    let mut command = lab.command(to, install::find_debian_program(IPERF3).unwrap());
+    command.args(["--json", "--interval", "0.5", "--reverse"]);
+    command.args(["--port", &port.to_string(), "--client", from]);
     command.stdout(Stdio::piped());
     command
 }
 
-/// What arrived at a client, in Mbit/s of payload; none when the server turned it away, as it does
-/// before it has put the last client behind it.
-pub fn received_mbit_per_s(client: Child) -> f64 {
-    let output = client.wait_with_output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let Some(bits) = report["end"]["sum_received"]["bits_per_second"].as_f64() else {
-        eprintln!("{}", report["error"]);
-        thread::sleep(TURNED_AWAY_FOR);
-        return 0.0;
-    };
-    bits / 1e6
+/// What arrived at a client, in Mbit/s of payload.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// From the first byte that counts to the last.
+    pub mean: f64,
+    /// In each half second.
+    pub halves: Vec<f64>,
+}
+
+impl Received {
+    /// What arrived once it has ended; nothing when the server turned it away, as it does before it has put
+    /// the last client behind it.
+    pub fn of(client: Child) -> Self {
+        let output = client.wait_with_output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let Some(bits) = report["end"]["sum_received"]["bits_per_second"].as_f64() else {
+            eprintln!("{}", report["error"]);
+            thread::sleep(TURNED_AWAY_FOR);
+            return Self::default();
+        };
+        let halves = report["intervals"].as_array().into_iter().flatten();
+        let halves = halves.map(|half| &half["sum"]);
+        let halves = halves.filter(|half| half["omitted"] == false);
+        let rates = halves.filter_map(|half| half["bits_per_second"].as_f64());
+        Self {
+            mean: bits / 1e6,
+            halves: rates.map(|bits| bits / 1e6).collect(),
+        }
+    }
+
+    /// Whether it was at least the lower rate at the best of times, and no more than the upper one in all. Whoever
+    /// stands still for a while takes from the others.
+    pub fn is_within(&self, lower: f64, upper: f64) -> bool {
+        self.halves.iter().any(|rate| *rate > lower) && self.mean < upper
+    }
 }

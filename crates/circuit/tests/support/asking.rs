@@ -87,10 +87,11 @@ pub fn volume(key: &str, deadline_s: i64) -> Ask {
 /// A provider that takes a minute to set up puts such a volume where it is done in time, and refuses what can't be. It
 /// has one reservation afterwards, the one returned.
 pub async fn puts_volumes_in_time(provider: &dyn Provider) -> Held {
+    let asked = in_s(0);
     let held = granted(provider.hold(&volume("v", 3600)).await.unwrap());
     assert_eq!(held.granted.rate, ByteRate::new(1000 * MBIT));
     assert!(held.granted.volume() >= Bytes::new(1000 * 1000 * MBIT));
-    assert!(held.granted.from.since(in_s(0)) >= Duration::from_secs(58));
+    assert!(held.granted.from.since(asked) >= Duration::from_secs(58));
     let no = refused(provider.hold(&volume("w", 1000)).await.unwrap());
     assert!(no.why.contains("deadline"), "{no:?}");
     held

@@ -87,7 +87,7 @@ mod tests {
             near.shutdown().await
         };
         let passing = async { tokio::try_join!(sending, far.read_to_end(&mut got)) };
-        timeout(Duration::from_secs(60), passing).await??;
+        timeout(Duration::from_secs(600), passing).await??;
         assert_eq!(got.len(), BLOCKS * BLOCK.len());
         // Nobody else is on loopback: it found more than it began with.
         assert!(humble.scavenger.pace() > Scavenger::default().pace());

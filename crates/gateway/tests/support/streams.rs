@@ -11,7 +11,7 @@ use posthaste_endpoint::{
 use posthaste_gateway::{Forward, Gateway, GatewayOptions, Table};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
     time::timeout,
 };
@@ -119,6 +119,15 @@ impl Running {
         };
         timeout(PATIENCE, reached).await.unwrap();
     }
+}
+
+/// A place where nobody listens, and what keeps the kernel from giving it to anybody else. Who reuses addresses may
+/// listen there.
+pub fn free_place() -> (SocketAddr, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    (socket.local_addr().unwrap(), socket)
 }
 
 /// Loopback is written as such in rules.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_journal::{DatabaseUrl, Journal, Lease};
+use posthaste_journal::{DatabaseUrl, Journal, JournalError, Lease, TroubleKind};
 use posthaste_testbed::PostgresServer;
 use tempfile::TempDir;
 
@@ -78,8 +78,20 @@ pub fn address(server: &PostgresServer, database: &str) -> DatabaseUrl {
     DatabaseUrl::parse(&server.url(database), None).unwrap()
 }
 
+/// Wants a lease, again where a server that stands still for a moment answers too late.
+pub fn want(address: &DatabaseUrl, holder: &str, lasts: Duration) -> Lease {
+    let mut tries = 0..100;
+    loop {
+        match Lease::want(address, holder, lasts) {
+            Err(JournalError::Database { cause, .. })
+                if cause.kind() == TroubleKind::Unreachable && tries.next().is_some() => {}
+            wanted => return wanted.unwrap(),
+        }
+    }
+}
+
 pub fn open_database(address: &DatabaseUrl) -> Opened {
-    let mut lease = Lease::want(address, "a test", LONG).unwrap();
+    let mut lease = want(address, "a test", LONG);
     let epoch = lease.acquire().unwrap().expect("the lease is another's");
     Opened {
         journal: Journal::open_database(address, epoch).unwrap(),

@@ -10,6 +10,7 @@ use posthaste_endpoint::{
     relay::{Credential, RelayAddress, RelayClient, read_secret_file},
 };
 use posthaste_relay::{Relay, RelayOptions};
+use posthaste_testbed::free_port;
 use posthaste_types::{Bytes as Amount, Digest, Timestamp};
 use tokio::task::JoinSet;
 
@@ -26,7 +27,8 @@ impl Running {
     pub async fn start(dir: &Path, change: impl FnOnce(&mut RelayOptions)) -> Self {
         let mut options = RelayOptions {
             dir: dir.to_owned(),
-            listen: "127.0.0.1:0".parse().unwrap(),
+            // Nobody else listens there when it was killed.
+            listen: ([127, 0, 0, 1], free_port().unwrap()).into(),
             bucket: None,
             capacity: Amount::mebi(64),
             rate: None,
