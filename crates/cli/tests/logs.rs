@@ -14,6 +14,8 @@ const AS_JSON: [&str; 4] = ["--log-format", "json", "--log-level", "debug"];
 /// Every line of a log, each an object with what all have.
 fn lines(log: &Path) -> Vec<Value> {
     let said = fs::read_to_string(log).unwrap();
+    // The last line may be half written.
+    let (said, _) = said.rsplit_once('\n').unwrap_or_default();
     let read = |line: &str| -> Value {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
         for key in ["timestamp", "level", "target", "message"] {

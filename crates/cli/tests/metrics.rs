@@ -101,11 +101,14 @@ fn monitoring_sees_requests_depots_and_what_happened() {
         "10m",
         "--code",
         "1+0",
+        // It takes minutes until the limit is lifted.
+        "--bwlimit",
+        "100K",
         "--json",
     ]);
     let id = request["id"].as_str().unwrap();
     service.wait_until(id, |request| {
-        request["state"] == "moving" && request["chunks_safe"].as_u64() > Some(0)
+        request["state"] == "moving" && request["finish"]["p90"].is_string()
     });
     let moving = samples(&service);
     let of = |state: &str| serde_json::json!({ "kind": "stage-out", "state": state });
@@ -121,6 +124,8 @@ fn monitoring_sees_requests_depots_and_what_happened() {
     let waiting = value(&moving, "posthaste_waiting_bytes", &none).unwrap();
     assert!(waiting > 0.0 && waiting < 24e6 * 1.1, "{waiting}");
 
+    let lifted = service.run(&["modify", id, "--bwlimit", "off"]);
+    assert!(lifted.status.success(), "{}", text(&lifted.stderr));
     service.wait_until(id, |request| request["state"] == "safe");
     let safe = samples(&service);
     assert_eq!(value(&safe, "posthaste_requests", &of("moving")), None);

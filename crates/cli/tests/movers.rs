@@ -28,8 +28,13 @@ struct Centre {
 
 impl Centre {
     fn start(megabytes: usize) -> Self {
+        Self::start_at("8M", megabytes)
+    }
+
+    /// With depots that take so much a second each.
+    fn start_at(rate: &str, megabytes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let start = |name: &str| Relay::start(folder.path(), name, "1G", "8M");
+        let start = |name: &str| Relay::start(folder.path(), name, "1G", rate);
         let relays = ["a", "b", "c"].map(start);
         let service = Service::start(folder.path());
         relays.iter().for_each(|relay| service.add(relay));
@@ -97,6 +102,11 @@ impl Centre {
         self.service.json(&[&words[..], more].concat())
     }
 
+    fn lift_limit(&self) {
+        let lifted = self.service.run(&["modify", "r1", "--bwlimit", "off"]);
+        assert!(lifted.status.success(), "{}", text(&lifted.stderr));
+    }
+
     fn movers(&self) -> Vec<Value> {
         let movers = self.service.json(&["movers", "--json"]);
         movers.as_array().unwrap().clone()
@@ -144,7 +154,8 @@ fn named<'a>(movers: &'a [Value], name: &str) -> Option<&'a Value> {
 
 #[test]
 fn movers_carry_one_dataset_together_and_none_that_dies_or_hangs_loses_any_of_it() {
-    let centre = Centre::start(96);
+    // So slow that there is work for all of them.
+    let centre = Centre::start_at("4M", 96);
     let mut dying = centre.mover("dying");
     let hanging = centre.mover("hanging");
     let _living = centre.mover("living");
@@ -182,7 +193,8 @@ fn movers_carry_one_dataset_together_and_none_that_dies_or_hangs_loses_any_of_it
 fn a_killed_service_takes_up_its_movers_again_and_moves_itself_when_all_have_left() {
     let mut centre = Centre::start(160);
     let mut movers = [centre.mover("one"), centre.mover("two")];
-    centre.offload(&[]);
+    // So slow that something is left to do when they leave.
+    centre.offload(&["--bwlimit", "3M"]);
     let work = |movers: &[Value]| movers.iter().any(|mover| number(mover, "done") > 8);
     centre.wait_for("they work", work);
     centre.service.kill();
@@ -191,17 +203,20 @@ fn a_killed_service_takes_up_its_movers_again_and_moves_itself_when_all_have_lef
     centre.wait_for("both joined again", |movers| {
         movers.len() == 2 && work(movers)
     });
+    let before = centre.said().len();
     for mover in &mut movers {
         mover.signal("TERM");
         assert_eq!(mover.ended(), 0);
     }
     assert_eq!(centre.movers().len(), 0);
-    assert!(!centre.said().contains("is silent"), "{}", centre.said());
+    let said = centre.said();
+    assert!(!said[before..].contains("is silent"), "{said}");
     assert_ne!(
         centre.service.status("r1")["state"],
         "safe",
         "nothing is left to do"
     );
+    centre.lift_limit();
     centre
         .service
         .wait_until("r1", |request| request["state"] == "safe");
@@ -223,10 +238,10 @@ fn an_encrypted_dataset_goes_through_movers_and_nothing_secret_is_shown() {
     centre
         .service
         .wait_until("r1", |request| request["state"] == "safe");
+    let movers = centre.movers();
     assert!(
-        number(&centre.movers()[0], "done") > 20,
-        "{:?}",
-        centre.movers()
+        number(named(&movers, "one").unwrap(), "done") > 0,
+        "{movers:?}"
     );
     let shown = fs::read_to_string(centre.log("one")).unwrap() + &centre.said();
     let words = fs::read(format!("/proc/{}/cmdline", mover.id())).unwrap();
@@ -266,7 +281,9 @@ fn a_mover_that_sees_other_files_rests_and_the_source_does_not_count_as_gone() {
     let centre = Centre::start(48);
     let _blind = blind(&centre);
     centre.offload(&[]);
-    let movers = centre.wait_for("it rests", |movers| movers[0]["state"] == "rests");
+    let movers = centre.wait_for("it rests", |movers| {
+        movers.first().is_some_and(|one| one["state"] == "rests")
+    });
     assert_eq!(number(&movers[0], "done"), 0);
     let why = movers[0]["failure"].as_str().unwrap();
     assert!(why.contains("can't read"), "{why}");
@@ -335,25 +352,23 @@ fn only_a_mover_s_token_works_for_a_mover_and_it_for_nothing_else() {
     );
     let answer = join(1, "a b");
     assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
-    let answer = join(1, "plain");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let id = answer
-        .split("\"id\":")
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .next()
-        .unwrap();
-    // One that has no work of a request is not told what it is.
     centre.offload(&["--wait"]);
+    // Whoever says nothing for a while is forgotten.
+    let joined = || {
+        let answer = join(1, "plain");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let (_, id) = answer.split_once("\"id\":").unwrap();
+        id.split(',').next().unwrap().to_owned()
+    };
+    // One that has no work of a request is not told what it is.
     for path in ["datasets/r1", "datasets/r1/files"] {
-        let answer = ask("GET", &format!("/v1/movers/{id}/{path}"), "");
+        let answer = ask("GET", &format!("/v1/movers/{}/{path}", joined()), "");
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     }
     let answer = ask("POST", "/v1/movers/5/turns", r#"{"number": 1, "free": 1}"#);
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     let wrong = r#"{"number": 7, "free": 1, "ended": [{"lease": 1, "digests": ["x"]}]}"#;
-    let answer = ask("POST", &format!("/v1/movers/{id}/turns"), wrong);
+    let answer = ask("POST", &format!("/v1/movers/{}/turns", joined()), wrong);
     assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
     let mut command = binary();
     command.args(["mover", "--server", "http://192.0.2.1:7420", "--token-file"]);

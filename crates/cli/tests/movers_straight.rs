@@ -49,7 +49,7 @@ fn check_whole(centre: &Centre) {
 
 #[test]
 fn movers_fetch_one_tree_together_and_none_that_dies_or_hangs_loses_any_of_it() {
-    let mut centre = Centre::with("8M", "8M", 160);
+    let mut centre = Centre::with("5M", "5M", 160);
     let token = token(&centre);
     let mut dying = mover(&centre, centre.folder.path(), &token, "dying");
     let hanging = mover(&centre, centre.folder.path(), &token, "hanging");
@@ -77,7 +77,8 @@ fn movers_fetch_one_tree_together_and_none_that_dies_or_hangs_loses_any_of_it() 
 
 #[test]
 fn what_a_mover_has_no_profile_for_the_service_fetches_itself() {
-    let centre = Centre::with("20M", "20M", 24);
+    // So slow that the mover is asked before all of it is here.
+    let centre = Centre::with("2M", "2M", 24);
     let token = token(&centre);
     let lacking = centre.folder.path().join("other");
     fs::create_dir_all(&lacking).unwrap();
@@ -159,9 +160,11 @@ fn to_ssh(has_movers_profile: bool) {
     let far = centre.folder.path().join("far");
     fs::create_dir(&far).unwrap();
     let (url, options) = (ssh.address(far.to_str().unwrap()), options.join(", "));
+    // So slow that there is work for both movers.
+    let rate = if has_movers_profile { "10M" } else { "1G" };
     add_profile(
         &centre,
-        &format!("[tape]\nurl = \"{url}\"\nssh_options = [{options}]\n"),
+        &format!("[tape]\nurl = \"{url}\"\nssh_options = [{options}]\nrate_max = \"{rate}\"\n"),
     );
     let lacking = centre.folder.path().join("other");
     fs::create_dir_all(&lacking).unwrap();
@@ -198,7 +201,8 @@ fn what_movers_have_no_profile_for_the_service_writes_itself() {
 /// A tree goes to a place `there` and comes back from it, while a mover dies and the service is killed on either way.
 fn there_and_back(profile: &str, do_movers_write: bool) {
     let mut centre = Centre::with("1G", "1G", 0);
-    add_profile(&centre, &format!("{profile}rate_max = \"6M\"\n"));
+    // So slow that whoever is to die does so before all has arrived.
+    add_profile(&centre, &format!("{profile}rate_max = \"3M\"\n"));
     let whole = make_results_with(&centre, 20, 5);
     let token = token(&centre);
     let start = |centre: &Centre, name: &str| mover(centre, centre.folder.path(), &token, name);
@@ -228,7 +232,7 @@ fn there_and_back(profile: &str, do_movers_write: bool) {
 /// Waits until that has arrived, kills the service on the way, and a mover that has moved some of it.
 fn survives(centre: &mut Centre, id: &str, dying: Option<(&str, &mut Process)>) {
     let safe = |request: &Value| chunks(request, "chunks_safe");
-    centre.wait_until(id, |request| safe(request) >= 4);
+    centre.wait_until(id, |request| safe(request) >= 2);
     if let Some((name, dying)) = dying {
         centre.wait_until(id, |_| done(centre, name) > 0);
         dying.kill();

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use processes::{Relay, Service, failure, picture, text};
+use processes::{PATIENCE, Relay, Service, failure, now, picture, text};
 
 /// Directories of the tree, and files in each.
 const FOLDERS: usize = 50;
@@ -90,6 +90,15 @@ impl Centre {
         all.as_array().unwrap().len()
     }
 
+    /// Waits until the service keeps no list of names any more.
+    fn wait_until_none_is_kept(&self) {
+        let start = now();
+        while !self.kept().is_empty() {
+            assert!(start.elapsed() < PATIENCE, "{:?}", self.kept());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     /// Lists of names that the service keeps.
     fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.service.state.join("datasets")).unwrap();
@@ -146,7 +155,7 @@ fn what_a_list_names_goes_and_comes_back_and_nothing_else_is_touched() {
     assert_eq!(request["state"], "released", "{request}");
     let left: BTreeSet<String> = before.difference(&named).cloned().collect();
     assert_eq!(files(&centre.run()), left);
-    assert_eq!(centre.kept(), [""; 0]);
+    centre.wait_until_none_is_kept();
 
     let back = centre.folder.path().join("back");
     let id = request["id"].as_str().unwrap();
@@ -216,7 +225,7 @@ fn what_can_not_be_named_is_refused_and_leaves_nothing() {
         said.contains("line 2") && said.contains("no UTF-8"),
         "{said}"
     );
-    assert_eq!(centre.kept(), [""; 0]);
+    centre.wait_until_none_is_kept();
     assert_eq!(picture(&centre.run()), picture_before);
 }
 
@@ -245,9 +254,7 @@ fn half_a_list_is_none_and_a_kill_loses_no_list_that_was_taken() {
     let mut said = String::new();
     let _ = (&stream).read_to_string(&mut said);
     assert!(!said.contains("HTTP/1.1 20"), "{said}");
-    while !centre.kept().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    centre.wait_until_none_is_kept();
     assert_eq!(centre.count(), 0);
 
     // Killed while one comes: its half is swept away.
@@ -293,5 +300,5 @@ fn half_a_list_is_none_and_a_kill_loses_no_list_that_was_taken() {
         .wait_until("r1", |request| request["state"] == "safe");
     // The root, the directories on the way, and the files.
     assert_eq!(request["files"], FOLDERS * FILES / 2, "{request}");
-    assert_eq!(centre.kept(), [""; 0]);
+    centre.wait_until_none_is_kept();
 }

@@ -173,8 +173,8 @@ fn what_can_t_be_read_now_is_read_when_depots_are_back_and_links_stay_links() {
     let there = tape.join("run7");
     let (url, options) = (ssh.address(tape.to_str().unwrap()), options.join(", "));
     let before = fs::read_to_string(&profiles).unwrap();
-    // As slow as that depots die before it is through.
-    let tape = format!("[tape]\nurl = \"{url}\"\nssh_options = [{options}]\nrate_max = \"2M\"\n");
+    // So slow that depots die before it is through.
+    let tape = format!("[tape]\nurl = \"{url}\"\nssh_options = [{options}]\nrate_max = \"1M\"\n");
     fs::write(&profiles, before + "\n" + &tape).unwrap();
     std::os::unix::fs::symlink("file 0001", centre.scratch("out/deep/link")).unwrap();
     let (id, request) = offload(&centre, "tape:run7");
@@ -183,7 +183,7 @@ fn what_can_t_be_read_now_is_read_when_depots_are_back_and_links_stay_links() {
     for relay in &mut relays[..2] {
         relay.kill();
     }
-    std::thread::sleep(std::time::Duration::from_secs(15));
+    std::thread::sleep(std::time::Duration::from_secs(10));
     let meanwhile = centre.json(&["status", &on, "--json"]);
     assert!(
         ["waiting", "moving"].contains(&meanwhile["state"].as_str().unwrap()),

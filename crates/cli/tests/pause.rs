@@ -10,12 +10,17 @@ use std::{net::TcpListener, process::Stdio, time::Duration};
 use processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
-/// Longer than what is under way takes to end.
+/// Something would go on within this.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 fn stored(request: &Value) -> u64 {
+    number(request, "stored")
+}
+
+/// That of all depots together.
+fn number(request: &Value, key: &str) -> u64 {
     let shares = request["shares"].as_array().unwrap().iter();
-    shares.map(|share| share["stored"].as_u64().unwrap()).sum()
+    shares.map(|share| share[key].as_u64().unwrap()).sum()
 }
 
 #[test]
@@ -63,8 +68,9 @@ fn what_is_paused_waits_also_over_a_kill_and_goes_on_where_it_stopped() {
     let by = paused[0]["paused"]["by"].as_str().unwrap();
     let since = paused[0]["paused"]["since"].clone();
     assert_eq!(by, "an operator");
-    std::thread::sleep(A_WHILE);
-    let before = stored(&service.status(id));
+    // What is under way ends.
+    let rests = |request: &Value| number(request, "in_flight") == 0;
+    let before = stored(&service.wait_until(id, rests));
 
     service.kill();
     service.restart();

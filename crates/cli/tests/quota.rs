@@ -97,7 +97,7 @@ fn wait(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn nobody_has_more_requests_open_than_they_may() {
-    let mut scene = Scene::new("requests = 2\n", "100K");
+    let mut scene = Scene::new("requests = 2\n", "10K");
     let first = scene.taken("alice");
     scene.taken("alice");
     let refused = |scene: &Scene| {
@@ -173,9 +173,10 @@ fn what_jobs_read_waits_for_room_and_what_they_leave_is_never_refused() {
         "60M",
     );
     let path = |name: &str| scene.folder.path().join(name).display().to_string();
-    for tree in ["read1", "read2"] {
+    // The first takes longer than the second is asked for after it.
+    for (tree, mebi) in [("read1", 64), ("read2", 1)] {
         fs::create_dir(path(tree)).unwrap();
-        fs::write(path(&format!("{tree}/data")), vec![7; 1 << 20]).unwrap();
+        fs::write(path(&format!("{tree}/data")), vec![7; mebi << 20]).unwrap();
     }
     let script = format!(
         "#POSTHASTE stage_in source={} destination={}\n#POSTHASTE stage_in source={} destination={}\n\

@@ -37,7 +37,7 @@ impl Site {
             token_file = "token"
             leads_to = ["lab"]
             rate_max = "10Gbit"
-            patience_s = 5
+            patience_s = 60
             ends = [
                 {{ junction = "a", port = "a:1", vlan = 3000 }},
                 {{ junction = "z", port = "z:1", vlan = 3000 }},
@@ -231,7 +231,7 @@ fn bandwidth_of_an_nsi_provider_is_reserved_too() {
     let stp = |port: &str| format!("{}{port}?vlan=1780-1790", NsiStandIn::NETWORK);
     let text = format!(
         "[[circuit]]\nname = 'far'\nprovider = 'nsi'\naddress = '{}'\ntoken_file = 'token'\nleads_to = ['lab']\n\
-         rate_max = '10Gbit'\npatience_s = 5\nrequester_nsa = '{}'\nprovider_nsa = '{}'\nstps = ['{}', '{}']\n",
+         rate_max = '10Gbit'\npatience_s = 60\nrequester_nsa = '{}'\nprovider_nsa = '{}'\nstps = ['{}', '{}']\n",
         provider.address(),
         NsiStandIn::REQUESTER,
         NsiStandIn::PROVIDER,

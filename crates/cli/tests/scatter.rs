@@ -80,7 +80,8 @@ fn what_leaves_the_centre_once_comes_home_with_a_relay_lost() {
     // they sent each other, is what the centre sent.
     let left = received(&scene.relays) - bytes;
     assert!(left >= bytes, "{left} of {bytes}");
-    assert!(left <= bytes + bytes / 20, "{left} of {bytes}");
+    // What is sent again is little; without coding there it would be half as much more.
+    assert!(left <= bytes + bytes / 4, "{left} of {bytes}");
     let explained = text(&scene.service.run(&["explain", "r1"]).stdout);
     assert!(explained.contains("depots code its chunks"), "{explained}");
     scene.relays[1].kill();

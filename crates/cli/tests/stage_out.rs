@@ -81,7 +81,7 @@ fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
 
 #[test]
 fn a_killed_service_and_a_store_that_is_away_lose_nothing() {
-    let (mut centre, whole) = with_results("8M", 100);
+    let (mut centre, whole) = with_results("5M", 100);
     let request = offload(&centre, &["--to", "archive:run7", "--deadline", "20m"]);
     let id = request["id"].as_str().unwrap();
     let before = centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 4);
@@ -107,7 +107,7 @@ fn a_killed_service_and_a_store_that_is_away_lose_nothing() {
 
 #[test]
 fn what_changed_after_it_was_listed_stays_on_scratch() {
-    let (centre, whole) = with_results("8M", 60);
+    let (centre, whole) = with_results("4M", 60);
     let more = [
         "--to",
         "archive:run7",
@@ -141,7 +141,7 @@ fn what_changed_after_it_was_listed_stays_on_scratch() {
 
 #[test]
 fn nothing_is_replaced_and_what_makes_no_sense_is_refused() {
-    let (centre, whole) = with_results("4M", 40);
+    let (centre, whole) = with_results("2M", 40);
     let bucket = centre.s3.bucket_folder();
     fs::create_dir_all(bucket.join("old/deep")).unwrap();
     fs::write(bucket.join("old/deep/theirs"), "theirs").unwrap();
@@ -214,7 +214,7 @@ fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
         "--deadline",
         "20m",
         "--bwlimit",
-        "8M",
+        "3M",
         "--release",
         "when-safe",
     ];
@@ -229,6 +229,8 @@ fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
     let file = fs::File::options().write(true).open(&there).unwrap();
     file.set_modified(then).unwrap();
     centre.restart();
+    let lifted = centre.run(&["modify", id, "--bwlimit", "off"]);
+    assert!(lifted.status.success(), "{}", text(&lifted.stderr));
     centre.wait_until(id, |request| {
         request["state"] == "arrived" && request["stage_in"]["releases"] == false
     });

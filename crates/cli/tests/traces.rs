@@ -75,10 +75,7 @@ fn wait_for(collector: &Collector, what: &str, wanted: impl Fn(&[Span]) -> bool)
         if wanted(&spans) {
             return spans;
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(90),
-            "{what}: {spans:#?}"
-        );
+        assert!(start.elapsed() < PATIENCE, "{what}: {spans:#?}");
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -104,6 +101,29 @@ fn post(service: &Service, path: &str, body: &Value) -> String {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let request: Value = serde_json::from_str(body).unwrap();
     request["id"].as_str().unwrap().to_owned()
+}
+
+/// What a mover sent to a relay, what had it sent, and the caller's call that had asked for it.
+fn sending(spans: &[Span]) -> Option<[&Span; 3]> {
+    let above = |span: &Span| spans.iter().find(|other| other.id == span.parent);
+    let puts = spans.iter().filter(|span| {
+        span.by == "posthaste-relay" && span.name == "relay PUT" && span.trace == TRACE
+    });
+    let mut chains = puts.filter_map(|put| {
+        let moved = above(put)?;
+        let sent = above(moved)?;
+        Some([moved, sent, above(sent)?])
+    });
+    chains.find(|[moved, sent, call]| {
+        let names = (&*moved.name, &*sent.name, &*call.name, &*call.parent);
+        let wanted = (
+            "mover sends fragment",
+            "send fragment",
+            "POST /v1/requests",
+            CALLER,
+        );
+        moved.by == "posthaste-mover" && names == wanted && !moved.failed && !sent.failed
+    })
 }
 
 #[test]
@@ -134,28 +154,11 @@ fn one_trace_goes_through_service_mover_and_relay() {
         let mut named = spans.iter();
         named.any(|span| span.by == by && span.name == name && span.trace == TRACE)
     };
+    // Each of them sends its spans when it likes, and what fails is sent again.
     let spans = wait_for(&collector, "a whole trace", |spans| {
-        has(spans, "posthaste-service", "scan")
-            && has(spans, "posthaste-mover", "mover sends fragment")
-            && has(spans, "posthaste-relay", "relay PUT")
+        has(spans, "posthaste-service", "scan") && sending(spans).is_some()
     });
-    let by_id = |id: &str| spans.iter().find(|span| span.id == id);
-    let put = spans
-        .iter()
-        .find(|span| span.name == "relay PUT" && span.trace == TRACE);
-    let put = put.unwrap();
-    let moved = by_id(&put.parent).expect("what sent it");
-    let sent = by_id(&moved.parent).expect("what had it sent");
-    let call = by_id(&sent.parent).expect("who asked for it");
-    assert_eq!(
-        (&*moved.name, &*sent.name, &*call.name, &*call.parent),
-        (
-            "mover sends fragment",
-            "send fragment",
-            "POST /v1/requests",
-            CALLER
-        )
-    );
+    let [moved, sent, call] = sending(&spans).unwrap();
     for span in [moved, sent] {
         let said = &span.attributes;
         assert_eq!(
@@ -165,7 +168,6 @@ fn one_trace_goes_through_service_mover_and_relay() {
         );
         let bytes: u64 = said["bytes"].as_str().unwrap().parse().unwrap();
         assert!(bytes > 0 && bytes < 7 << 20, "{said}");
-        assert!(!span.failed);
     }
     assert_eq!(call.attributes["http.response.status_code"], "201");
     assert_eq!(call.attributes["http.route"], "/v1/requests");
@@ -349,10 +351,24 @@ fn a_collector_that_is_down_costs_one_line_and_what_fails_says_so() {
         let failed = |span: &&Span| span.name == "send fragment" && span.failed;
         spans.iter().find(failed).is_some()
     });
-    let failed = spans.iter().find(|span| span.failed).unwrap();
+    let failed = |span: &&Span| span.name == "send fragment" && span.failed;
+    let failed = spans.iter().find(failed).unwrap();
     assert!(failed.attributes["error"].is_string(), "{failed:?}");
-    assert_eq!(log().matches("traces don't arrive").count(), 1, "{}", log());
-    assert_eq!(log().matches("traces arrive at").count(), 1, "{}", log());
+    // They are here a moment before that is said.
+    let start = now();
+    while !log().contains("traces arrive at") {
+        assert!(start.elapsed() < PATIENCE, "{}", log());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let log = log();
+    let words = ["traces don't arrive", "traces arrive at"];
+    let said = log
+        .lines()
+        .filter(|line| words.iter().any(|word| line.contains(word)));
+    let said: Vec<bool> = said.map(|line| line.contains("don't arrive")).collect();
+    assert!(said.starts_with(&[true, false]), "{log}");
+    // One line each time: a collector that was slow once more would cost one more.
+    assert!(said.windows(2).all(|pair| pair[0] != pair[1]), "{log}");
 }
 
 #[test]

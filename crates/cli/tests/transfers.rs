@@ -68,14 +68,16 @@ fn each_depot_and_a_destination_that_gathers_say_how_far_they_are() {
     make_tree(&scratch, 48, 5);
     let words = ["offload", scratch.to_str().unwrap(), "--to", "home"];
     let more = ["--via", "d1,d2", "--code", "1+1", "--deadline", "10m"];
-    service.json(&[&words[..], &more, &["--json"]].concat());
+    // So slow that it is on its way until the limit is lifted.
+    let limit = ["--bwlimit", "3M", "--json"];
+    service.json(&[&words[..], &more, &limit].concat());
     let look = || service.json(&["status", "r1", "--transfers", "--json"]);
 
     let rows = wait_for(look, |rows| {
         rows.len() == 3
             && rows[..2]
                 .iter()
-                .all(|row| is_under_way(row) && number(row, "rate_bytes_per_s") > 1 << 20)
+                .all(|row| is_under_way(row) && number(row, "rate_bytes_per_s") > 1 << 19)
     });
     assert_eq!(
         ends(&rows),
@@ -100,6 +102,8 @@ fn each_depot_and_a_destination_that_gathers_say_how_far_they_are() {
     assert_eq!(number(&rows[2], "left_bytes"), bytes);
 
     tables_and_formats_say_the_same(&service);
+    let lifted = service.run(&["modify", "r1", "--bwlimit", "off"]);
+    assert!(lifted.status.success(), "{}", text(&lifted.stderr));
 
     service.wait_until("r1", |request| request["state"] == "safe");
     relays[2].restart();
@@ -140,7 +144,7 @@ fn tables_and_formats_say_the_same(service: &Service) {
 
 #[test]
 fn each_source_of_a_stage_in_and_the_bucket_of_a_stage_out_say_how_far_they_are() {
-    let centre = Centre::with("16M", "8M", 160);
+    let centre = Centre::with("6M", "3M", 120);
     let request = centre.stage_in("input", &["--deadline", "10m"]);
     let id = request["id"].as_str().unwrap();
     let look = || centre.json(&["status", id, "--transfers", "--json"]);

@@ -67,7 +67,7 @@ const KILLED: &str = r#"
     advertises = true
     [[request]]
     at_s = 1
-    size_mib = 32
+    size_mib = 64
     chunk_mib = 1
     deadline_s = 200
     code = "2+1"
@@ -131,7 +131,7 @@ fn what_a_killed_depot_held_goes_to_the_one_in_reserve() {
     for (name, simulated, real) in play(KILLED) {
         // A fragment of each chunk on each depot that is left, and what was sent twice at the end; how
         // far the dead one came is chance.
-        let wanted = 16 << 20;
+        let wanted = 32 << 20;
         let is_whole = [simulated, real].map(|bytes| bytes >= wanted);
         assert_eq!(is_whole, [name != "beta"; 2], "{name}: {simulated} {real}");
     }

@@ -21,6 +21,8 @@ use rustix::{
 use serde_json::{Value, json};
 
 const REQUESTS: usize = 1000;
+/// What a program says last that leaves a window of its own.
+const LEFT: &str = "\x1b[?1049l";
 
 /// A service, and a relay too slow for what was submitted.
 struct Centre {
@@ -49,10 +51,10 @@ impl Centre {
             })
         };
         let mut lines: Vec<Value> = (1..REQUESTS).map(line).collect();
-        let soon = moment_in(Duration::from_secs(60));
+        let soon = moment_in(Duration::from_secs(180));
         lines.push(json!({
             "source": large, "to": "home", "via": ["ash"], "code": "1+0", "best_effort": true,
-            "deadline": soon, "submission_id": "late",
+            "deadline": soon, "submission_id": "late", "wishes": {"rate_bytes_per_s_max": 10 << 10},
         }));
         let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let list = folder.path().join("lines");
@@ -184,13 +186,20 @@ impl Window {
         tcsetwinsize(&self.theirs, size).unwrap();
     }
 
+    /// Takes what was said, also of a program that never falls silent.
+    fn hear(&mut self) {
+        let mut more = self.heard.recv_timeout(Duration::from_millis(100)).ok();
+        while let Some(bytes) = more {
+            self.said.push_str(&String::from_utf8_lossy(&bytes));
+            more = self.heard.try_recv().ok();
+        }
+    }
+
     /// The lines shown last, without their colours, once they are as wanted.
     fn wait_for(&mut self, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
         let start = now();
         loop {
-            while let Ok(more) = self.heard.recv_timeout(Duration::from_millis(100)) {
-                self.said.push_str(&String::from_utf8_lossy(&more));
-            }
+            self.hear();
             let whole = self.said.rfind("\x1b[J").map(|end| &self.said[..end]);
             let frame = whole.and_then(|whole| whole.rsplit_once("\x1b[H"));
             let lines: Vec<String> = frame
@@ -203,15 +212,15 @@ impl Window {
         }
     }
 
-    /// Presses a key, and waits until the program has ended: its code.
+    /// Presses a key, and waits until the program has ended and left the window: its code.
     fn press(&mut self, key: &[u8]) -> Option<i32> {
         self.ours.write_all(key).unwrap();
         let start = now();
         loop {
-            while let Ok(more) = self.heard.recv_timeout(Duration::from_millis(100)) {
-                self.said.push_str(&String::from_utf8_lossy(&more));
-            }
-            if let Some(status) = self.child.try_wait().unwrap() {
+            self.hear();
+            if let Some(status) = self.child.try_wait().unwrap()
+                && self.said.ends_with(LEFT)
+            {
                 return status.code();
             }
             assert!(start.elapsed() < PATIENCE, "it does not end");
@@ -250,8 +259,11 @@ fn slacks(list: &Value) -> Vec<f64> {
 fn a_thousand_requests_are_watched_in_one_window_and_it_is_left_as_it_was() {
     let mut centre = Centre::new();
     let overview = centre.wait_for_all();
+    // On a slow machine many are safe by now.
     let under_way = overview["under_way"].as_u64().unwrap();
-    assert!(under_way > REQUESTS as u64 * 3 / 4, "{overview}");
+    let safe = overview["stage_outs"]["safe"].as_u64().unwrap_or(0);
+    let seen = under_way + safe;
+    assert!(seen > REQUESTS as u64 * 3 / 4, "{overview}");
 
     // Some requests may have been looked at anew since the order was found.
     let list = centre.ask("/v1/requests?sort=slack&limit=40&state=open&fields=id,slack_s,source");
@@ -288,7 +300,7 @@ fn a_thousand_requests_are_watched_in_one_window_and_it_is_left_as_it_was() {
         assert_eq!(window.press(key), code);
         assert!(window.said.starts_with("\x1b[?1049h\x1b[?25l"));
         assert!(
-            window.said.ends_with("\x1b[?25h\x1b[?1049l"),
+            window.said.ends_with(&format!("\x1b[?25h{LEFT}")),
             "{}",
             window.said
         );
@@ -318,8 +330,7 @@ fn in_a_pipe_it_is_lines(centre: &Centre) {
     json.find(|line| line.contains("\"safe\""));
     let last = format!("r{}", REQUESTS - 1);
     centre.service.run(&["cancel", &last]);
-    let said = lines.find(|line| line.contains(&format!(" {last} ")));
-    assert!(said.contains("cancel"), "{said}");
+    lines.find(|line| line.contains(&format!(" {last} ")) && line.contains("cancel"));
     let said = json.find(|line| line.contains("\"cancelled\""));
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["request"], last.as_str());

@@ -57,7 +57,7 @@ fn a_limit_holds_over_all_relays_and_can_be_lifted() {
     assert_eq!(limited["state"], "safe");
     let took = limited["safe_after_s"].as_f64().unwrap();
     assert!(took > 6.0, "{took} s: {limited}");
-    let slow = centre.offload(&["--code", "2+1", "--bwlimit", "100k"]);
+    let slow = centre.offload(&["--code", "2+1", "--bwlimit", "40k"]);
     let id = slow["id"].as_str().unwrap();
     let wrong = centre.service.run(&["modify", id, "--bwlimit", "much"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -70,14 +70,14 @@ fn a_limit_holds_over_all_relays_and_can_be_lifted() {
     assert_eq!(centre.service.status(id)["wishes"]["priority"], "-9");
     let lifted = centre.service.run(&["modify", id, "--bwlimit", "50M"]);
     assert!(lifted.status.success(), "{}", text(&lifted.stderr));
-    // At the old limit this would take three minutes.
+    // At the old limit this would take more than seven minutes.
     let done = centre
         .service
         .wait_until(id, |request| request["state"] == "safe");
-    assert!(done["safe_after_s"].as_f64().unwrap() < 150.0, "{done}");
+    assert!(done["safe_after_s"].as_f64().unwrap() < 400.0, "{done}");
     let story = text(&centre.service.run(&["explain", id]).stdout);
     assert!(
-        story.contains("was changed from 100.0 KiB/s to 50.0 MiB/s"),
+        story.contains("was changed from 40.0 KiB/s to 50.0 MiB/s"),
         "{story}"
     );
     assert!(story.contains("priority changed"), "{story}");

@@ -51,7 +51,7 @@ fn qsub_refuses_directives_that_make_no_sense() {
 
 #[test]
 fn a_job_runs_once_its_data_is_there_and_what_it_leaves_goes_home() {
-    let mut centre = Centre::start("2M");
+    let mut centre = Centre::start("1M");
     fs::create_dir(centre.s3.bucket_folder().join("run")).unwrap();
     let content = vec![7_u8; 12 << 20];
     fs::write(centre.s3.bucket_folder().join("run/large"), &content).unwrap();

@@ -123,7 +123,7 @@ fn what_an_array_reads_waits_until_the_first_of_it_may_start_and_each_one_s_outp
              #PBS -l ncpus=4,walltime=00:05:00\n\
              #PBS -v POSTHASTE=\"stage_in source=archive:{source} destination=SCRATCH/{to}; stage_out \
              source=SCRATCH/{out}-^array_index^ destination=archive:{out}-^array_index^ after=ok\"\n\
-             i=$PBS_ARRAY_INDEX; cat SCRATCH/{file} >> SCRATCH/seen-$i; mkdir SCRATCH/{out}-$i; echo $i > SCRATCH/{out}-$i/i\n"
+             i=$PBS_ARRAY_INDEX; cat SCRATCH/{file} > SCRATCH/seen-{out}-$i; mkdir SCRATCH/{out}-$i; echo $i > SCRATCH/{out}-$i/i\n"
         );
         let output = busy.centre.submit_with(&["-J", "0-1"], &script);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -150,7 +150,8 @@ fn what_an_array_reads_waits_until_the_first_of_it_may_start_and_each_one_s_outp
         assert_eq!(busy.centre.job(array)["job_state"], "F");
     }
     for one in ["0", "1"] {
-        assert_eq!(busy.read(&format!("seen-{one}")), format!("1 2 3{one}"));
+        assert_eq!(busy.read(&format!("seen-all-{one}")), "1 2 3");
+        assert_eq!(busy.read(&format!("seen-each-{one}")), one);
         for out in ["all", "each"] {
             let out = format!("{out}-{one}/i");
             let out = busy.centre.s3.bucket_folder().join(out);

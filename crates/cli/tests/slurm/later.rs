@@ -102,7 +102,7 @@ impl<'c> Later<'c> {
 
 #[test]
 fn later_slurms_call_the_same_plug_in_with_more_and_poll_where_they_can() {
-    let centre = Centre::start("2M", 600);
+    let centre = Centre::start("1500K", 600);
     let scratch = centre.scratch();
     for version in ["23.02", "24.05"] {
         assert_eq!(USER, 65534);
@@ -122,11 +122,15 @@ fn later_slurms_call_the_same_plug_in_with_more_and_poll_where_they_can() {
         );
         let slurm = Later::new(&centre, version, &text);
         slurm.well("slurm_bb_job_process", &[&slurm.script, "65534", "65534"]);
-        assert!(
-            slurm
-                .well("slurm_bb_pools", &[])
-                .contains("\"granularity\"")
-        );
+        // It does not wait for long, and Slurm asks again.
+        let start = now();
+        while !slurm
+            .call("slurm_bb_pools", &[])
+            .1
+            .contains("\"granularity\"")
+        {
+            assert!(start.elapsed() < PATIENCE, "nobody says what room there is");
+        }
         let setup = [&slurm.job, "65534", "65534", "scratch", "0", &slurm.script];
         slurm.well("slurm_bb_setup", &setup);
         if version == "24.05" {

@@ -29,7 +29,7 @@ use posthaste_testbed::Slurm;
 
 #[test]
 fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe() {
-    let centre = Centre::start("4M", 600);
+    let centre = Centre::start("1500K", 600);
     let script = centre.script(
         "job.sh",
         "#!/bin/sh\n\
@@ -38,7 +38,8 @@ fn a_job_starts_with_its_data_and_frees_its_node_before_what_it_leaves_is_safe()
          #POSTHASTE stage_out source=SCRATCH/o*t destination=home via=a,b code=1+1 release=when-safe\n\
          #POSTHASTE stage_out source=SCRATCH/mesh/own destination=archive:own\n\
          [ \"$POSTHASTE_STAGE_IN_2\" = SCRATCH/mesh ] || exit 3\n\
-         mkdir out && find mesh -type f | xargs cat > out/result.h5 && echo x >> mesh/own\n",
+         mkdir out && find mesh -type f | xargs cat > out/result.h5 \
+         && head -c 6M /dev/urandom >> out/result.h5 && echo x >> mesh/own\n",
     );
     let scratch = centre.scratch();
     let job = centre.slurm.submit(&script).unwrap();

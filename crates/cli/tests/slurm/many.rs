@@ -101,7 +101,6 @@ fn nobody_s_job_reads_or_sends_off_what_another_alone_may_read_or_uses_what_was_
             "#POSTHASTE stage_out source=SCRATCH/of-{name} destination=home via=a,b code=1+1\ntrue\n"
         ),
     );
-    centre.wait_for(job, |state, _| state == "STAGE_OUT");
     centre.wait_for(job, |_, reason| reason.contains("burst_buffer/lua"));
     let private = scratch.join(format!("of-{name}"));
     let start = now();

@@ -19,7 +19,7 @@ fn movers(centre: &Centre) -> Vec<Value> {
 
 #[test]
 fn a_job_is_movers_for_as_long_as_it_lasts() {
-    let centre = Centre::start_serving("8M", &[]);
+    let centre = Centre::start_serving("4M", &[]);
     make_files(&centre.s3.bucket_folder().join("more"), 48);
     let scratch = centre.scratch();
     let folder = scratch.parent().unwrap().to_str().unwrap();

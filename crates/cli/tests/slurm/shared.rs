@@ -7,7 +7,7 @@ use posthaste_testbed::Slurm;
 use crate::centre::{Centre, contents};
 
 /// Jobs that are submitted at once.
-const CROWD: usize = 200;
+const CROWD: usize = 80;
 
 /// Waits until a job's data is here and it waits for a processor only.
 pub fn wait_until_staged(centre: &Centre, job: u32) {
