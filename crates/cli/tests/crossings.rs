@@ -34,7 +34,7 @@ fn is_up(depot: &Value) -> bool {
 
 /// A service and three relays, the last of which is slow.
 fn start(folder: &Path) -> (Service, [Relay; 3]) {
-    let relays = [("ash", "64M"), ("birch", "64M"), ("cedar", "1500k")];
+    let relays = [("ash", "64M"), ("birch", "64M"), ("cedar", "400k")];
     let relays = relays.map(|(name, rate)| Relay::start(folder, name, "1G", rate));
     let service = Service::start(folder);
     service.lend(&relays[0], &[]);
@@ -56,7 +56,7 @@ fn relays_measure_each_other_and_are_ranked_by_what_is_known() {
     let slow = crossing(&service, "ash", "cedar").unwrap();
     let fast = crossing(&service, "ash", "birch").unwrap();
     assert_eq!(slow["known_by"], "probe");
-    assert!(p50(&slow) < 3 << 20, "{slow}");
+    assert!(p50(&slow) < 800 << 10, "{slow}");
     assert!(p50(&fast) > 2 * p50(&slow), "{fast} and {slow}");
     assert!(slow["round_trip_ms"].as_f64().unwrap() > 0.0);
 
@@ -98,30 +98,44 @@ fn relays_measure_each_other_and_are_ranked_by_what_is_known() {
     }
 }
 
+/// Kills a relay once it sends to the last one; whether it had not measured that path by then.
+fn is_killed_while_it_measures(
+    service: &Service,
+    relays: &mut [Relay; 3],
+    (place, from): (usize, &str),
+) -> bool {
+    let before = processes::received(&relays[2..]);
+    thread::scope(|scope| {
+        let probing = scope.spawn(|| probe(service, from, "cedar"));
+        while processes::received(&relays[2..]) == before {
+            if probing.is_finished() {
+                break;
+            }
+            thread::yield_now();
+        }
+        relays[place].kill();
+        probing.join().unwrap();
+    });
+    let told = crossing(service, from, "cedar").unwrap();
+    assert!(!told["probed"].is_null(), "{told}");
+    told["measured"].is_null()
+}
+
 #[test]
 fn a_relay_that_is_killed_while_it_measures_hurts_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let (service, mut relays) = start(folder.path());
     service.wait_for_depots(is_up);
-    let before = processes::received(&relays[2..]);
-    thread::scope(|scope| {
-        let probing = scope.spawn(|| probe(&service, "birch", "cedar"));
-        while processes::received(&relays[2..]) == before {
-            assert!(!probing.is_finished(), "it ended before it began");
-            thread::yield_now();
-        }
-        relays[1].kill();
-        probing.join().unwrap();
+    // Where the test had no processor for as long as it measures, it is killed too late: then once more, on another path.
+    let is_met = [(1, "birch"), (0, "ash")].into_iter().any(|(place, from)| {
+        let is_met = is_killed_while_it_measures(&service, &mut relays, (place, from));
+        relays[place].restart();
+        service.wait_for_depots(is_up);
+        is_met
     });
-    let told = crossing(&service, "birch", "cedar").unwrap();
-    assert!(
-        told["measured"].is_null() && !told["probed"].is_null(),
-        "{told}"
-    );
+    assert!(is_met, "each had measured");
 
     // Data goes through them as before.
-    relays[1].restart();
-    service.wait_for_depots(is_up);
     let scratch = folder.path().join("scratch");
     make_tree(&scratch, 2, 5);
     let path = scratch.to_str().unwrap();

@@ -190,7 +190,7 @@ fn what_can_not_be_there_in_time_is_refused_with_the_earliest_moment_that_can() 
     ]
     .concat();
     let id = service.json(&submit)["id"].as_str().unwrap().to_owned();
-    let moved = service.run(&["modify", &id, "--deliver-by", "2s"]);
+    let moved = service.run(&["modify", &id, "--deliver-by", "15s"]);
     assert!(moved.status.success(), "{}", text(&moved.stderr));
     let late = service.wait_until(&id, |request| request["delivery"]["missed"] == true);
     assert_eq!(late["missed"], false);
@@ -222,8 +222,6 @@ fn a_delivery_is_missed_while_its_destination_is_off_and_what_was_to_be_safe_is(
     let submit = [&["offload", scratch][..], &wish, &WAYS].concat();
     let id = service.json(&submit)["id"].as_str().unwrap().to_owned();
     relays[3].kill();
-    let at_risk = service.wait_until(&id, |request| request["delivery"]["at_risk"] == true);
-    assert_eq!(at_risk["delivery"]["missed"], false);
     let late = service.wait_until(&id, |request| request["delivery"]["missed"] == true);
     let safe = service.wait_until(&id, |request| request["state"] == "safe");
     assert_eq!(
@@ -233,8 +231,13 @@ fn a_delivery_is_missed_while_its_destination_is_off_and_what_was_to_be_safe_is(
     let waited = service.run(&["watch", &id]);
     assert_eq!(waited.status.code(), Some(10));
     let explained = text(&service.run(&["explain", &id]).stdout);
+    let told = |words: &str| explained.find(words);
+    let (at_risk, missed) = (
+        told("delivery was said to be at risk"),
+        told("not delivered when it was wanted"),
+    );
     assert!(
-        explained.contains("not delivered when it was wanted"),
+        at_risk.is_some() && missed.is_some() && at_risk < missed,
         "{explained}"
     );
 }

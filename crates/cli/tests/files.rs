@@ -57,7 +57,8 @@ fn each_file_is_as_far_as_its_chunks_are_safe() {
     let mut service = Service::start(folder.path());
     service.add(&relay);
     let run = source.to_str().unwrap();
-    let offload = ["offload", run, "--bwlimit", "3M", "--json"];
+    // So slow that it is on its way when somebody comes to see it.
+    let offload = ["offload", run, "--bwlimit", "300k", "--json"];
     let request = service.json(&[&offload[..], &TO].concat());
     let id = request["id"].as_str().unwrap();
 
@@ -79,6 +80,8 @@ fn each_file_is_as_far_as_its_chunks_are_safe() {
         assert!(start.elapsed() < PATIENCE, "{found:?}");
         sleep(Duration::from_millis(50));
     }
+    let faster = service.run(&["modify", id, "--bwlimit", "off"]);
+    assert!(faster.status.success(), "{}", text(&faster.stderr));
     service.wait_until(id, |request| request["state"] == "safe");
     let all_done = |service: &Service| {
         let found = files(service, id);

@@ -114,7 +114,10 @@ fn what_movers_and_the_service_moved_is_known_after_kill_9() {
     let sent = service.wait_until(id, |request| request["state"] == "safe");
     let sent = sent["bytes"].as_u64().unwrap();
     let movers = service.json(&["movers", "--json"]);
-    assert!(movers[0]["done"].as_u64() > Some(0), "{movers}");
+    assert!(
+        movers[0]["done"].as_u64() > Some(0) || service.has_lost_a_mover(),
+        "{movers}"
+    );
     drop(mover);
     let name = staged_in(&service, folder);
 

@@ -56,10 +56,10 @@ fn offload(service: &Service, folder: &Path, name: &str, mib: usize, deadline: &
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// A service and two relays that take 1 MiB a second each.
-fn site() -> (tempfile::TempDir, [Relay; 2], Service) {
+/// A service and two relays that take so many bytes a second each.
+fn site(rate: &str) -> (tempfile::TempDir, [Relay; 2], Service) {
     let folder = tempfile::tempdir().unwrap();
-    let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", "1M"));
+    let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", rate));
     let service = Service::start(folder.path());
     relays.iter().for_each(|relay| service.add(relay));
     (folder, relays, service)
@@ -67,7 +67,8 @@ fn site() -> (tempfile::TempDir, [Relay; 2], Service) {
 
 #[test]
 fn turns_go_by_deadline() {
-    let (folder, _relays, service) = site();
+    // None of them is over before it is looked at.
+    let (folder, _relays, service) = site("50k");
     let late = offload(&service, folder.path(), "late", 40, "9h");
     let soon = offload(&service, folder.path(), "soon", 3, "1h");
     let middle = offload(&service, folder.path(), "middle", 3, "3h");
@@ -100,7 +101,7 @@ fn turns_go_by_deadline() {
 
 #[test]
 fn datasets_say_who_holds_them() {
-    let (folder, _relays, service) = site();
+    let (folder, _relays, service) = site("1M");
     let late = offload(&service, folder.path(), "late", 40, "9h");
     let soon = offload(&service, folder.path(), "soon", 3, "1h");
     let request = service.wait_until(&soon, |request| request["state"] == "safe");
@@ -165,7 +166,7 @@ fn datasets_say_who_holds_them() {
 
 #[test]
 fn what_is_not_there_is_not_shown() {
-    let (folder, _relays, service) = site();
+    let (folder, _relays, service) = site("1M");
     let soon = offload(&service, folder.path(), "soon", 1, "1h");
     service.wait_until(&soon, |request| request["state"] == "safe");
     let gone = format!("/v1/plan?after={soon}");

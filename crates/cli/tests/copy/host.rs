@@ -5,7 +5,6 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use crate::{
 };
 
 /// Nothing that was started needs longer to be gone.
-const GONE_WITHIN: Duration = Duration::from_secs(120);
+const GONE_WITHIN: Duration = Duration::from_secs(300);
 
 /// A program that is posthaste with further arguments, so that its processes can be told apart.
 pub fn wrapper(world: &World, name: &str, arguments: &str) -> String {
@@ -34,15 +33,10 @@ pub fn wrapper(world: &World, name: &str, arguments: &str) -> String {
     path.display().to_string()
 }
 
-/// A port range that only one test uses, to find its peers by.
-pub fn own_ports() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Another run of the tests on this machine starts elsewhere, too.
-    let turn = std::process::id()
-        .wrapping_mul(7)
-        .wrapping_add(NEXT.fetch_add(1, Relaxed));
-    let low = 20_000 + turn % 200 * 50;
-    format!("{low}-{}", low + 49)
+/// A port range that only this process names so, to find its peers by. Others may take some of its ports, never all.
+fn own_ports() -> String {
+    let id = std::process::id();
+    format!("{}-{}", 20_000 + id % 5_000, 26_000 + id / 5_000)
 }
 
 /// The peers that were started with these ports.
@@ -82,6 +76,19 @@ fn wait_for_peer(ports: &str) -> u32 {
         }
         assert!(now() < until, "no peer was started");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a copy says in this file that bytes were sent.
+fn wait_until_moving(told: &Path) {
+    let until = now() + GONE_WITHIN;
+    let has_sent = |line: &str| {
+        let figures: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+        figures["bytes"].as_u64() > Some(0)
+    };
+    while !fs::read_to_string(told).unwrap().lines().any(has_sent) {
+        assert!(now() < until, "nothing is sent");
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -213,20 +220,21 @@ fn kills_at_either_end_leave_nothing_running_and_the_copy_goes_on() {
     fs::write(world.path("large"), noise(4, 160 << 20)).unwrap();
     let there = at(&server, &world.path("far"));
     // More than what two lanes have on their way: some of it is there for good.
-    run_at_and_kill(&world, 15 << 20, "large", &there, 64 << 20);
+    run_at_and_kill(&world, 8 << 20, "large", &there, 64 << 20);
     wait_until_gone(&ports);
     assert!(!world.path("far").exists(), "half a file has its name");
     // Now the other end, while the client goes on and starts it again. At first it is so slow that it
     // can't be done by then.
-    fs::write(world.path("limit"), "4M").unwrap();
+    fs::write(world.path("limit"), "2M").unwrap();
+    let told = world.path("told");
     let client = world
         .cp(["large", &there, "--bwlimit", "@limit", "--json"])
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(fs::File::create(&told).unwrap())
         .spawn()
         .unwrap();
     let peer = wait_for_peer(&ports);
-    thread::sleep(Duration::from_millis(1200));
+    wait_until_moving(&told);
     let killed = Command::new("kill")
         .args(["-9", &peer.to_string()])
         .status();

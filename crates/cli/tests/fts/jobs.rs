@@ -102,7 +102,7 @@ fn what_fails_is_tried_again_from_elsewhere_and_what_waits_too_long_ends() {
     make(&slow.web.files().join("small"), 3_000_000, 2);
     let first = slow.post(&json!({ "files": one(&slow.from("small"), &World::into("small")) }));
     assert_eq!(slow.end(&first), "FINISHED");
-    let soon = jiff_in(4);
+    let soon = jiff_in(15);
     let params = json!({ "job_metadata": { "deadline": soon } });
     let late = slow
         .post(&json!({ "files": one(&slow.from("big"), &World::into("big")), "params": params }));

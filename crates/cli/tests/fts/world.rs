@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Nothing here takes longer, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(240);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A service, a web server and a store that it has profiles for, named after their hosts.
 pub struct World {

@@ -208,6 +208,13 @@ impl Relay {
         self.restart();
     }
 
+    /// Kills it and starts it again at the same place, with another rate.
+    pub fn restart_at(&mut self, rate: &str) {
+        self.kill();
+        rate.clone_into(&mut self.more[1]);
+        self.restart();
+    }
+
     pub fn restart(&mut self) {
         let what = (&*self.capacity, &*self.more, &*self.environment);
         self.process = start_relay(&self.directory, &self.name, &self.listen, what);
@@ -302,7 +309,15 @@ pub fn said_by(relay: &Relay) -> RelayStatus {
     let credential = Credential::Secret(read_secret_file(secret).unwrap());
     runtime.block_on(async {
         let client = RelayClient::new(address, credential).unwrap();
-        client.status().await.unwrap()
+        let start = now();
+        loop {
+            match client.status().await {
+                Ok(status) => return status,
+                // One that has no processor for some seconds answers late.
+                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     })
 }
 
@@ -436,6 +451,12 @@ impl Service {
         );
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| panic!("{arguments:?} printed {}", text(&output.stdout)))
+    }
+
+    /// Whether a mover was silent for so long that others got its work: it is counted anew then.
+    pub fn has_lost_a_mover(&self) -> bool {
+        let log = fs::read_to_string(self.state.with_extension("log")).unwrap();
+        log.contains(" is silent: its work is given to others")
     }
 
     pub fn add(&self, relay: &Relay) {

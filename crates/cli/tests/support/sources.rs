@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Between two looks at something: most of them start a program.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Nothing here takes longer, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 #[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]
 pub fn now() -> Instant {

@@ -96,16 +96,11 @@ pub struct Namespace {
 
 impl Namespace {
     pub fn make() -> Self {
-        let number = std::process::id() % 250;
-        let made = Self {
-            name: format!("phchaos{number}"),
-            net: format!("10.213.{number}"),
-        };
+        let first = std::process::id();
+        // Another of these tests may run, or have ended a moment ago.
+        let mut numbers = (0..250).map(|turn| first.wrapping_add(turn) % 250);
+        let made = numbers.find_map(Self::claim).unwrap();
         let (name, net) = (&made.name, &made.net);
-        ip(&format!("netns add {name}"));
-        ip(&format!(
-            "link add {name} type veth peer name far netns {name}"
-        ));
         ip(&format!("addr add {net}.1/24 dev {name}"));
         ip(&format!("link set {name} up"));
         for inside in [
@@ -116,6 +111,22 @@ impl Namespace {
             ip(&format!("-n {name} {inside}"));
         }
         made
+    }
+
+    /// The namespace of this number and its cable, where nobody has them.
+    fn claim(number: u32) -> Option<Self> {
+        let (name, net) = (format!("phchaos{number}"), format!("10.213.{number}"));
+        let tried = |words: &str| {
+            let said = Command::new("ip").args(words.split(' ')).output();
+            said.unwrap().status.success()
+        };
+        if !tried(&format!("netns add {name}")) {
+            return None;
+        }
+        let made = Self { name, net };
+        let name = &made.name;
+        let cable = format!("link add {name} type veth peer name far netns {name}");
+        tried(&cable).then_some(made)
     }
 
     /// Where hosts on this side are reached, and those behind the cable.
@@ -356,7 +367,7 @@ impl Hosts {
                     .args(["--service", &service, "--token-file"]);
                 let done = command.arg(&self.token_file).output().unwrap();
                 // A connection that is refused is a host that waits to lead, or is dead.
-                if done.status.success() || start.elapsed() > Duration::from_secs(60) {
+                if done.status.success() || start.elapsed() > crate::processes::PATIENCE {
                     return done;
                 }
             }
