@@ -11,6 +11,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, bail, ensure};
 
 use crate::{
+    bench::figures::facts,
     root,
     test::{
         Profile,
@@ -88,7 +89,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         let path = folder.join("table.md");
         fs::write(&path, table.to_string()).with_context(|| format!("write {}", path.display()))?;
     }
-    print(&table.to_string());
+    print(&format!("{}\n{table}", facts()));
     if table.failing() > 0 {
         bail!(
             "{} tests failed; what they said is in {}",

@@ -13,10 +13,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 
-use super::{
-    figures::{first_line, machine},
-    publish, say,
-};
+use super::{figures::facts, publish, say};
 use crate::root;
 
 /// Seeds of each family.
@@ -96,18 +93,6 @@ fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<Strin
         .context("cargo does not start")?;
     ensure!(status.success(), "the families can't be played: {status}");
     Ok(path.to_string_lossy().into_owned())
-}
-
-/// What was played, and on which machine: nothing of it is of importance for the figures.
-fn facts() -> String {
-    let commit = Command::new("git")
-        .args(["describe", "--always", "--dirty"])
-        .current_dir(root())
-        .output();
-    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let commit = commit.unwrap_or_default();
-    let machine = machine(&root());
-    format!("- commit: {}\n{machine}", first_line(&commit))
 }
 
 /// The sums of one policy over some seeds, each with its name.

@@ -4,6 +4,8 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::root;
+
 /// What `--runs N` and `--seconds N` say: how often each case is measured, and for how long.
 ///
 /// # Errors
@@ -92,6 +94,17 @@ pub fn machine(folder: &Path) -> String {
         "- machine: {processor}, {cores} cores, {memory} of memory, Linux {kernel}, files on \
          {disk}\n"
     )
+}
+
+/// The commit and the machine that figures belong to, as items of a list.
+pub fn facts() -> String {
+    let commit = Command::new("git")
+        .args(["describe", "--always", "--dirty"])
+        .current_dir(root())
+        .output();
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let commit = commit.unwrap_or_default();
+    format!("- commit: {}\n{}", first_line(&commit), machine(&root()))
 }
 
 /// The text as a heading begins.

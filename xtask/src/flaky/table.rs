@@ -11,6 +11,8 @@ const WORDS_MAX: usize = 160;
 #[derive(Default)]
 pub struct Table {
     rounds: usize,
+    /// Sum of the times of all tests of the rounds.
+    seconds: f64,
     tests: usize,
     failures: BTreeMap<Name, Failures>,
 }
@@ -26,6 +28,11 @@ impl Table {
     pub fn add(&mut self, report: &Report) {
         self.rounds += 1;
         self.tests = self.tests.max(report.outcomes.len());
+        self.seconds += report
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.seconds)
+            .sum::<f64>();
         for outcome in report.failed() {
             let words = outcome.failure.as_deref().unwrap_or_default();
             let failures = self.failures.entry(outcome.name.clone());
@@ -52,10 +59,11 @@ impl fmt::Display for Table {
         }
         writeln!(
             f,
-            "\n{} of {} tests failed at least once in {} rounds.",
+            "\n{} of {} tests failed at least once in {} rounds of {:.0} minutes of tests each.",
             self.failures.len(),
             self.tests,
-            self.rounds
+            self.rounds,
+            self.seconds / 60.0 / self.rounds.max(1) as f64
         )
     }
 }
@@ -82,7 +90,7 @@ mod tests {
                 binary: "a".into(),
                 test: format!("t{place}"),
             },
-            seconds: 1.0,
+            seconds: 60.0,
             failure: failure.map(str::to_owned),
         });
         Report {
@@ -102,7 +110,7 @@ mod tests {
         assert_eq!(
             table.to_string(),
             "| test | failures in 3 | what it said |\n|---|---|---|\n| `a t1` | 2 | left \\| right |\n\n\
-             1 of 2 tests failed at least once in 3 rounds.\n"
+             1 of 2 tests failed at least once in 3 rounds of 2 minutes of tests each.\n"
         );
     }
 }

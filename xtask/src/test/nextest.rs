@@ -16,8 +16,9 @@ use crate::{cargo, root, shown};
 
 /// Tests that run at once, for each core: most of them wait for servers, links and clocks.
 const AT_ONCE_PER_CORE: usize = 4;
-/// Exit code of nextest when tests fail, and nothing else does.
+/// Exit codes of nextest: tests fail, and nothing else does; no test was chosen.
 const TESTS_FAIL: i32 = 100;
+const NO_TESTS: i32 = 4;
 
 /// The installed runner.
 pub struct Nextest {
@@ -145,6 +146,11 @@ impl Nextest {
     /// When the runner failed, or ran no test.
     pub fn finish(run: &Run<'_>, status: std::process::ExitStatus) -> anyhow::Result<Report> {
         ensure!(
+            status.code() != Some(NO_TESTS),
+            "no test has this name: {} (`cargo xtask test` without a name runs all)",
+            run.arguments.join(" ")
+        );
+        ensure!(
             status.success() || status.code() == Some(TESTS_FAIL),
             "cargo-nextest failed: {status}"
         );
@@ -152,7 +158,7 @@ impl Nextest {
         let text =
             fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
         let report = read(&text).with_context(|| format!("can't read {}", path.display()))?;
-        ensure!(!report.outcomes.is_empty(), "no test has this name");
+        ensure!(!report.outcomes.is_empty(), "cargo-nextest reports no test");
         ensure!(
             status.success() == report.failed().next().is_none(),
             "cargo-nextest ended with {status}, and its report says otherwise"
