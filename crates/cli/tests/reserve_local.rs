@@ -386,9 +386,10 @@ async fn whoever_loses_an_answer_asks_again_and_has_one_reservation() {
     .enumerate()
     {
         let wish = ask(&format!("lost-{number}"), 4_000_000, 600, 4200);
-        let troubled = match kind {
-            ErrorKind::TimedOut => &impatient,
-            _ => &provider,
+        let troubled = if kind == ErrorKind::TimedOut {
+            &impatient
+        } else {
+            &provider
         };
         way.plan(troubles);
         let error = troubled.hold(&wish).await.unwrap_err();
