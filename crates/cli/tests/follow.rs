@@ -106,7 +106,7 @@ impl Line {
                 return id;
             }
             let why = text(&self.service.run(&["explain", &id]).stdout);
-            println!("{id} did not go on as it came: {request:#}\n{why}");
+            eprintln!("{id} did not go on as it came: {request:#}\n{why}");
             self.finish(&id);
         }
         panic!("too few went on as they came");

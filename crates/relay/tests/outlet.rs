@@ -159,12 +159,8 @@ impl Scene {
             most: AtomicUsize::new(usize::MAX),
         });
         let listen = "127.0.0.1:0".parse().unwrap();
-        let outlet = Outlet::open(
-            &folder.path().join("outlet"),
-            listen,
-            rate.map(ByteRate::new),
-        )
-        .unwrap();
+        let outlet_folder = folder.path().join("outlet");
+        let outlet = Outlet::open(&outlet_folder, listen, rate.map(ByteRate::new)).unwrap();
         let address = RelayAddress {
             url: format!("https://{}", outlet.local()),
             fingerprint: outlet.fingerprint(),
