@@ -14,7 +14,7 @@ use crate::{
     bench::figures::facts,
     root,
     test::{
-        Profile,
+        Profile, chosen,
         nextest::{Nextest, Report, Run},
         print, servers,
     },
@@ -60,6 +60,7 @@ impl Options {
                 _ => options.words.push(word.clone()),
             }
         }
+        options.words = chosen(&options.words);
         ensure!(options.rounds > 0, "--rounds wants at least 1");
         Ok(options)
     }
@@ -107,6 +108,8 @@ fn play(nextest: &Nextest, options: &Options, round: usize) -> anyhow::Result<Re
         ..Run::new(Profile::Strict)
     };
     let mut command = nextest.start(&run)?;
+    let (name, value) = load::mark();
+    command.env(name, value);
     let load = (!options.calm).then(|| Load::start(options.seed.wrapping_add(round as u64)));
     let status = command.status().context("can't run cargo-nextest")?;
     drop(load);

