@@ -27,7 +27,6 @@ mod whole;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::HeaderMap;
 
 use crate::{
     Capabilities, Checksum, Condition, Endpoint, Errand, Error, ErrorKind, Pass, Result, Server,
@@ -35,7 +34,7 @@ use crate::{
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
 };
 use account::Account;
 pub(crate) use account::is_address;
@@ -125,7 +124,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 };
 
 impl RawStore for AzureClient {
-    type Head = HeaderMap;
+    type Head = Head;
     type Listing = AzureListing;
     type Segments = Blocks;
 
@@ -157,17 +156,17 @@ impl RawStore for AzureClient {
         names::refuses(key)
     }
 
-    async fn head(&self, key: &str, operation: &'static str) -> Result<Option<HeaderMap>> {
+    async fn head(&self, key: &str, operation: &'static str) -> Result<Option<Head>> {
         let about = self.reading(operation, key);
-        match self.ask(Call::new("HEAD", key, about)).await {
-            Ok((headers, _)) => Ok(Some(headers)),
+        match self.ask(Call::new("HEAD", key, about.clone())).await {
+            Ok((headers, _)) => Head::of(headers, &about).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn entry(head: &HeaderMap, kind: Kind) -> Entry {
-        entry_of(head, kind)
+    fn entry(head: &Head, kind: Kind) -> Entry {
+        entry_of(&head.headers, head.size, kind)
     }
 
     async fn has_below(&self, prefix: &str) -> Result<bool> {
@@ -188,7 +187,7 @@ impl RawStore for AzureClient {
         whole::fetch(self, key, entry.version.as_deref(), operation).await
     }
 
-    fn reader(self: &Arc<Self>, key: String, head: &HeaderMap) -> Arc<dyn Reader> {
+    fn reader(self: &Arc<Self>, key: String, head: &Head) -> Arc<dyn Reader> {
         Arc::new(ObjectReader::new(Arc::clone(self), key, head))
     }
 

@@ -254,7 +254,8 @@ fn kind_of_io(cause: &io::Error) -> ErrorKind {
     match cause.kind() {
         Io::NotFound | Io::NotADirectory => ErrorKind::NotFound,
         Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::PermissionDenied,
-        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => ErrorKind::Full,
+        Io::StorageFull | Io::QuotaExceeded => ErrorKind::Full,
+        Io::FileTooLarge => ErrorKind::Unsupported,
         Io::AlreadyExists | Io::DirectoryNotEmpty | Io::IsADirectory => ErrorKind::Conflict,
         Io::ConnectionRefused
         | Io::ConnectionReset

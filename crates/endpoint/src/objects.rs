@@ -8,12 +8,52 @@ mod spans;
 mod store;
 mod upload;
 
-use crate::Kind;
+use http::HeaderMap;
+
+use crate::{
+    Entry, Error, ErrorKind, Kind, Locus, Result, Whole,
+    web::{About, told_size},
+};
 
 pub(crate) use record::Record;
 pub(crate) use spans::Spans;
 pub(crate) use store::{KeysListing, Objects, RawStore, directory_entry};
 pub(crate) use upload::{Incomplete, Length, Noted, Segment, Segments, Upload};
+
+/// What a store says of an object in the headers of an answer.
+pub(crate) struct Head {
+    pub headers: HeaderMap,
+    /// Bytes of the object.
+    pub size: u64,
+}
+
+impl Head {
+    /// Reads the answer to HEAD.
+    ///
+    /// # Errors
+    /// As [`told_size`].
+    pub(crate) fn of(headers: HeaderMap, about: &About) -> Result<Self> {
+        Ok(Self {
+            size: told_size(&headers, about)?,
+            headers,
+        })
+    }
+}
+
+/// Returns an object that was read, if it has the size that was listed: it was read on the condition that it is what was
+/// listed.
+///
+/// # Errors
+/// [`ErrorKind::Changed`].
+fn as_listed(whole: Whole, entry: &Entry, show: impl Fn() -> String) -> Result<Whole> {
+    if entry.version.is_none() || whole.entry.size == entry.size {
+        return Ok(whole);
+    }
+    let (found, listed) = (whole.entry.size, entry.size);
+    Err(Error::new(ErrorKind::Changed, "read", show())
+        .cause(format!("it holds {found} bytes where {listed} are listed"))
+        .at(Locus::Source))
+}
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;

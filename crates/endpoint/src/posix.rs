@@ -5,6 +5,7 @@
 
 mod block;
 mod draft;
+mod flush;
 mod listing;
 mod source;
 mod writer;
@@ -25,6 +26,7 @@ use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps};
 
 pub use block::Block;
 pub use draft::{Draft, DraftRules, segment_range};
+pub use flush::flush;
 pub use listing::PosixListing;
 pub use source::SourceFile;
 use writer::PosixWriter;

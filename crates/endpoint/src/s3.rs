@@ -26,7 +26,7 @@ mod wire;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::Method;
 
 use crate::{
     BodySum, Capabilities, Checksum, Condition, Endpoint, Errand, Error, ErrorKind, Pass, Result,
@@ -34,7 +34,7 @@ use crate::{
     cut::SEGMENT_BYTES_MIN,
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
     web::Web,
 };
 use client::{Address, Call, S3Client};
@@ -139,7 +139,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 };
 
 impl RawStore for S3Client {
-    type Head = HeaderMap;
+    type Head = Head;
     type Listing = KeyListing<Self>;
     type Segments = Multipart;
 
@@ -179,12 +179,12 @@ impl RawStore for S3Client {
         None
     }
 
-    async fn head(&self, key: &str, operation: &'static str) -> Result<Option<HeaderMap>> {
+    async fn head(&self, key: &str, operation: &'static str) -> Result<Option<Head>> {
         object::head(self, key, operation).await
     }
 
-    fn entry(head: &HeaderMap, kind: Kind) -> Entry {
-        entry_of(head, kind)
+    fn entry(head: &Head, kind: Kind) -> Entry {
+        entry_of(&head.headers, head.size, kind)
     }
 
     async fn has_below(&self, prefix: &str) -> Result<bool> {
@@ -198,7 +198,7 @@ impl RawStore for S3Client {
         object::fetch(self, key, entry.version.as_deref(), operation).await
     }
 
-    fn reader(self: &Arc<Self>, key: String, head: &HeaderMap) -> Arc<dyn Reader> {
+    fn reader(self: &Arc<Self>, key: String, head: &Head) -> Arc<dyn Reader> {
         Arc::new(S3Reader::new(Arc::clone(self), key, head))
     }
 

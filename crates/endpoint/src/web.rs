@@ -5,6 +5,7 @@ mod body;
 pub(crate) mod connector;
 mod pages;
 mod place;
+mod range;
 mod status;
 mod text;
 pub(crate) mod tls;
@@ -26,9 +27,10 @@ use tokio::time::timeout;
 pub(crate) use body::{Sent, next_step};
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
+pub(crate) use range::{content_length, cut, told_size};
 pub(crate) use status::{kind_of_status, refused};
 pub use text::encode;
-pub(crate) use text::{decode, text_of};
+pub(crate) use text::{decode, quoted, text_of};
 
 use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
 
@@ -243,15 +245,33 @@ pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     }))
 }
 
-/// `len` bytes of `body` behind the first `skipped`: more are left unread, fewer are an error.
-pub(crate) fn exactly(body: ByteStream, skipped: u64, len: u64, about: About) -> ByteStream {
+/// What may come behind the bytes that are wanted of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// More, which is left unread.
+    Unread,
+    /// Nothing: the file ends here, and more of it is another file.
+    Nothing,
+}
+
+/// `len` bytes of `body` behind the first `skipped`. Fewer are an error, and so are more where there is to be no rest.
+pub(crate) fn exactly(
+    body: ByteStream,
+    skipped: u64,
+    len: u64,
+    rest: Rest,
+    about: About,
+) -> ByteStream {
     let cut = futures_util::stream::try_unfold(
         (body, skipped, len),
         move |(mut body, mut skipped, left)| {
             let about = about.clone();
             async move {
-                if left == 0 {
+                if left == 0 && (rest == Rest::Unread || body.next().await.transpose()?.is_none()) {
                     return Ok(None);
+                }
+                if left == 0 {
+                    return Err(longer(&about));
                 }
                 loop {
                     let Some(bytes) = body.next().await else {
@@ -262,6 +282,9 @@ pub(crate) fn exactly(body: ByteStream, skipped: u64, len: u64, about: About) ->
                     let passed = skipped.min(bytes.len() as u64);
                     skipped -= passed;
                     let _ = bytes.split_to(usize::try_from(passed).unwrap_or(bytes.len()));
+                    if rest == Rest::Nothing && bytes.len() as u64 > left {
+                        return Err(longer(&about));
+                    }
                     bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
                     if !bytes.is_empty() {
                         let left = left - bytes.len() as u64;
@@ -272,6 +295,14 @@ pub(crate) fn exactly(body: ByteStream, skipped: u64, len: u64, about: About) ->
         },
     );
     Box::pin(cut)
+}
+
+/// More came than the file was said to hold.
+fn longer(about: &About) -> Error {
+    about
+        .fail(ErrorKind::Changed)
+        .cause("it is longer than the server said")
+        .hint("copy it again when nothing writes to it")
 }
 
 /// Reads an answer whole.

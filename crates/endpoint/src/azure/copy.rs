@@ -7,11 +7,11 @@ use tokio::time::sleep;
 
 use super::{
     client::{AzureClient, Call},
-    object::{Metadata, metadata_of, size_of},
+    object::{Metadata, metadata_of},
 };
 use crate::{
     Error, ErrorKind, FileSpec, Kind, Result,
-    web::{About, text_of},
+    web::{About, content_length, text_of},
 };
 
 /// Between two looks at a copy that goes on.
@@ -34,7 +34,7 @@ pub(super) async fn copy(
     })?;
     let looking = Call::new("HEAD", source_key, about.clone()).in_container(container);
     let (source, _) = client.ask(looking).await?;
-    if size_of(&source) != Some(spec.size) {
+    if content_length(&source) != Some(spec.size) {
         let error = about.fail(ErrorKind::Changed);
         return Err(error.cause("its size is another one now"));
     }

@@ -150,21 +150,26 @@ impl Told {
 
     fn add(&mut self, name: &str, object: Listed, entries: &mut Vec<Entry>) {
         let stem = name.trim_end_matches('/');
-        if stem.is_empty() {
+        if stem.is_empty() && object.size == 0 {
             return;
         }
         self.forget_but(stem);
         for (cut, _) in stem.match_indices('/') {
             self.tell(&stem[..cut], entries);
         }
-        if stem.len() < name.len() || (object.metadata.is_folder && object.size == 0) {
+        if !stem.is_empty() && stem.len() < name.len()
+            || (object.metadata.is_folder && object.size == 0)
+        {
             if self.tell(stem, entries)
                 && let Some(told) = entries.last_mut()
             {
                 told.mtime = object.metadata.mtime;
                 told.mode = object.metadata.mode;
             }
-            return;
+            // With bytes it is a name for them that no file system has: whoever copies says so.
+            if object.size == 0 {
+                return;
+            }
         }
         let mut name = name.as_bytes().to_vec();
         let kind = match take_link(&mut name) {

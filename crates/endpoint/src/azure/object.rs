@@ -11,8 +11,8 @@ use super::client::{AzureClient, Call};
 use crate::{
     Checksum, FileTime, Result, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
-    objects::{content_type, parse_mode, show_mode},
-    web::{exactly, stream, text_of},
+    objects::{Head, content_type, parse_mode, show_mode},
+    web::{cut, quoted, text_of},
 };
 
 const MTIME: &str = "x-ms-meta-mtime";
@@ -66,14 +66,6 @@ impl Metadata {
     }
 }
 
-/// A version as requests name it: listings leave the quotes out.
-pub(super) fn quoted(etag: &str) -> String {
-    match etag.starts_with('"') {
-        true => etag.to_owned(),
-        false => format!("\"{etag}\""),
-    }
-}
-
 /// What a blob is told to keep; `whole` is the checksum of its bytes.
 pub(super) fn metadata_of(
     spec: &FileSpec,
@@ -108,10 +100,9 @@ pub(super) fn dressed(
 }
 
 /// What the headers of an answer say of a blob.
-pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
+pub(super) fn entry_of(headers: &HeaderMap, size: u64, kind: Kind) -> Entry {
     let metadata = Metadata::of(headers);
     let stored = text_of(headers, "last-modified").and_then(dates::parse_http);
-    let size = size_of(headers).unwrap_or(0);
     let kind = match metadata.is_folder && size == 0 {
         true => Kind::Directory,
         false => kind,
@@ -125,10 +116,6 @@ pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
         mode: metadata.mode,
         version: text_of(headers, "etag").map(|etag| quoted(etag).into()),
     }
-}
-
-pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
-    text_of(headers, "content-length")?.parse().ok()
 }
 
 /// A checksum as the service writes it: base64 of the little-endian bytes.
@@ -167,12 +154,12 @@ pub(super) struct ObjectReader {
 }
 
 impl ObjectReader {
-    pub(super) fn new(client: Arc<AzureClient>, key: String, headers: &HeaderMap) -> Self {
+    pub(super) fn new(client: Arc<AzureClient>, key: String, head: &Head) -> Self {
         Self {
             client,
             key,
-            entry: entry_of(headers, Kind::File),
-            checksum: Metadata::of(headers).checksum,
+            entry: entry_of(&head.headers, head.size, Kind::File),
+            checksum: Metadata::of(&head.headers).checksum,
         }
     }
 }
@@ -198,9 +185,12 @@ impl Reader for ObjectReader {
             if let Some(version) = &self.entry.version {
                 call = call.header("if-match", &**version);
             }
-            let answer = self.client.send(call).await?;
-            let body = stream(answer.into_body(), about.subject.clone());
-            Ok(exactly(body, 0, range.end - range.start, about))
+            cut(
+                self.client.send(call).await?,
+                &range,
+                self.entry.size,
+                about,
+            )
         })
     }
 

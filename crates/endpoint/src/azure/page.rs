@@ -1,9 +1,9 @@
 //! A page of List Blobs.
 
-use super::object::{Metadata, quoted};
+use super::object::Metadata;
 use crate::{
     FileTime, dates,
-    web::decode,
+    web::{decode, quoted},
     xml::{Ended, walk},
 };
 
@@ -40,7 +40,7 @@ impl Page {
     /// What is wrong with it.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut page = Self::default();
-        let mut object = Listed::default();
+        let (mut object, mut sized) = (Listed::default(), false);
         let mut prefix = String::new();
         let mut whole = false;
         walk(body, known_name, |ended| {
@@ -50,12 +50,17 @@ impl Page {
                 ("Properties", "Content-Length") => {
                     let text = ended.text;
                     object.size = text.parse().map_err(|_| format!("size {text}"))?;
+                    sized = true;
                 }
                 ("Properties", "Etag") => object.etag = Some(quoted(ended.text).into()),
                 ("Properties", "Last-Modified") => object.stored = dates::parse_http(ended.text),
                 ("Metadata", name) => object.metadata.add(name, ended.text),
+                ("Blobs", "Blob") if !std::mem::take(&mut sized) => {
+                    return Err(format!("no size of {}", object.key));
+                }
                 ("Blobs", "Blob") => page.found.push(Found::Object(std::mem::take(&mut object))),
                 ("Blobs", "BlobPrefix") => {
+                    sized = false;
                     page.found.push(Found::Below(std::mem::take(&mut prefix)));
                 }
                 ("EnumerationResults", "NextMarker") => {

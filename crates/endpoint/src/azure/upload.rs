@@ -15,7 +15,7 @@ use reqsign_core::hash::base64_encode;
 
 use super::{
     client::{AzureClient, Call},
-    object::{Metadata, dressed, size_of, sum_in},
+    object::{Metadata, dressed, sum_in},
     refusal::{BLOCKS_GONE, has_code},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     endpoint::{ByteStream, FileSpec},
     ledger::Kept,
     objects::{Incomplete, Noted, Segment, Segments},
-    web::Sent,
+    web::{Sent, content_length},
     xml::walk,
 };
 
@@ -83,7 +83,7 @@ impl Blocks {
         let about = self.client.writing("look at", &self.key);
         let asked = self.client.ask(Call::new("HEAD", &self.key, about)).await;
         asked.is_ok_and(|(headers, _)| {
-            size_of(&headers) == Some(size) && Metadata::of(&headers).checksum == Some(whole)
+            content_length(&headers) == Some(size) && Metadata::of(&headers).checksum == Some(whole)
         })
     }
 }

@@ -27,7 +27,6 @@ pub(super) async fn fetch(
         call = call.header("if-match", version);
     }
     let (head, body) = client.send(call).await?.into_parts();
-    let entry = entry_of(&head.headers, Kind::File);
     let mut body = stream(body, about.subject.clone());
     let (mut data, mut summer) = (Vec::new(), Summer::default());
     while let Some(bytes) = body.next().await {
@@ -49,8 +48,10 @@ pub(super) async fn fetch(
             .hint("copy it again; if it stays, the stored blob is damaged")
             .status_is(Status::Temporary));
     }
+    // All of it came: a body without a length says itself where it ends.
+    let size = data.iter().map(|bytes| bytes.len() as u64).sum();
     Ok(Whole {
-        entry,
+        entry: entry_of(&head.headers, size, Kind::File),
         data,
         checksum,
     })

@@ -16,7 +16,7 @@ use crate::{
     checksum::{Crc32c, Crc32cSummer},
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
     objects::Spans,
-    web::{About, exactly, stream, text_of},
+    web::{About, cut, text_of},
 };
 
 /// Asks for what the store says of an object; `None` when there is no such object.
@@ -55,8 +55,8 @@ async fn fetch(
     if let Some(generation) = &entry.version {
         call = call.query("ifGenerationMatch", &**generation);
     }
-    let (head, body) = client.send(call).await?.into_parts();
-    let found = text_of(&head.headers, "x-goog-generation");
+    let answer = client.send(call).await?;
+    let found = text_of(answer.headers(), "x-goog-generation");
     let is_other = |wanted: &str| found.is_some_and(|found| found != wanted);
     if entry.version.as_deref().is_some_and(is_other) {
         return Err(about
@@ -64,16 +64,12 @@ async fn fetch(
             .cause("it changed while it was read")
             .hint("copy it again when nothing writes to it"));
     }
-    let is_whole = head.status != http::StatusCode::PARTIAL_CONTENT;
-    let skipped = if is_whole { range.start } else { 0 };
-    let hashes = head.headers.get_all("x-goog-hash").iter();
+    let hashes = answer.headers().get_all("x-goog-hash").iter();
     let checksum = hashes
         .filter_map(|hash| hash.to_str().ok())
         .flat_map(|hashes| hashes.split(','))
         .find_map(|hash| Crc32c::from_base64(hash.trim().strip_prefix("crc32c=")?));
-    let body = stream(body, about.subject.clone());
-    let body = exactly(body, skipped, range.end - range.start, about);
-    Ok((body, checksum))
+    Ok((cut(answer, &range, entry.size, about)?, checksum))
 }
 
 /// Reads a small object whole.

@@ -27,7 +27,7 @@ pub(super) const FIELDS: &str = "name,size,generation,crc32c,timeCreated,metadat
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
     pub name: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     pub size: u64,
     /// Another one for each version of an object.
     pub generation: Box<str>,

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{LINK_SUFFIX, Length, Record, Segments, Upload, prefix_of};
+use super::{LINK_SUFFIX, Length, Record, Segments, Upload, as_listed, prefix_of};
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
     endpoint::{
@@ -313,7 +313,11 @@ impl<S: RawStore> Endpoint for Objects<S> {
     }
 
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
-        Box::pin(async { self.store.get(&self.key(path)?, entry, "read").await })
+        Box::pin(async {
+            let key = self.key(path)?;
+            let whole = self.store.get(&key, entry, "read").await?;
+            as_listed(whole, entry, || self.store.show(&key))
+        })
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {

@@ -7,7 +7,7 @@ use std::{
     ops::Range,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{FileExt, OpenOptionsExt},
+        fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     sync::{
@@ -19,16 +19,22 @@ use std::{
 use bytes::Bytes;
 use rustix::{
     fs::{FlockOperation, Mode},
-    io::retry_on_intr,
+    io::{Errno, retry_on_intr},
 };
 
-use super::{BLOCK_BYTES, show, source::with_block, timestamps};
+use super::{BLOCK_BYTES, flush, show, source::with_block, timestamps};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{FileSpec, LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name},
     ledger::{Head, Kept, Ledger},
 };
+
+/// Set-user-ID and set-group-ID: bits of a mode that lend the rights of a file's owner.
+const LENT_RIGHTS: u32 = 0o6000;
+
+/// Times that an unfinished copy is opened until it is nobody else's.
+const OPENED_MAX: u32 = 8;
 
 /// Pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
@@ -97,6 +103,7 @@ impl Draft {
     /// # Errors
     /// The system's.
     pub fn small(path: &Path, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
+        refuse_special(path)?;
         let partial = partial_path(path, &spec.origin);
         let file = open_partial(&partial, path, true)?;
         Ok(Self {
@@ -144,15 +151,10 @@ impl Draft {
         rules: DraftRules,
         size: Option<u64>,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
+        refuse_special(path)?;
         let partial = partial_path(path, &spec.origin);
         let fail = |cause| failed("write", path, cause);
-        let file = open_partial(&partial, path, false)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            Error::new(ErrorKind::Conflict, "write", show(path))
-                .cause("another posthaste writes it")
-                .hint("wait for it to end")
-                .at(Locus::Destination)
-        })?;
+        let file = open_own_partial(&partial, path)?;
         let head = Head {
             identity: spec.identity(),
             segment_size,
@@ -335,8 +337,9 @@ impl Draft {
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<()> {
         let fail = |cause| failed("write", &self.path, cause);
         if let Some(mode) = spec.mode {
-            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode))
-                .map_err(|cause| fail(cause.into()))?;
+            // Bits that lend an owner's rights would lend another one's here: the owner is not kept.
+            let mode = Mode::from_raw_mode(mode & !LENT_RIGHTS);
+            rustix::fs::fchmod(&self.file, mode).map_err(|cause| fail(cause.into()))?;
         }
         if let Some(mtime) = spec.mtime {
             rustix::fs::futimens(&self.file, &timestamps(mtime))
@@ -345,6 +348,7 @@ impl Draft {
         if fsync {
             self.file.sync_all().map_err(fail)?;
         }
+        flush(&self.file).map_err(fail)?;
         fs::rename(&self.partial, &self.path).map_err(fail)?;
         self.published.store(true, Ordering::Relaxed);
         if let Some(ledger) = &self.ledger {
@@ -419,6 +423,50 @@ fn open_partial(partial: &Path, path: &Path, truncate: bool) -> Result<File> {
         .map_err(|cause| failed("write", path, cause))
 }
 
+/// Opens an unfinished copy that nobody else writes.
+fn open_own_partial(partial: &Path, path: &Path) -> Result<File> {
+    let taken = || {
+        Error::new(ErrorKind::Conflict, "write", show(path))
+            .cause("another posthaste writes it")
+            .hint("wait for it to end")
+            .at(Locus::Destination)
+    };
+    for _ in 0..OPENED_MAX {
+        let file = open_partial(partial, path, false)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Lustre and others may have no locks at all.
+            Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
+            Err(Errno::WOULDBLOCK) => return Err(taken()),
+            Err(cause) => return Err(failed("write", path, cause.into())),
+        }
+        // Whoever wrote it before may have given it its final name between the two calls: then it is no draft any more.
+        let opened = file
+            .metadata()
+            .map_err(|cause| failed("write", path, cause))?;
+        let is_same = fs::symlink_metadata(partial)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));
+        if is_same {
+            return Ok(file);
+        }
+    }
+    Err(taken())
+}
+
+/// Fails where something is that a file must not replace: a device, a pipe or a socket.
+fn refuse_special(path: &Path) -> Result<()> {
+    let Ok(there) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    let kind = there.file_type();
+    if kind.is_file() || kind.is_symlink() || kind.is_dir() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, "write", show(path))
+        .cause("a device, a pipe or a socket is there")
+        .hint("name a file, or a directory that it may go into")
+        .at(Locus::Destination))
+}
+
 fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checksum> {
     let mut summer = Summer::default();
     let mut offset = range.start;
@@ -430,4 +478,63 @@ fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checks
         offset += len as u64;
     }
     Ok(summer.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, mknodat};
+
+    use super::*;
+
+    fn spec(size: u64, mode: Option<u32>) -> FileSpec {
+        FileSpec {
+            size,
+            mtime: None,
+            mode,
+            origin: "test".into(),
+            version: None,
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for error in [
+            Draft::small(&path, &spec(1, None), DraftRules::default()).unwrap_err(),
+            Draft::resumable(&path, &spec(9, None), 3, DraftRules::default()).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nobody_else_lends_an_owners_rights() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let spec = spec(1, Some(0o6755));
+        let draft = Draft::small(&path, &spec, DraftRules::default()).unwrap();
+        draft.write_at(b"x", 0).unwrap();
+        draft.publish(&spec).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
+    }
+
+    #[test]
+    fn a_draft_that_got_its_name_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large");
+        let spec = spec(9, None);
+        let begin = || Draft::resumable(&path, &spec, 3, DraftRules::default());
+        let (first, _) = begin().unwrap();
+        assert_eq!(begin().unwrap_err().kind(), ErrorKind::Conflict);
+        first.write_at(b"123456789", 0).unwrap();
+        first.publish(&spec).unwrap();
+        // The first still holds its lock, on what is no draft any more.
+        let (second, kept) = begin().unwrap();
+        assert!(kept.is_empty());
+        drop((first, second));
+        assert_eq!(fs::read(&path).unwrap(), b"123456789");
+    }
 }

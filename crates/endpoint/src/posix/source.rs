@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     fs::File,
-    io,
+    io::{self, Read},
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::PathBuf,
@@ -20,6 +20,9 @@ use crate::{
     checksum::Summer,
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
 };
+
+/// Longest file without a size, in bytes: it is held whole.
+const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes read in vain that cost less than to zero the memory of a read.
 const OVERREAD_BYTES_MAX: usize = 4096;
@@ -43,6 +46,8 @@ pub struct SourceFile {
     entry: Entry,
     path: PathBuf,
     sparse: bool,
+    /// All that it holds, where its size is said to be 0: files of /proc and the like tell none.
+    untold: Vec<u8>,
 }
 
 impl SourceFile {
@@ -66,12 +71,31 @@ impl SourceFile {
                 .at(Locus::Source));
         }
         let sparse = metadata.blocks() * 512 < metadata.len();
-        Ok(Self {
+        let mut source = Self {
             file,
             entry,
             path,
             sparse,
-        })
+            untold: Vec::new(),
+        };
+        if source.entry.size == 0 {
+            source.hold_untold()?;
+        }
+        Ok(source)
+    }
+
+    /// Reads what an empty file holds all the same. For one that is empty this is one call.
+    fn hold_untold(&mut self) -> Result<()> {
+        let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut self.untold);
+        reading.map_err(|cause| Error::io("read", show(&self.path), cause).at(Locus::Source))?;
+        self.entry.size = self.untold.len() as u64;
+        if self.entry.size > UNTOLD_BYTES_MAX {
+            return Err(Error::new(ErrorKind::Unsupported, "read", show(&self.path))
+                .cause("its size is said to be 0, and it holds many bytes")
+                .hint("copy it as a stream: cat FILE | posthaste cp - DESTINATION")
+                .at(Locus::Source));
+        }
+        Ok(())
     }
 
     /// As it was when opened.
@@ -97,6 +121,12 @@ impl SourceFile {
     /// # Errors
     /// [`ErrorKind::Changed`] when the file has become shorter; the system's.
     pub fn read_at(&self, block: &mut [u8], offset: u64) -> Result<()> {
+        if !self.untold.is_empty() {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let held = self.untold.get(start..start.saturating_add(block.len()));
+            block.copy_from_slice(held.ok_or_else(|| self.changed("it became shorter"))?);
+            return Ok(());
+        }
         self.file.read_exact_at(block, offset).map_err(|cause| {
             if cause.kind() == io::ErrorKind::UnexpectedEof {
                 return self.changed("it became shorter while it was read");
@@ -131,6 +161,10 @@ impl SourceFile {
     /// # Errors
     /// [`ErrorKind::Changed`].
     pub fn confirm(&self) -> Result<()> {
+        // What is held was read at once, and its time may be that of each look.
+        if !self.untold.is_empty() {
+            return Ok(());
+        }
         let metadata = self
             .file
             .metadata()
@@ -185,6 +219,10 @@ impl SourceFile {
     /// As [`SourceFile::read_at`].
     pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
         let end = out.len() + len;
+        if !self.untold.is_empty() {
+            out.resize(end, 0);
+            return self.read_at(&mut out[end - len..], offset);
+        }
         out.reserve(len);
         while out.len() < end {
             let missing = end - out.len();
@@ -270,5 +308,31 @@ impl Reader for PosixReader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         let source = Arc::clone(&self.source);
         Box::pin(self.actor.blocking(move || source.confirm()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_tells_no_size_is_read_whole() {
+        let source = SourceFile::open("/proc/version".into()).unwrap();
+        let wanted = std::fs::read("/proc/version").unwrap();
+        assert_eq!(source.entry().size, wanted.len() as u64);
+        let whole = source.read_whole().unwrap();
+        assert_eq!(whole.data.concat(), wanted);
+        assert_eq!(whole.checksum, Checksum::of(&wanted));
+        let mut end = [0; 4];
+        source.read_at(&mut end, wanted.len() as u64 - 4).unwrap();
+        assert_eq!(end[..], wanted[wanted.len() - 4..]);
+        assert!(source.read_at(&mut end, wanted.len() as u64 - 3).is_err());
+    }
+
+    #[test]
+    fn an_empty_file_is_empty() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let source = SourceFile::open(file.path().to_owned()).unwrap();
+        assert_eq!(source.read_whole().unwrap().data.concat(), b"");
     }
 }

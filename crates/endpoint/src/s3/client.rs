@@ -438,6 +438,9 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
             return (ErrorKind::Full, "free space in the store");
         }
         "BadDigest" | "XAmzContentChecksumMismatch" => return (ErrorKind::Corrupt, ""),
+        "InvalidObjectState" => {
+            return (ErrorKind::Unsupported, "it is archived: restore it first");
+        }
         "KeyTooLongError" => return (ErrorKind::Unsupported, "shorten the path"),
         "XMinioInvalidObjectName" => return (ErrorKind::Unsupported, "rename it"),
         "XMinioParentIsObject" => {
@@ -449,8 +452,9 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
         _ => {}
     }
     match status.as_u16() {
-        401 | 403 => (
-            ErrorKind::Unauthenticated,
+        // Credentials that are wrong have a code of their own: this is about one object, and others may be allowed.
+        403 => (
+            ErrorKind::PermissionDenied,
             "check the credentials and what they allow",
         ),
         _ => kind_of_status(status),

@@ -21,6 +21,7 @@ use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
     checksum::Crc32c,
     endpoint::{FileSpec, unsupported},
+    objects::Head,
 };
 
 /// Objects up to this size are copied in one request, larger ones in segments of it: no request
@@ -89,9 +90,9 @@ async fn look_at(client: &S3Client, from: &str, key: &str, spec: &FileSpec) -> R
     let (bucket, from) = from.split_once('/').ok_or_else(unusable)?;
     let bucket = client.sibling(bucket);
     let fail = |kind| Error::new(kind, "copy", bucket.show(from)).at(Locus::Source);
-    let headers = head(&bucket, from, "copy").await?;
-    let headers = headers.ok_or_else(|| fail(ErrorKind::NotFound))?;
-    let entry = entry_of(&headers, Kind::File);
+    let head = head(&bucket, from, "copy").await?;
+    let Head { headers, size } = head.ok_or_else(|| fail(ErrorKind::NotFound))?;
+    let entry = entry_of(&headers, size, Kind::File);
     let is_other = spec.version.is_some() && spec.version != entry.version;
     if is_other || entry.size != spec.size {
         return Err(fail(ErrorKind::Changed)

@@ -53,16 +53,14 @@ fn told_whole<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str>
     text_of(headers, name).filter(|_| !composite)
 }
 
-pub(super) fn entry_of(headers: &HeaderMap, kind: Kind) -> Entry {
+pub(super) fn entry_of(headers: &HeaderMap, size: u64, kind: Kind) -> Entry {
     let mtime = text_of(headers, MTIME)
         .and_then(|text| text.parse().ok())
         .or_else(|| dates::parse_http(text_of(headers, "last-modified")?));
     Entry {
         name: Vec::new(),
         kind,
-        size: text_of(headers, "content-length")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0),
+        size,
         mtime,
         stored: None,
         mode: text_of(headers, MODE).and_then(parse_mode),

@@ -148,6 +148,13 @@ impl<B: Bucket> KeyListing<B> {
             }
         };
         let next = page.next.clone();
+        if let (Start::Token(token), Some(next)) = (&ask.from, &next)
+            && token == next
+        {
+            return Err(self
+                .failed("list")
+                .cause("the store sends one page again and again"));
+        }
         let mut found = self.in_order(page)?;
         let above = self.ranges.arrived(ask.range, &mut found, next);
         let above = above.map_err(|_| {
@@ -238,11 +245,16 @@ fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
                         && told.name == name.as_bytes()
                         && told.kind == Kind::Directory
                     {
-                        told.version = object.etag;
+                        told.version.clone_from(&object.etag);
                         told.stored = object.stored;
                     }
+                    // A name for bytes that no file system has: whoever copies says so.
+                    if object.size > 0 {
+                        let name = object.key.as_bytes()[cut..].to_vec();
+                        entries.push(listed(name, object));
+                    }
                 }
-                None if object.key.len() == cut => {}
+                None if object.key.len() == cut && object.size == 0 => {}
                 None => {
                     let name = object.key.as_bytes()[cut..].to_vec();
                     entries.push(listed(name, object));

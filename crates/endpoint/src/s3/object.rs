@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::{HeaderMap, Method};
+use http::Method;
 
 use super::{
     client::{Call, S3Client},
@@ -15,8 +15,8 @@ use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
     checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
-    objects::Spans,
-    web::stream,
+    objects::{Head, Spans},
+    web::{About, cut, stream},
 };
 
 pub(super) struct S3Reader {
@@ -30,14 +30,14 @@ pub(super) struct S3Reader {
 }
 
 impl S3Reader {
-    pub(super) fn new(client: Arc<S3Client>, key: String, headers: &HeaderMap) -> Self {
-        let checksum = checksum_in(headers);
+    pub(super) fn new(client: Arc<S3Client>, key: String, head: &Head) -> Self {
+        let checksum = checksum_in(&head.headers);
         Self {
             client,
             key,
-            entry: entry_of(headers, Kind::File),
+            entry: entry_of(&head.headers, head.size, Kind::File),
             checksum,
-            crc32c: crc32c_in(headers).filter(|_| checksum.is_none()),
+            crc32c: crc32c_in(&head.headers).filter(|_| checksum.is_none()),
             spans: Spans::default(),
         }
     }
@@ -63,8 +63,9 @@ impl Reader for S3Reader {
             if let Some(version) = &self.entry.version {
                 call = call.header("if-match", &**version);
             }
+            let about = About::reading("read", self.client.show(&self.key));
             let answer = self.client.send(call).await?;
-            let body = stream(answer.into_body(), self.client.show(&self.key));
+            let body = cut(answer, &range, self.entry.size, about)?;
             Ok(match self.crc32c {
                 Some(_) => {
                     let len = range.end - range.start;
@@ -98,10 +99,11 @@ pub(super) async fn head(
     client: &S3Client,
     key: &str,
     operation: &'static str,
-) -> Result<Option<HeaderMap>> {
+) -> Result<Option<Head>> {
+    let about = About::reading(operation, client.show(key));
     let call = Call::new(Method::HEAD, key, operation).header("x-amz-checksum-mode", "ENABLED");
     match client.ask(call).await {
-        Ok((headers, _)) => Ok(Some(headers)),
+        Ok((headers, _)) => Head::of(headers, &about).map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -119,7 +121,6 @@ pub(super) async fn fetch(
         call = call.header("if-match", version);
     }
     let (head, body) = client.send(call).await?.into_parts();
-    let entry = entry_of(&head.headers, Kind::File);
     let mut body = stream(body, client.show(key));
     let mut data = Vec::new();
     let mut summer = Summer::default();
@@ -132,8 +133,10 @@ pub(super) async fn fetch(
     if !matches_store(&head.headers, checksum, &data) {
         return Err(damaged(client, key));
     }
+    // All of it came: a body without a length says itself where it ends.
+    let size = data.iter().map(|bytes| bytes.len() as u64).sum();
     Ok(Whole {
-        entry,
+        entry: entry_of(&head.headers, size, Kind::File),
         data,
         checksum,
     })

@@ -32,22 +32,27 @@ impl Page {
     /// What is wrong with it.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut page = Self::default();
-        let mut object = Object::default();
-        let (mut encoded, mut whole) = (false, false);
+        let (mut object, mut sized) = (Object::default(), false);
+        let (mut encoded, mut whole, mut truncated) = (false, false, false);
         walk(body, known_name, |ended| {
             let text = ended.text;
             match (ended.above, ended.name) {
                 ("Contents", "Key") => object.key = std::mem::take(text),
                 ("Contents", "Size") => {
                     object.size = text.parse().map_err(|_| format!("size {text}"))?;
+                    sized = true;
                 }
                 ("Contents", "ETag") => object.etag = Some(text.as_str().into()),
                 ("Contents", "LastModified") => object.stored = dates::parse_rfc3339(text),
                 ("CommonPrefixes", "Prefix") => page.prefixes.push(std::mem::take(text)),
                 ("ListBucketResult", "NextContinuationToken") => {
-                    page.next = Some(std::mem::take(text));
+                    page.next = Some(std::mem::take(text)).filter(|next| !next.is_empty());
                 }
+                ("ListBucketResult", "IsTruncated") => truncated = text.trim() == "true",
                 ("ListBucketResult", "EncodingType") => encoded = text == "url",
+                (_, "Contents") if !std::mem::take(&mut sized) => {
+                    return Err(format!("no size of {}", object.key));
+                }
                 (_, "Contents") => page.objects.push(std::mem::take(&mut object)),
                 (_, "ListBucketResult") => whole = true,
                 _ => {}
@@ -56,6 +61,10 @@ impl Page {
         })?;
         if !whole {
             return Err("no whole listing".to_owned());
+        }
+        // A page with both is followed, also where it says that it is the last one: more keys are never wrong.
+        if truncated && page.next.is_none() {
+            return Err("there are more keys, and it doesn't say where".to_owned());
         }
         if encoded {
             page.decode()?;
@@ -86,6 +95,7 @@ fn known_name(name: &str) -> &'static str {
         "CommonPrefixes" => "CommonPrefixes",
         "NextContinuationToken" => "NextContinuationToken",
         "EncodingType" => "EncodingType",
+        "IsTruncated" => "IsTruncated",
         "ListBucketResult" => "ListBucketResult",
         _ => "",
     }
@@ -126,7 +136,7 @@ mod tests {
 
     #[test]
     fn encoded_keys_are_decoded_wherever_the_store_says_so() {
-        let text = "<ListBucketResult><Contents><Key>b+c%20d%2F</Key></Contents>\
+        let text = "<ListBucketResult><Contents><Key>b+c%20d%2F</Key><Size>0</Size></Contents>\
             <CommonPrefixes><Prefix>%C3%A9/</Prefix></CommonPrefixes>\
             <EncodingType>url</EncodingType></ListBucketResult>";
         let page = Page::parse(text.as_bytes()).unwrap();
@@ -140,9 +150,13 @@ mod tests {
         for text in [
             "<ListBucketResult><Contents><Key>a</Key>",
             "<ListBucketResult><Contents><Size>many</Size></Contents></ListBucketResult>",
+            "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>",
             "<ListBucketResult><Contents><Key>&what;</Key></Contents></ListBucketResult>",
             "<ListBucketResult><Contents><Key>%zz</Key></Contents>\
              <EncodingType>url</EncodingType></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>true</IsTruncated>\
+             <NextContinuationToken></NextContinuationToken></ListBucketResult>",
             "\u{fffd}<",
             "",
             "<html></html>",

@@ -20,9 +20,8 @@ use crate::{
     cut::Limits,
     endpoint::{ByteStream, FileSpec},
     ledger::Kept,
-    objects::{Incomplete, Noted, Segment, Segments},
+    objects::{Head, Incomplete, Noted, Segment, Segments},
     outgoing::Outgoing,
-    web::text_of,
 };
 
 /// Segments S3 takes for one object; those of unknown length reach 406 GiB.
@@ -83,15 +82,18 @@ impl Multipart {
     /// Whether the object under the final name is the one that was sent, as its checksum says.
     async fn is_published(&self, size: u64, whole: Checksum, crc32c: Option<Crc32c>) -> bool {
         let Self { client, key, .. } = self;
-        let Ok(Some(headers)) = object::head(client, key, "look at").await else {
+        let Ok(Some(Head {
+            headers,
+            size: found,
+        })) = object::head(client, key, "look at").await
+        else {
             return false;
         };
-        let found = text_of(&headers, "content-length").and_then(|text| text.parse().ok());
         let is_same = || match checksum_in(&headers) {
             Some(found) => found == whole,
             None => crc32c.is_some() && crc32c_in(&headers) == crc32c,
         };
-        found == Some(size) && is_same()
+        found == size && is_same()
     }
 }
 

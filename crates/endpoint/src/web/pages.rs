@@ -12,10 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use md5::{Digest as _, Md5};
 
-use super::{About, Call, Place, drain, exactly, stream, text_of};
+use super::{
+    About, Call, Place, Rest, content_length, cut, drain, exactly, quoted, range::size_behind,
+    stream, text_of,
+};
 use crate::{
     Checksum, Error, ErrorKind, Result, Status, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
@@ -76,7 +79,7 @@ impl Pages {
             _ if answer.is_directory => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
             200..300 if is_root => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
             200..300 => {
-                let entry = entry_of(&head.headers, length_of(&head.headers), &about)?;
+                let entry = entry_of(&head.headers, content_length(&head.headers), &about)?;
                 self.learn_ranges(path, &head.headers, &entry).await?;
                 Ok(Some(entry))
             }
@@ -101,12 +104,11 @@ impl Pages {
             404 | 410 => Ok(None),
             206 => {
                 self.ranges.store(RANGES, Relaxed);
-                let size = range_of(headers).map(|(_, size)| size);
-                entry_of(headers, size, about).map(Some)
+                entry_of(headers, size_behind(headers), about).map(Some)
             }
             200 => {
                 self.ranges.store(NO_RANGES, Relaxed);
-                entry_of(headers, length_of(headers), about).map(Some)
+                entry_of(headers, content_length(headers), about).map(Some)
             }
             // Of an empty file no byte can be asked for; the answer tells its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
@@ -140,8 +142,7 @@ impl Pages {
         range: Range<u64>,
     ) -> Result<ByteStream> {
         let about = self.about("read", path);
-        let len = range.end - range.start;
-        if len == 0 {
+        if range.is_empty() {
             return Ok(Box::pin(futures_util::stream::empty()));
         }
         let mut call = conditional(
@@ -152,21 +153,10 @@ impl Pages {
             call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
         }
         let response = self.place.ask(call).await?;
-        let headers = response.headers();
-        let (start, size) = match response.status() {
-            StatusCode::PARTIAL_CONTENT => range_of(headers).ok_or_else(|| {
-                let error = about.fail(ErrorKind::Other);
-                error.cause("the server doesn't say which bytes it sends")
-            })?,
-            // It sends the whole: what is not wanted is passed by.
-            _ => (0, length_of(headers).unwrap_or(entry.size)),
-        };
-        if !is_same(headers, entry) || size != entry.size {
+        if !is_same(response.headers(), entry) {
             return Err(changed(&about));
         }
-        let skipped = range.start.saturating_sub(start);
-        let body = stream(response.into_body(), about.subject.clone());
-        Ok(exactly(body, skipped, len, about))
+        cut(response, &range, entry.size, about)
     }
 
     pub(crate) async fn get(&self, path: &[u8], wanted: &Entry) -> Result<Whole> {
@@ -179,14 +169,14 @@ impl Pages {
         let (head, body) = response.into_parts();
         let entry = entry_of(
             &head.headers,
-            length_of(&head.headers).or(Some(wanted.size)),
+            content_length(&head.headers).or(Some(wanted.size)),
             &about,
         )?;
         if !is_same(&head.headers, wanted) || entry.size > wanted.size.max(WHOLE_BYTES_MAX) {
             return Err(changed(&about));
         }
         let body = stream(body, about.subject.clone());
-        let mut body = exactly(body, 0, entry.size, about.clone());
+        let mut body = exactly(body, 0, entry.size, Rest::Nothing, about.clone());
         let (mut data, mut summer) = (Vec::new(), Summer::default());
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
@@ -223,7 +213,7 @@ fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     let version = text_of(headers, "etag");
     let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
     match (&entry.version, version) {
-        (Some(wanted), Some(found)) => **wanted == *found,
+        (Some(wanted), Some(found)) => quoted(wanted) == quoted(found),
         (None, _) | (_, None) => match (entry.mtime, mtime) {
             (Some(wanted), Some(found)) => wanted.secs == found.secs,
             (None, _) | (_, None) => true,
@@ -236,18 +226,6 @@ fn changed(about: &About) -> Error {
         .fail(ErrorKind::Changed)
         .cause("it changed while it was read")
         .hint("copy it again when nothing writes to it")
-}
-
-fn length_of(headers: &HeaderMap) -> Option<u64> {
-    text_of(headers, "content-length")?.parse().ok()
-}
-
-/// The first byte of an answer and the size of the file: `bytes 0-0/1234`.
-fn range_of(headers: &HeaderMap) -> Option<(u64, u64)> {
-    let text = text_of(headers, "content-range")?.strip_prefix("bytes ")?;
-    let (span, size) = text.split_once('/')?;
-    let (start, _) = span.split_once('-')?;
-    Some((start.parse().ok()?, size.parse().ok()?))
 }
 
 fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Entry> {

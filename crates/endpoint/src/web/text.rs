@@ -9,6 +9,14 @@ pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str>
     headers.get(name)?.to_str().ok()
 }
 
+/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above all.
+pub(crate) fn quoted(etag: &str) -> String {
+    match etag.starts_with('"') || etag.starts_with("W/") {
+        true => etag.to_owned(),
+        false => format!("\"{etag}\""),
+    }
+}
+
 /// Percent-encodes all but RFC 3986's unreserved characters; `/` too unless kept.
 pub fn encode(text: &[u8], keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);

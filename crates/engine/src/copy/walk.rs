@@ -5,6 +5,7 @@
 //! over, and sealed when the last of them has arrived, so that nothing grows with the tree.
 
 mod directory;
+mod inside;
 mod names;
 mod seals;
 mod tree;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Links, Notice, Placed, Source, lane::Shared, retry::retried};
+use super::{Links, Placed, Source, lane::Shared, retry::retried};
 use crate::agenda::visit_all;
 use directory::{Directory, Made};
 use names::Lookups;
@@ -151,6 +152,7 @@ impl Walk {
             existed,
         } = placed;
         let shared = &self.shared;
+        inside::refuse(&source, &entry, &shared.destination, &to)?;
         let destination = &shared.destination.endpoint;
         if !shared.options.dry_run {
             retried(shared, || destination.make_parents()).await?;
@@ -218,9 +220,14 @@ impl Walk {
         match entry.kind {
             Kind::Directory => options.filter.passes_directory(&from),
             Kind::File | Kind::Link => options.filter.passes_file(&from),
+            Kind::Special if !options.filter.passes_file(&from) => false,
             Kind::Special => {
                 let shown = directory.source.place.endpoint.show(&from);
-                (options.on_notice)(&Notice::LeftOut(&shown));
+                let error = Error::new(ErrorKind::Unsupported, "copy", shown)
+                    .cause("it is a device, a pipe or a socket")
+                    .hint("leave it out with --exclude")
+                    .at(Locus::Source);
+                self.shared.failed(error);
                 false
             }
         }

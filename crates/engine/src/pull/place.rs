@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::flush};
 use rustix::{
     fs::{
         AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod,
@@ -349,6 +349,7 @@ impl Destination {
         ftruncate(&staged, file.size).map_err(failed)?;
         fchmod(&staged, Mode::from_raw_mode(file.mode)).map_err(failed)?;
         futimens(&staged, &times(file)).map_err(failed)?;
+        flush(&staged).map_err(|cause| at(&self.root_path, "write to", cause))?;
         self.rename_staged(&index.to_string(), file)?;
         self.files_done.fetch_add(1, Ordering::Relaxed);
         Ok(())
