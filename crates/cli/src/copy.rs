@@ -29,7 +29,7 @@ use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
 use crate::{
-    failure::{Failure, Outcome, exit_for},
+    failure::{Exit, Failure, Outcome, exit_for},
     ports::PortRange,
     positional::take_last,
     through,
@@ -65,6 +65,15 @@ pub struct CopyArguments {
     /// The last of them.
     #[arg(skip)]
     destination: OsString,
+    /// Copy directories with all that is in them, as is always done
+    #[arg(short = 'r', short_alias = 'R', long)]
+    recursive: bool,
+    /// Keep modes and modification times, as is always done
+    #[arg(short = 'p', long)]
+    preserve: bool,
+    /// Keep all that can be kept, and say at the end what can't: owners, hard links, extended attributes (exit code 6)
+    #[arg(short = 'a', long)]
+    archive: bool,
     /// Show progress, also where the output is no terminal
     #[arg(short = 'P', long)]
     progress: bool,
@@ -218,9 +227,12 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         }
     };
     history::keep(&ending.tuned);
-    let code = exit_code(&ending, arguments.error_on_no_transfer);
+    let mut code = exit_code(&ending, arguments.error_on_no_transfer);
     if code == 0 && !arguments.dry_run {
         begun.end();
+    }
+    if code == 0 && arguments.archive && !arguments.dry_run {
+        code = Exit::LessSerious as u8;
     }
     summary::print(&arguments, &ending, None, code);
     Ok(ExitCode::from(code))

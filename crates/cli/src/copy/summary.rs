@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::CopyArguments;
 use crate::output;
 
+/// What `-a` asks for and nothing here keeps.
+const NOT_KEPT: &str = "owners, hard links, extended attributes and ACLs";
+
 /// Figures under the names rclone's `core/stats` gives them.
 pub(super) fn stats(figures: &Figures) -> Value {
     let rate = ByteRate::over(Bytes::new(figures.bytes), figures.elapsed);
@@ -57,9 +60,19 @@ pub(super) fn print(
         print_json(arguments, ending, parked, code);
         return;
     }
-    if arguments.quiet || ending.fatal.is_some() {
+    if ending.fatal.is_some() {
         return;
     }
+    if !arguments.quiet {
+        print_figures(arguments, figures, parked);
+    }
+    // It is why the exit code is what it is, so it is told also where little else is.
+    if arguments.archive && !arguments.dry_run {
+        let _ = writeln!(io::stderr(), "not kept, as -a asks for: {NOT_KEPT}");
+    }
+}
+
+fn print_figures(arguments: &CopyArguments, figures: &Figures, parked: Option<&(Record, String)>) {
     if let Some((record, place)) = parked {
         let _ = writeln!(
             io::stderr(),
@@ -118,6 +131,7 @@ fn print_json(
     let mut stats = stats(&ending.figures);
     stats["fatalError"] = json!(ending.fatal.is_some());
     stats["lastError"] = json!(ending.last_error);
+    stats["notKept"] = json!(arguments.archive.then_some(NOT_KEPT));
     stats["dryRun"] = json!(arguments.dry_run);
     stats["exitCode"] = json!(code);
     stats["tuning"] = ending
