@@ -27,7 +27,7 @@ The project's chores.
 Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
-  install              install the servers that the tests run against
+  install              install the servers that the tests run against, and what runs and checks them
   test [NAME …]        install what the tests need, then run all of them, or a file of tests, or those with this name;
                        `--profile strict` knows no second try; options go to nextest
   flaky [NAME …]       run tests again and again on a busy machine, and list those that fail by chance;

@@ -154,6 +154,19 @@ impl Installing {
     }
 }
 
+/// A command that is killed when this process is, where util-linux is there to see to it: what it would leave behind
+/// else goes on writing beside the next installation.
+fn ending_with_us(program: &Path) -> Command {
+    match find_in_path("setpriv") {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
 /// The program in `PATH` or in one of the folders where Debian keeps servers.
 fn find_in_path(name: &str) -> Option<PathBuf> {
     #[expect(

@@ -1,7 +1,7 @@
 //! The runner of the tests, cargo-nextest, and the report it leaves.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -23,6 +23,8 @@ const NO_TESTS: i32 = 4;
 /// The installed runner.
 pub struct Nextest {
     program: PathBuf,
+    /// Locked while this lives: runs of one checkout leave their reports in one place.
+    _alone: File,
 }
 
 /// One run of tests.
@@ -92,14 +94,27 @@ impl Report {
 }
 
 impl Nextest {
-    /// Installs the runner where it is missing.
+    /// Installs the runner where it is missing, and waits until nobody else runs the tests of this checkout.
     ///
     /// # Errors
-    /// When no registry serves it.
+    /// When no registry serves it, or the operating system's.
     pub fn install() -> anyhow::Result<Self> {
         let program =
             install::ensure_cargo_program(install::NEXTEST).context("can't have cargo-nextest")?;
-        Ok(Self { program })
+        let folder = root().join("target/nextest");
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let path = folder.join("running");
+        let alone = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+        if alone.try_lock().is_err() {
+            eprintln!("xtask: waiting for another run of the tests of this checkout");
+            alone
+                .lock()
+                .with_context(|| format!("lock {}", path.display()))?;
+        }
+        Ok(Self {
+            program,
+            _alone: alone,
+        })
     }
 
     /// Builds every test of the workspace.

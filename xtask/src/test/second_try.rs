@@ -9,8 +9,10 @@ use super::{
 const TRIES_MAX: usize = 2;
 /// Flaky tests with which a run is still accepted.
 const FLAKY_MAX: usize = 5;
-/// Failures after which nothing is tried again: so many are not chance, and each may take minutes.
+/// Failures with which nothing is tried again, and what they may have taken together, in seconds: so many are not
+/// chance, and what hangs may hang again.
 const TRIED_AGAIN_MAX: usize = 20;
+const TRIED_AGAIN_MAX_S: f64 = 1_800.0;
 /// Lines of a failure that are shown once more at the end.
 const LINES_MAX: usize = 12;
 
@@ -72,11 +74,17 @@ pub fn judge(nextest: &Nextest, profile: Profile, report: &Report) -> anyhow::Re
             words: outcome.failure.clone().unwrap_or_default(),
         })
         .collect();
-    let count = failed.len();
     let mut flaky = Vec::new();
     let tries = match profile {
-        Profile::Ci if count <= TRIED_AGAIN_MAX => TRIES_MAX,
-        Profile::Ci | Profile::Strict => 0,
+        Profile::Ci if may_be_chance(report) => TRIES_MAX,
+        Profile::Ci => {
+            eprintln!(
+                "xtask: {} tests failed: so many, or such long ones, are not tried again",
+                failed.len()
+            );
+            0
+        }
+        Profile::Strict => 0,
     };
     for _ in 0..tries {
         if failed.is_empty() {
@@ -93,6 +101,12 @@ pub fn judge(nextest: &Nextest, profile: Profile, report: &Report) -> anyhow::Re
         failed,
         flaky,
     })
+}
+
+/// Returns whether few enough tests failed, in short enough a time, to run them again.
+fn may_be_chance(report: &Report) -> bool {
+    let seconds: f64 = report.failed().map(|outcome| outcome.seconds).sum();
+    report.failed().count() <= TRIED_AGAIN_MAX && seconds <= TRIED_AGAIN_MAX_S
 }
 
 /// Runs these tests one after the other.
@@ -113,4 +127,32 @@ fn try_again(nextest: &Nextest, profile: Profile, tests: &[Failed]) -> anyhow::R
         anyhow::ensure!(ran, "{} was not run again", test.name);
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::nextest::Outcome;
+
+    fn failures(count: usize, seconds: f64) -> Report {
+        let outcome = |place: usize| Outcome {
+            name: Name {
+                binary: "a".into(),
+                test: format!("t{place}"),
+            },
+            seconds,
+            failure: Some("test timeout: ".into()),
+        };
+        Report {
+            outcomes: (0..count).map(outcome).collect(),
+        }
+    }
+
+    #[test]
+    fn many_failures_and_long_ones_are_not_chance() {
+        assert!(may_be_chance(&failures(20, 60.0)));
+        assert!(!may_be_chance(&failures(21, 1.0)));
+        assert!(may_be_chance(&failures(1, 1_200.0)));
+        assert!(!may_be_chance(&failures(2, 1_200.0)));
+    }
 }

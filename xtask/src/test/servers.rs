@@ -106,5 +106,7 @@ fn ready() -> Vec<Found> {
         ("fts-rest-transfer-submit", install::ensure_fts_clients()),
         ("schemathesis", install::ensure_schemathesis()),
     ]);
+    let of_cargo = [install::NEXTEST, install::DENY];
+    found.extend(of_cargo.map(|program| (program.name, install::ensure_cargo_program(program))));
     found
 }

@@ -3,12 +3,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Installing, PythonProgram, ensure_python_program, say, tools_folder};
+use super::{Installing, PythonProgram, ending_with_us, ensure_python_program, say, tools_folder};
 
 /// A subcommand of cargo at a pinned version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub fn ensure_cargo_program(program: CargoProgram) -> Result<PathBuf> {
 /// Builds it without optimization: it runs for seconds, and building it well takes many minutes.
 fn build(program: CargoProgram, built: &Path) -> Result<()> {
     let root = built.parent().and_then(Path::parent);
-    let status = Command::new("cargo")
+    let status = ending_with_us(Path::new("cargo"))
         .args(["install", "--quiet", "--locked", "--root"])
         .arg(root.context("a program lies in a folder")?)
         .arg(format!("{}@{}", program.name, program.wheel.version))

@@ -69,7 +69,7 @@ pub fn ensure_collector() -> Result<PathBuf> {
             "-trimpath",
             "-ldflags=-s -w",
             "-o",
-            "../otelcol",
+            "../otelcol.partial",
             ".",
         ])
         .current_dir(&sources)
@@ -79,5 +79,7 @@ pub fn ensure_collector() -> Result<PathBuf> {
         let reason = String::from_utf8_lossy(&output.stderr).into_owned();
         bail!("the collector can't be built: {}", last_line(&reason));
     }
+    fs::rename(folder().join("otelcol.partial"), folder().join("otelcol"))
+        .context("the build left no collector")?;
     find_collector()
 }

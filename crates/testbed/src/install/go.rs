@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{apt_install, find_in_path, last_line, say, tools_folder};
+use super::{apt_install, ending_with_us, find_in_path, last_line, say, tools_folder};
 
 /// A Go program at the version the tests and benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,16 +85,17 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     }
     let go = ensure_go()?;
     let folder = path.parent().context("tools have a folder")?;
-    fs::create_dir_all(folder)?;
+    // Under another name until it is whole.
+    let partial = folder.join("partial");
+    fs::create_dir_all(&partial)?;
     say(&format!(
         "installing {} {} from the Go module proxy",
         program.name, program.version
     ));
-    let folder = fs::canonicalize(folder)?;
     let wanted = format!("{}@{}", program.package, program.version);
     let installing = go_command(&go)
         .args(["install", &wanted])
-        .env("GOBIN", &folder)
+        .env("GOBIN", fs::canonicalize(&partial)?)
         .output();
     let output = installing.with_context(|| format!("run {}", go.display()))?;
     if !output.status.success() {
@@ -104,13 +105,14 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
             last_line(&reason)
         );
     }
-    ensure!(path.is_file(), "go install left no {}", path.display());
+    let built = partial.join(program.name);
+    fs::rename(&built, &path).with_context(|| format!("go install left no {}", built.display()))?;
     Ok(path)
 }
 
 /// Go with the settings every build here has.
 pub(super) fn go_command(go: &Path) -> Command {
-    let mut command = Command::new(go);
+    let mut command = ending_with_us(go);
     command
         .env("GOTOOLCHAIN", "auto")
         .env("GOFLAGS", "-buildvcs=false -mod=mod")
@@ -196,16 +198,21 @@ fn fetch_toolchain(old: &Path) -> Result<PathBuf> {
     let toolchain = tools_folder().join(TOOLCHAIN);
     let go = toolchain.join("bin/go");
     if !go.is_file() {
+        let partial = toolchain.with_extension("partial");
+        if partial.exists() {
+            fs::remove_dir_all(&partial)?;
+        }
         fs::create_dir_all(tools_folder())?;
         let status = Command::new("cp")
             .args(["-r", "--no-preserve=mode", folder])
-            .arg(&toolchain)
+            .arg(&partial)
             .status()
             .context("run cp")?;
         ensure!(status.success(), "copying the Go toolchain failed");
+        make_executable(&partial.join("bin"))?;
+        make_executable(&partial.join("pkg/tool"))?;
+        fs::rename(&partial, &toolchain)?;
     }
-    make_executable(&toolchain.join("bin"))?;
-    make_executable(&toolchain.join("pkg/tool"))?;
     ensure!(
         version_of(&go)? >= SELF_UPDATING,
         "the fetched Go does not run"

