@@ -23,6 +23,8 @@ pub mod install;
 mod mail_server;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
+#[cfg(feature = "conformance")]
+pub mod odd;
 #[cfg(feature = "reservations")]
 mod oscars_stand_in;
 mod place;

@@ -1,145 +1,21 @@
-//! Servers that answer oddly, each as some are known to: what they send is right or refused, never taken for what it
-//! is not.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Stores and web servers that answer other than was asked.
 
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::fmt::Write as _;
 
 use futures_util::TryStreamExt;
-use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, Kind, Result,
-    s3::{self, Store},
-};
-use posthaste_testbed::{AzureServer, conformance::open};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
+use posthaste_endpoint::{Endpoint, Entry, ErrorKind, Kind, Result};
+use posthaste_testbed::odd::{Answer, Asked, Server};
+
+use crate::{
+    azure, s3, says,
+    table::{End, shown},
+    web,
 };
 
 /// Bytes of the one object that there is.
 const SIZE: usize = 20 << 20;
 /// What an object of that size tells beside its bytes.
 const ABOUT: &str = "etag: \"e-3\"\r\nlast-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n";
-
-/// A request: its method, its path with the query, and the range it asks for.
-struct Asked {
-    method: String,
-    target: String,
-    range: Option<(usize, usize)>,
-}
-
-/// A status, headers with their ends of lines, and a body, which is left out after HEAD.
-struct Answer {
-    status: u16,
-    headers: String,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn new(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self {
-            status,
-            headers: headers.to_owned(),
-            body: body.into(),
-        }
-    }
-
-    /// With the length that its body has.
-    fn sized(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Self {
-        let body = body.into();
-        let headers = format!("{headers}content-length: {}\r\n", body.len());
-        Self::new(status, &headers, body)
-    }
-}
-
-/// A server that answers as it is told, on one connection for each request.
-struct Server {
-    address: SocketAddr,
-    _chores: JoinSet<()>,
-}
-
-impl Server {
-    async fn start(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let answers = Arc::new(answers);
-        let mut chores = JoinSet::new();
-        chores.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let answers = Arc::clone(&answers);
-                // Whoever asked may go before the answer has ended.
-                connections.spawn(async move {
-                    let _ = converse(stream, &*answers).await;
-                });
-            }
-        });
-        Self {
-            address,
-            _chores: chores,
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn s3(&self) -> Arc<dyn Endpoint> {
-        let store = Store {
-            endpoint: self.url(),
-            region: "us-east-1".to_owned(),
-            access_key_id: "key".to_owned(),
-            secret_access_key: "secret".to_owned(),
-            ca_file: None,
-        };
-        s3::open_store("b", "t", &store).unwrap()
-    }
-
-    async fn azure(&self) -> Arc<dyn Endpoint> {
-        let profile = format!(
-            "[azure]\nendpoint = \"{}/a\"\naccount = \"a\"\naccount_key = \"{}\"\n",
-            self.url(),
-            AzureServer::ACCOUNT_KEY
-        );
-        open("az://b/t", &profile).await.unwrap()
-    }
-
-    async fn web(&self) -> Arc<dyn Endpoint> {
-        open(&format!("{}/t/", self.url()), "").await.unwrap()
-    }
-}
-
-async fn converse(
-    mut stream: TcpStream,
-    answers: &(dyn Fn(&Asked) -> Answer + Send + Sync),
-) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await?);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let mut words = head.split(' ');
-    let range = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(": ")?;
-        let is_range = ["range", "x-ms-range"].contains(&&*name.to_ascii_lowercase());
-        let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-        is_range.then_some((first.parse().ok()?, last.parse().ok()?))
-    });
-    let asked = Asked {
-        method: words.next().unwrap().to_owned(),
-        target: words.next().unwrap().to_owned(),
-        range,
-    };
-    let answer = answers(&asked);
-    let (status, headers) = (answer.status, answer.headers);
-    let mut text =
-        format!("HTTP/1.1 {status} So\r\n{headers}connection: close\r\n\r\n").into_bytes();
-    if asked.method != "HEAD" {
-        text.extend(answer.body);
-    }
-    stream.write_all(&text).await?;
-    stream.shutdown().await
-}
 
 /// The bytes of the object: no two places of it are alike.
 fn content() -> Vec<u8> {
@@ -167,14 +43,6 @@ async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
         }
         entries.extend(page);
     }
-}
-
-fn says(outcome: Result<impl Sized>, words: &str) -> Error {
-    let Err(error) = outcome else {
-        panic!("it passed, where \"{words}\" was to be said");
-    };
-    assert!(error.to_string().contains(words), "{error}");
-    error
 }
 
 /// A page of keys below `t/`, each of so many bytes, and what else it says.
@@ -206,12 +74,13 @@ async fn store(get: impl Fn(&Asked, Vec<u8>) -> Answer + Send + Sync + 'static) 
 async fn a_store_that_sends_the_whole_for_a_range_is_read_right() {
     let server = store(|_, content| Answer::sized(200, ABOUT, content)).await;
     let whole = content();
-    for endpoint in [server.s3(), server.azure().await] {
+    for endpoint in [s3(&server), azure(&server).await] {
         let read = read_middle(&*endpoint, b"big").await.unwrap();
         assert!(read == whole[8 << 20..9 << 20], "other bytes");
     }
-    let web = server.web().await;
+    let web = web(&server).await;
     assert!(read_middle(&*web, b"big").await.unwrap() == whole[8 << 20..9 << 20]);
+    shown("S3, Azure, web", "the whole comes for a range", End::Right);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,9 +91,10 @@ async fn a_store_that_sends_another_range_is_refused() {
         Answer::sized(206, &headers, &content[..=last - first])
     })
     .await;
-    for endpoint in [server.s3(), server.azure().await, server.web().await] {
+    for endpoint in [s3(&server), azure(&server).await, web(&server).await] {
         says(read_middle(&*endpoint, b"big").await, "were asked for");
     }
+    shown("S3, Azure, web", "another range comes", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,9 +104,14 @@ async fn a_store_that_does_not_say_which_range_it_sends_is_refused() {
         Answer::sized(206, ABOUT, &content[..=last - first])
     })
     .await;
-    for endpoint in [server.s3(), server.azure().await] {
+    for endpoint in [s3(&server), azure(&server).await] {
         says(read_middle(&*endpoint, b"big").await, "which bytes");
     }
+    shown(
+        "S3, Azure",
+        "a range comes that does not say which",
+        End::Refused,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,10 +124,11 @@ async fn a_size_that_is_not_told_is_not_zero() {
         }
     })
     .await;
-    for endpoint in [server.s3(), server.azure().await, server.web().await] {
+    for endpoint in [s3(&server), azure(&server).await, web(&server).await] {
         let error = says(endpoint.stat(b"big", true).await, "how long it is");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
+    shown("S3, Azure, web", "a size is not told", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,11 +142,12 @@ async fn a_body_that_is_longer_than_said_is_no_file() {
         }
     })
     .await;
-    let web = server.web().await;
+    let web = web(&server).await;
     let entry = web.stat(b"x.csv", true).await.unwrap().unwrap();
     assert_eq!(entry.size, 100);
     let error = says(web.get(b"x.csv", &entry).await, "longer");
     assert_eq!(error.kind(), ErrorKind::Changed);
+    shown("web", "a body is longer than was said", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,28 +157,31 @@ async fn a_listing_that_has_more_and_does_not_say_where_is_not_all() {
         "<IsTruncated>true</IsTruncated><NextContinuationToken></NextContinuationToken>",
     ] {
         let server = Server::start(move |_| page(&[("a", 1), ("b", 1)], more)).await;
-        says(list(&*server.s3()).await, "more keys");
+        says(list(&*s3(&server)).await, "more keys");
     }
+    shown("S3", "a page has more and does not say where", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_that_comes_again_and_again_ends() {
     let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>";
     let server = Server::start(move |_| page(&[("a", 1)], more)).await;
-    assert!(list(&*server.s3()).await.is_err());
+    assert!(list(&*s3(&server)).await.is_err());
+    shown("S3", "a page comes again and again", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_without_sizes_is_refused() {
     let keys = "<Contents><Key>t/a</Key></Contents>";
     let server = Server::start(move |_| page(&[], keys)).await;
-    says(list(&*server.s3()).await, "no size");
+    says(list(&*s3(&server)).await, "no size");
+    shown("S3", "a page has no sizes", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn content_under_a_key_that_ends_with_a_slash_is_listed() {
     let server = Server::start(|_| page(&[("d/", 9), ("e/", 0), ("f", 1)], "")).await;
-    let entries = list(&*server.s3()).await.unwrap();
+    let entries = list(&*s3(&server)).await.unwrap();
     let found: Vec<_> = entries
         .iter()
         .map(|entry| (String::from_utf8_lossy(&entry.name), entry.kind, entry.size))
@@ -313,4 +193,9 @@ async fn content_under_a_key_that_ends_with_a_slash_is_listed() {
         ("f".into(), Kind::File, 1),
     ];
     assert_eq!(found, wanted);
+    shown(
+        "S3",
+        "content under a key that ends with a slash",
+        End::LeftOut,
+    );
 }

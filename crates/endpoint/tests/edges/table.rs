@@ -1,0 +1,51 @@
+//! The table of `docs/reference/edges.md`: each test shows rows of it.
+
+use std::fs;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/edges.md");
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edges");
+
+/// What becomes of an odd answer.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    /// All of it arrives as it is.
+    Right,
+    /// Nothing counts as there; a line says why.
+    Refused,
+    /// The rest arrives; what does not is named, and the exit code is 6.
+    LeftOut,
+}
+
+/// Says what the calling test has shown of these endpoints. The page has the same row.
+pub fn shown(endpoints: &str, situation: &str, end: End) {
+    let end = match end {
+        End::Right => "right",
+        End::Refused => "refused",
+        End::LeftOut => "left out",
+    };
+    let row = format!("| {situation} | {endpoints} | {end} |");
+    let page = fs::read_to_string(PAGE).unwrap();
+    assert!(
+        page.lines().any(|line| line == row),
+        "{PAGE} lacks the row {row}"
+    );
+}
+
+#[test]
+fn each_row_is_shown_by_a_test() {
+    let sources: Vec<String> = fs::read_dir(TESTS)
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let page = fs::read_to_string(PAGE).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    // The first is the heading.
+    for row in rows.skip(1) {
+        let situation = row.split('|').nth(1).unwrap().trim();
+        let quoted = format!("\"{situation}\"");
+        assert!(
+            sources.iter().any(|source| source.contains(&quoted)),
+            "no test shows the row {row}"
+        );
+    }
+}
