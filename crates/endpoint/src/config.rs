@@ -32,6 +32,11 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// A variable that programs write in capitals or not.
+pub(crate) fn of_either_case(name: &str) -> Option<String> {
+    variable(name).or_else(|| variable(&name.to_ascii_lowercase()))
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "this file is where the environment is read"

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use hyper_util::{
     client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
@@ -24,8 +24,9 @@ use tokio::{
 use tower_service::Service;
 
 use crate::{
-    clock,
+    Result, clock,
     line::{self, Fleet, Line},
+    proxy::Proxies,
 };
 
 /// Longest to wait for a connection, over all addresses of a host.
@@ -37,9 +38,39 @@ pub(crate) struct Dialler {
     /// The quickest connection in microseconds: one time there and back; 0 before the first.
     quickest_us: Arc<AtomicU64>,
     fleet: Arc<Fleet>,
+    proxies: Proxies,
 }
 
 impl Dialler {
+    /// One that goes through the proxies that the environment names.
+    ///
+    /// # Errors
+    /// As [`Proxies::of_environment`].
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self::through(Proxies::of_environment()?))
+    }
+
+    /// One that goes through these.
+    pub(crate) fn through(proxies: Proxies) -> Self {
+        Self {
+            proxies,
+            ..Self::default()
+        }
+    }
+
+    /// What a request over plain HTTP to `uri` tells the proxy that passes it on.
+    pub(crate) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
+        self.proxies.authorization(uri)
+    }
+
+    /// The same without proxies.
+    fn direct(&self) -> Self {
+        Self {
+            proxies: Proxies::default(),
+            ..self.clone()
+        }
+    }
+
     /// The way to the server and back, once something connected.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         let quickest_us = self.quickest_us.load(Relaxed);
@@ -97,7 +128,13 @@ impl Service<Uri> for Dialler {
         let host = host.trim_matches(['[', ']']).to_owned();
         Box::pin(async move {
             let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
-            timeout(CONNECTED_WITHIN, dialler.dial(host, port))
+            let connect = async {
+                match dialler.proxies.connect(&uri, dialler.direct()).await {
+                    Some(connected) => connected,
+                    None => dialler.clone().dial(host, port).await,
+                }
+            };
+            timeout(CONNECTED_WITHIN, connect)
                 .await
                 .unwrap_or_else(|_| Err(late()))
         })
@@ -106,7 +143,7 @@ impl Service<Uri> for Dialler {
 
 impl Connection for Line {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().proxy(self.is_through_proxy())
     }
 }
 

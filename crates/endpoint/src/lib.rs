@@ -33,6 +33,7 @@ mod pass;
 pub mod peer;
 pub mod plugin;
 pub mod posix;
+mod proxy;
 mod relative;
 pub mod relay;
 pub mod s3;

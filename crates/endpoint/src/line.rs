@@ -136,13 +136,31 @@ struct Far {
 pub struct Line {
     stream: TcpStream,
     far: Option<Far>,
+    /// At its other end is a proxy that reads the requests.
+    through_proxy: bool,
 }
 
 impl Line {
     /// On a short path.
     pub(crate) fn near(stream: TcpStream) -> Self {
         kernel::prepare(&stream);
-        Self { stream, far: None }
+        Self {
+            stream,
+            far: None,
+            through_proxy: false,
+        }
+    }
+
+    /// The same, where a proxy that reads the requests is at its other end.
+    pub(crate) fn through_proxy(self) -> Self {
+        Self {
+            through_proxy: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_through_proxy(&self) -> bool {
+        self.through_proxy
     }
 
     /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
@@ -161,6 +179,7 @@ impl Line {
         Self {
             stream,
             far: Some(far),
+            through_proxy: false,
         }
     }
 

@@ -118,6 +118,8 @@ pub struct Server {
     pub port: Option<u16>,
     /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
     pub path: Vec<u8>,
+    /// An `http` address whose path was written with a slash at its end: it is asked for so.
+    pub slash: bool,
     /// What follows `?` in an `http` address, as written: often a signature, and so a secret.
     pub query: Option<String>,
 }
@@ -216,6 +218,8 @@ impl Location {
             | Protocol::Ftp
             | Protocol::Ftps => unescaped(path),
         };
+        let is_web = matches!(protocol, Protocol::Http | Protocol::Https);
+        let slash = is_web && path.ends_with(b"/");
         let path = match &*path {
             b"/" => Vec::new(),
             path => trim_end_slashes(path).to_vec(),
@@ -226,6 +230,7 @@ impl Location {
             host,
             port,
             path,
+            slash,
             query,
         }))
     }
@@ -421,6 +426,21 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_at_the_end_of_a_web_address_is_kept_in_mind() {
+        for (address, slash) in [
+            ("http://h/d/", true),
+            ("https://h/", true),
+            ("http://h/d", false),
+            ("webdav://h/d/", false),
+        ] {
+            let Location::Server(server) = parse(address).unwrap() else {
+                panic!("it is a server");
+            };
+            assert_eq!(server.slash, slash, "{address}");
+        }
+    }
+
+    #[test]
     fn addresses_are_taken_apart() {
         assert_eq!(parse("a/b").unwrap(), Location::Local("a/b".into()));
         assert_eq!(
@@ -443,6 +463,7 @@ mod tests {
                 host: "host".into(),
                 port: Some(99),
                 path: b"/data".to_vec(),
+                slash: false,
                 query: None
             })
         );
@@ -454,6 +475,7 @@ mod tests {
                 host: "host".into(),
                 port: None,
                 path: b"/a%20b%/c".to_vec(),
+                slash: false,
                 query: Some("sig=%2F".into())
             })
         );

@@ -4,6 +4,7 @@
 //! range is asked for with the condition that the file still is what it was, and what comes back is
 //! compared with it again, because not every server heeds conditions.
 
+mod html;
 mod index;
 
 use std::{sync::Arc, time::Duration};

@@ -3,9 +3,12 @@
 
 mod body;
 pub(crate) mod connector;
+mod digest;
+mod gate;
 mod pages;
 mod place;
 mod range;
+mod redirect;
 mod status;
 mod text;
 pub(crate) mod tls;
@@ -25,6 +28,7 @@ use hyper_util::{
 use tokio::time::timeout;
 
 pub(crate) use body::{Sent, next_step};
+pub(crate) use digest::told_adler32;
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
 pub(crate) use range::{content_length, cut, told_size};
@@ -116,12 +120,20 @@ where
 }
 
 impl Web {
-    /// A client that trusts the system's certificates and those of `ca_file`.
+    /// A client that trusts the system's certificates and those of `ca_file`, and goes through the proxies that the
+    /// environment names.
+    ///
+    /// # Errors
+    /// When no certificates can be had, and for what is no proxy.
+    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
+        Self::with(Dialler::new()?, ca_file)
+    }
+
+    /// The same with connections of this kind.
     ///
     /// # Errors
     /// When no certificates can be had.
-    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
-        let dialler = Dialler::default();
+    pub(crate) fn with(dialler: Dialler, ca_file: Option<&Path>) -> Result<Self> {
         Ok(Self {
             client: client(&dialler, ca_file)?,
             dialler,
@@ -150,6 +162,10 @@ impl Web {
             let len = HeaderValue::from(request.body().len());
             request.headers_mut().insert(header::CONTENT_LENGTH, len);
         }
+        if let Some(authorization) = self.dialler.proxy_authorization(request.uri()) {
+            let headers = request.headers_mut();
+            headers.insert(header::PROXY_AUTHORIZATION, authorization);
+        }
         let host = request.uri().authority().map(ToString::to_string);
         let host = host.unwrap_or_default();
         // A server may close a kept connection just when it is used again: what does the same when
@@ -158,6 +174,7 @@ impl Web {
         let mut asked = self.try_to_send(request, about, patience).await?;
         if let (Err(cause), Some(request)) = (&asked, again)
             && !cause.is_connect()
+            && request.body().is_there()
         {
             asked = self.try_to_send(request, about, patience).await?;
         }

@@ -6,40 +6,34 @@
 //! has to keep them.
 
 mod can;
+mod change;
+mod listing;
 mod multistatus;
 mod upload;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Result, Server,
     access::Chosen,
     endpoint::{
-        Boxed, ByteStream, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer,
-        unsupported,
+        Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, unsupported,
     },
     posix::DraftRules,
-    web::{About, Call, Pages, Place, Sent, drain, encode, stream, text_of},
+    web::{About, Call, Pages, Place, encode},
 };
 pub(crate) use can::CAPABILITIES;
+use change::is_lost;
+use listing::WebDavListing;
 pub(crate) use multistatus::try_listing;
-use multistatus::{Cutter, QUESTION};
-use upload::partial_path;
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
-
-/// Entries of one page of a listing.
-const PAGE_ENTRIES: usize = 512;
 
 /// How long a server may copy or move among its own files before it answers.
 const SERVER_WORKS_FOR: Duration = Duration::from_secs(3600);
@@ -56,6 +50,10 @@ struct Shelf {
     user: Option<String>,
     /// It sets a file's time from the request's `Date`.
     is_nginx: AtomicBool,
+    /// It tells checksums of what it stores, as far as is known.
+    tells_sums: AtomicBool,
+    /// Tells this writer from others.
+    writer: u128,
 }
 
 impl WebDav {
@@ -69,12 +67,17 @@ impl WebDav {
         chosen: Option<&Chosen>,
     ) -> Result<Self> {
         let place = Place::open(server, chosen)?;
+        let mut writer = [0; 16];
+        getrandom::fill(&mut writer)
+            .map_err(|cause| Error::new(ErrorKind::Other, "write", place.show(b"")).cause(cause))?;
         Ok(Self {
             shelf: Arc::new(Shelf {
                 pages: Arc::new(Pages::new(place)),
                 rules,
                 user: server.user.clone(),
                 is_nginx: AtomicBool::new(false),
+                tells_sums: AtomicBool::new(true),
+                writer: u128::from_be_bytes(writer),
             }),
         })
     }
@@ -91,82 +94,6 @@ impl Shelf {
         Call::new(method, target(full), about)
     }
 
-    /// Starts to ask for properties; `None` when nothing is there.
-    async fn find(&self, full: &[u8], depth: &'static str) -> Result<Option<Found>> {
-        let (operation, slash) = match depth {
-            "0" => ("look at", ""),
-            _ => ("list", "/"),
-        };
-        let about = About::reading(operation, self.place().show_full(full));
-        let target = format!("{}{slash}", encode(full, true));
-        let target = if target.is_empty() {
-            "/".to_owned()
-        } else {
-            target
-        };
-        let call = Call::new("PROPFIND", target, about.clone())
-            .header("depth", depth)
-            .header("content-type", "application/xml; charset=utf-8")
-            .body(Sent::pieces(vec![Bytes::from_static(QUESTION.as_bytes())]));
-        let response = self.place().send(call).await?.response;
-        if text_of(response.headers(), "server").is_some_and(|name| name.starts_with("nginx")) {
-            self.is_nginx.store(true, Relaxed);
-        }
-        match response.status().as_u16() {
-            207 => Ok(Some(Found {
-                body: stream(response.into_body(), about.subject.clone()),
-                cutter: Cutter::default(),
-                about,
-            })),
-            404 | 410 => Ok(None),
-            _ => Err(self.place().refusal(response, &about).await),
-        }
-    }
-
-    /// What lies at the absolute path `full`.
-    async fn look_at(&self, full: &[u8]) -> Result<Option<Entry>> {
-        let Some(mut found) = self.find(full, "0").await? else {
-            return Ok(None);
-        };
-        match found.next().await? {
-            Some((_, entry)) => Ok(Some(entry)),
-            None => {
-                let error = found.about.fail(ErrorKind::Other);
-                Err(error.cause("the server says nothing about it"))
-            }
-        }
-    }
-
-    /// Makes a request that changes something and needs no more than to succeed.
-    async fn command(&self, call: Call) -> Result<()> {
-        let response = self.place().ask(call).await?;
-        drain(response.into_body()).await;
-        Ok(())
-    }
-
-    /// Gives what is under the hidden name its own. A directory is never replaced: the server would
-    /// remove all that is in it.
-    async fn publish(&self, partial: &[u8], full: &[u8]) -> Result<()> {
-        let moved = |overwrite: &'static str| {
-            let mut call = self.call("MOVE", partial, "write");
-            call.about.subject = self.place().show_full(full);
-            call.header("destination", self.address(full))
-                .header("overwrite", overwrite)
-                .patience(SERVER_WORKS_FOR)
-        };
-        match self.command(moved("F")).await {
-            // 412: something has the name.
-            Err(error) if error.kind() == ErrorKind::Changed => {}
-            ended => return ended,
-        }
-        if self.is_directory(full).await? {
-            let about = About::writing("write", self.place().show_full(full));
-            let error = about.fail(ErrorKind::Conflict);
-            return Err(error.cause("a directory has that name"));
-        }
-        self.command(moved("T")).await
-    }
-
     async fn is_directory(&self, full: &[u8]) -> Result<bool> {
         let there = self.look_at(full).await?;
         Ok(there.is_some_and(|there| there.kind == Kind::Directory))
@@ -178,7 +105,7 @@ impl Shelf {
     }
 
     async fn forget(&self, partial: &[u8]) {
-        // What is left over is hidden, and the next attempt writes over it.
+        // What is left over is hidden, and the next attempt of this writer writes over it.
         let _ = self.command(self.call("DELETE", partial, "remove")).await;
     }
 
@@ -189,11 +116,11 @@ impl Shelf {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = partial_path(full, spec);
+        let partial = self.partial_path(full, spec);
         let stored = async {
-            self.send(&partial, spec, Sent::payload(data)).await?;
+            self.send(&partial, spec, data).await?;
             self.check(&partial, spec.size, Some(sum)).await?;
-            self.publish(&partial, full).await
+            self.publish(&partial, full, spec.size).await
         };
         let stored = stored.await;
         if stored.is_err() {
@@ -211,7 +138,7 @@ impl Shelf {
         }
         match self.command(call).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            ended => ended,
+            ended => ended.map(drop),
         }
     }
 
@@ -224,7 +151,7 @@ impl Shelf {
             call.target = format!("{}/", encode(path, true));
             let about = call.about.clone();
             made = match self.command(call).await {
-                Ok(()) => true,
+                Ok(_) => true,
                 Err(error) => match self.look_at(path).await? {
                     Some(there) if there.kind == Kind::Directory => false,
                     Some(_) => {
@@ -249,7 +176,7 @@ impl Shelf {
     }
 
     async fn copy(&self, from: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
-        let partial = partial_path(full, spec);
+        let partial = self.partial_path(full, spec);
         let mut call = self
             .call("COPY", from, "copy on the server to")
             .header("destination", self.address(&partial))
@@ -260,7 +187,7 @@ impl Shelf {
         let copied = async {
             self.command(call).await?;
             self.check(&partial, spec.size, None).await?;
-            self.publish(&partial, full).await
+            self.publish(&partial, full, spec.size).await
         };
         let copied = copied.await;
         if copied.is_err() {
@@ -284,75 +211,6 @@ fn target(full: &[u8]) -> String {
 fn parent_of(full: &[u8]) -> &[u8] {
     let cut = full.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
     &full[..cut]
-}
-
-/// The answer to a question for properties, while it comes.
-struct Found {
-    body: ByteStream,
-    cutter: Cutter,
-    about: About,
-}
-
-impl Found {
-    /// The next path and what lies there; `None` at the end.
-    async fn next(&mut self) -> Result<Option<(Vec<u8>, Entry)>> {
-        loop {
-            if let Some(read) = self.cutter.next() {
-                return read.map(Some).map_err(|cause| {
-                    let error = self.about.fail(ErrorKind::Other);
-                    error.cause(format!("unreadable answer: {cause}"))
-                });
-            }
-            match self.body.next().await {
-                Some(bytes) => self.cutter.add(&bytes?),
-                None => return Ok(None),
-            }
-        }
-    }
-}
-
-struct WebDavListing {
-    found: Found,
-    /// The full path of the directory.
-    full: Vec<u8>,
-}
-
-impl WebDavListing {
-    async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        let mut page = Vec::new();
-        while page.len() < PAGE_ENTRIES {
-            let Some((path, entry)) = self.found.next().await? else {
-                break;
-            };
-            if path == self.full {
-                continue;
-            }
-            let below = path
-                .strip_prefix(&*self.full)
-                .and_then(|rest| rest.strip_prefix(b"/"))
-                .filter(|name| !name.is_empty() && !name.contains(&b'/'));
-            match below {
-                Some(name) => page.push(Entry {
-                    name: name.to_vec(),
-                    ..entry
-                }),
-                None => {
-                    let about = &self.found.about;
-                    return Err(about
-                        .fail(ErrorKind::Other)
-                        .cause("the server tells of paths that are not below the one asked for")
-                        .hint("use the address the server calls itself by"));
-                }
-            }
-        }
-        Ok(page)
-    }
-}
-
-impl Listing for WebDavListing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(self.read_page())
-    }
 }
 
 impl Endpoint for WebDav {
@@ -384,7 +242,8 @@ impl Endpoint for WebDav {
                 let about = About::reading("list", self.show(path));
                 about.fail(ErrorKind::NotFound).with("directory", true)
             })?;
-            let listing: Box<dyn Listing> = Box::new(WebDavListing { found, full });
+            let shelf = Arc::clone(&self.shelf);
+            let listing: Box<dyn Listing> = Box::new(WebDavListing { shelf, found, full });
             Ok(listing)
         })
     }

@@ -135,6 +135,18 @@ pub async fn passes_as_one_file(endpoint: Arc<dyn Endpoint>) {
 /// # Errors
 /// As [`Access::open`].
 pub async fn open(address: &str, profiles: &str) -> Result<Arc<dyn Endpoint>> {
+    open_with(address, profiles, DraftRules::default()).await
+}
+
+/// The same with rules of one's own.
+///
+/// # Errors
+/// As [`Access::open`].
+pub async fn open_with(
+    address: &str,
+    profiles: &str,
+    rules: DraftRules,
+) -> Result<Arc<dyn Endpoint>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profiles.toml");
     std::fs::write(&path, profiles).unwrap();
@@ -144,7 +156,6 @@ pub async fn open(address: &str, profiles: &str) -> Result<Arc<dyn Endpoint>> {
         .and_then(|rest| rest.split_once(']'));
     let access = Access::new(name.map(|(name, _)| name.to_owned()), Vec::new());
     let location = Location::parse(address.as_ref())?;
-    let rules = DraftRules::default();
     access.with_profiles(path).open(location, rules).await
 }
 

@@ -104,6 +104,9 @@ pub struct Profile {
     pub(crate) ssh_options: Vec<String>,
     /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
     pub(crate) token: Option<Secret>,
+    /// Hosts that get the credentials too when the server sends us on to them; `.example.org` stands for all below it. They see
+    /// the credentials. HTTP, WebDAV.
+    pub(crate) credentials_for: Vec<String>,
 
     /// What only a plug-in knows the meaning of.
     pub(crate) plugin: BTreeMap<String, Secret>,

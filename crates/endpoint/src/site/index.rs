@@ -4,8 +4,10 @@ use std::{collections::BTreeSet, sync::Arc, vec};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use http::{Uri, uri::Authority};
 use serde::Deserialize;
 
+use super::html;
 use crate::{
     ErrorKind, Locus, Result, dates,
     endpoint::{Boxed, Entry, Kind, Listing, join},
@@ -43,20 +45,31 @@ impl SiteListing {
         let call = Call::new("GET", folder.clone(), about.clone())
             .header("accept", "application/json, text/html;q=0.9")
             .header("accept-encoding", "identity");
-        let answer = pages.place.ask(call).await;
-        let answer = answer.map_err(|error| error.with("directory", true))?;
-        let kind = text_of(answer.headers(), "content-type").unwrap_or_default();
+        let answer = pages.place.send(call).await?;
+        if !answer.response.status().is_success() {
+            let error = pages.place.refusal(answer.response, &about).await;
+            return Err(error.with("directory", true));
+        }
+        let (head, body) = answer.response.into_parts();
+        let kind = text_of(&head.headers, "content-type").unwrap_or_default();
         let is_json = kind.starts_with("application/json");
         let is_page = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
-        let text = read_whole(answer.into_body(), &about).await?;
+        let has_end = ["content-length", "transfer-encoding"]
+            .iter()
+            .any(|name| head.headers.contains_key(*name));
+        let text = read_whole(body, &about).await?;
         let entries = if is_json {
             lines_of(&text)
         } else if is_page {
-            Some(links_of(&text, pages.place.origin(), &folder))
+            if is_cut(&text, has_end) {
+                let error = about.fail(ErrorKind::Unreachable);
+                return Err(error.cause("the server's list ended early"));
+            }
+            Some((links_of(&text, &answer.from), false))
         } else {
             None
         };
-        let entries = entries.ok_or_else(|| {
+        let (entries, is_told) = entries.ok_or_else(|| {
             about
                 .fail(ErrorKind::Unsupported)
                 .cause("the server sends no list of what is there")
@@ -67,7 +80,7 @@ impl SiteListing {
             pages,
             path,
             entries: entries.into_iter(),
-            is_told: is_json,
+            is_told,
         })
     }
 
@@ -106,8 +119,11 @@ impl Listing for SiteListing {
     }
 }
 
-fn lines_of(text: &[u8]) -> Option<Vec<Entry>> {
+/// What an index in JSON tells, and whether it tells all sizes.
+fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     let lines: Vec<Line> = serde_json::from_slice(text).ok()?;
+    let is_told = |line: &Line| line.kind != "file" || line.size.is_some();
+    let is_told = lines.iter().all(is_told);
     let entries = lines
         .into_iter()
         .filter(|line| is_name(line.name.as_bytes()));
@@ -123,34 +139,52 @@ fn lines_of(text: &[u8]) -> Option<Vec<Entry>> {
             ..Entry::bare(line.name.into_bytes(), kind)
         }
     });
-    Some(entries.collect())
+    Some((entries.collect(), is_told))
 }
 
-/// The names that links of a page show directly below `folder`, a path that ends with a slash.
-fn links_of(page: &Bytes, origin: &str, folder: &str) -> Vec<Entry> {
+/// Whether a page lacks its end. One that never began as a page may end where its answer does, if that end was said.
+fn is_cut(page: &[u8], has_end: bool) -> bool {
+    let page = page.to_ascii_lowercase();
+    let has = |tag: &[u8]| page.windows(tag.len()).any(|found| found == tag);
+    !has(b"</html") && (has(b"<html") || !has_end)
+}
+
+/// The names that links of a page show directly below its own address.
+fn links_of(page: &Bytes, from: &Uri) -> Vec<Entry> {
     let page = String::from_utf8_lossy(page);
+    let host = from.authority().map_or("", Authority::as_str);
+    let origin = format!("{}://{host}", from.scheme_str().unwrap_or_default());
+    let folder = from
+        .path()
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    let folder = [&*unescaped(folder), b"/"].concat();
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
     for link in hrefs(&page) {
-        let link = unescape(link);
-        let link = link.strip_prefix(origin).unwrap_or(&link);
-        let relative = link.strip_prefix(folder).unwrap_or(link);
-        let relative = relative.strip_prefix("./").unwrap_or(relative);
-        if relative.contains(['?', '#']) || relative.contains("://") {
+        let link = html::unescape(link);
+        let link = link.strip_prefix(&origin).unwrap_or(&link);
+        let is_elsewhere = link.starts_with("//") || link.contains("://");
+        if link.contains(['?', '#']) || is_elsewhere {
             continue;
         }
-        let (name, kind) = match relative.strip_suffix('/') {
+        let path = unescaped(link);
+        let relative = path.strip_prefix(&*folder).unwrap_or(&path);
+        let relative = relative.strip_prefix(b"./").unwrap_or(relative);
+        let (name, kind) = match relative.strip_suffix(b"/") {
             Some(name) => (name, Kind::Directory),
             None => (relative, Kind::File),
         };
-        let Some(name) = decode(name).filter(|name| is_name(name)) else {
-            continue;
-        };
-        if seen.insert(name.clone()) {
-            entries.push(Entry::bare(name, kind));
+        if is_name(name) && seen.insert(name.to_vec()) {
+            entries.push(Entry::bare(name.to_vec(), kind));
         }
     }
     entries
+}
+
+/// The bytes of a path. What is no escape is taken as it stands: some servers escape nothing.
+fn unescaped(path: &str) -> Vec<u8> {
+    decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
 
 fn is_name(name: &[u8]) -> bool {
@@ -189,19 +223,6 @@ fn href_of(tag: &str) -> Option<&str> {
     }
 }
 
-/// Undoes the escapes of HTML that occur in addresses.
-fn unescape(text: &str) -> String {
-    if !text.contains('&') {
-        return text.to_owned();
-    }
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#39;", "'")
-        .replace("&#x27;", "'")
-        .replace("&amp;", "&")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,8 +230,7 @@ mod tests {
     fn names(page: &str) -> Vec<(String, Kind)> {
         links_of(
             &Bytes::copy_from_slice(page.as_bytes()),
-            "http://h",
-            "/a/b/",
+            &Uri::from_static("http://h/a/b/"),
         )
         .into_iter()
         .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.kind))
@@ -231,8 +251,30 @@ mod tests {
                 ("e".to_owned(), Kind::Directory),
                 ("f&g".to_owned(), Kind::File),
                 ("h".to_owned(), Kind::File),
+                ("%zz".to_owned(), Kind::File),
             ]
         );
+    }
+
+    #[test]
+    fn names_are_those_of_whatever_escapes_servers_use() {
+        let page = "<html><a href=\"a&#43;b\"><a href=\"a&#x2B;c\"><a href=\"a&plus;d\">\
+            <a href=\"/%61/b/e f\"><a href=\"//h/a/b/g\"><a href=\"a&amp;amp;h\">";
+        let found = names(page);
+        let found: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, ["a+b", "a+c", "a+d", "e f", "a&amp;h"]);
+    }
+
+    #[test]
+    fn a_page_without_its_end_is_cut() {
+        for (page, has_end, cut) in [
+            ("<HTML><a href=a></HTML>", false, false),
+            ("<html><a href=a>", true, true),
+            ("<a href=a>", true, false),
+            ("<a href=a>", false, true),
+        ] {
+            assert_eq!(is_cut(page.as_bytes(), has_end), cut, "{page}");
+        }
     }
 
     #[test]
@@ -255,7 +297,10 @@ mod tests {
         let text = br#"[{"name":"d","type":"directory","mtime":"Thu, 29 Feb 2024 00:00:00 GMT"},
             {"name":"f","type":"file","mtime":"Thu, 29 Feb 2024 00:00:00 GMT","size":7},
             {"name":"..","type":"directory"}]"#;
-        let entries = lines_of(text).unwrap();
+        let (entries, is_told) = lines_of(text).unwrap();
+        assert!(is_told);
+        let (_, is_told) = lines_of(br#"[{"name":"f","type":"file"}]"#).unwrap();
+        assert!(!is_told, "a size that is not told is not zero");
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[1].kind, entries[1].size), (Kind::File, 7));
         assert_eq!(entries[1].mtime.unwrap().secs, 1_709_164_800);

@@ -14,6 +14,7 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
+use super::gate::{Gate, Waiting};
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::ByteStream,
@@ -48,6 +49,7 @@ pub(crate) struct Sent {
 enum Origin {
     Pieces(VecDeque<Bytes>),
     Stream(ByteStream),
+    Held(Waiting),
 }
 
 impl Sent {
@@ -83,9 +85,36 @@ impl Sent {
         }
     }
 
+    /// The same body behind a gate, which opens when the server wants it.
+    pub(super) fn held(self) -> (Self, Gate) {
+        let (left, watch) = (self.left, self.watch());
+        let gate = Gate::hold(self);
+        let held = Self {
+            from: Origin::Held(Waiting::before(&gate)),
+            left,
+            watch,
+            load: Load::default(),
+        };
+        (held, gate)
+    }
+
+    /// Whether it is still there, and not gone with another connection.
+    pub(super) fn is_there(&self) -> bool {
+        match &self.from {
+            Origin::Held(waiting) => waiting.gate().holds(),
+            Origin::Pieces(_) | Origin::Stream(_) => true,
+        }
+    }
+
     /// The same body again; a stream can't be had twice.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.from {
+            Origin::Held(waiting) => Some(Self {
+                from: Origin::Held(Waiting::before(waiting.gate())),
+                left: self.left,
+                watch: self.watch(),
+                load: Load::default(),
+            }),
             Origin::Pieces(pieces) => Some(Self {
                 load: self.load.again(),
                 ..Self::pieces(pieces.iter().cloned().collect())
@@ -140,8 +169,16 @@ impl Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenSource>>> {
+        if let Origin::Held(waiting) = &mut self.from {
+            let Some(body) = ready!(waiting.poll(context)) else {
+                return Poll::Ready(Some(Err(BrokenSource)));
+            };
+            (self.from, self.load) = (body.from, body.load);
+        }
         let left = self.left;
         let piece = match &mut self.from {
+            // What a gate lets go is no longer held.
+            Origin::Held(_) => None,
             Origin::Pieces(pieces) => next_step(pieces),
             Origin::Stream(_) if left == 0 => None,
             Origin::Stream(stream) => match ready!(stream.as_mut().poll_next(context)) {

@@ -71,13 +71,13 @@ impl Pages {
             .place
             .send(call.header("accept-encoding", "identity"))
             .await?;
-        let is_root = self.place.full(path).is_empty();
+        let is_folder = self.place.full(path).is_empty() || self.place.is_folder(path);
         let (head, body) = answer.response.into_parts();
         drain(body).await;
         match head.status.as_u16() {
             404 | 410 => Ok(None),
             _ if answer.is_directory => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
-            200..300 if is_root => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
+            200..300 if is_folder => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
             200..300 => {
                 let entry = entry_of(&head.headers, content_length(&head.headers), &about)?;
                 self.learn_ranges(path, &head.headers, &entry).await?;
@@ -95,10 +95,11 @@ impl Pages {
             .header("accept-encoding", "identity")
             .header("range", "bytes=0-0");
         let answer = self.place.send(call).await?;
-        if answer.is_directory {
+        let response = answer.response;
+        let is_folder = self.place.is_folder(path) && response.status().is_success();
+        if answer.is_directory || is_folder {
             return Ok(Some(Entry::bare(Vec::new(), Kind::Directory)));
         }
-        let response = answer.response;
         let headers = response.headers();
         match response.status().as_u16() {
             404 | 410 => Ok(None),

@@ -1,13 +1,20 @@
 //! A path on a web server, with the credentials for it.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU8, Ordering::Relaxed},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 
 use super::{
-    About, STALLED_AFTER, Sent, Web, drain, encode, kind_of_status, read_refusal, refused, text_of,
+    About, STALLED_AFTER, Sent, Web, drain, encode,
+    gate::Gate,
+    kind_of_status, read_refusal,
+    redirect::{is_same_origin, is_trusted, next_of},
+    refused, text_of,
 };
 use crate::{
     Error, ErrorKind, Protocol, Result, Server,
@@ -21,6 +28,12 @@ const REDIRECTS_MAX: u32 = 5;
 /// The longest excerpt of an error page that is told, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
+/// What is known of how a server takes a body: nothing, that it asks for it and writes itself, that
+/// it says nothing before it has it.
+const UNKNOWN: u8 = 0;
+const WRITES: u8 = 1;
+const SILENT: u8 = 2;
+
 /// A path on a web server.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -31,9 +44,14 @@ pub(crate) struct Place {
     origin: String,
     /// Absolute, without a slash at the end; empty for the root.
     root: Vec<u8>,
+    /// The root was written with a slash at its end.
+    slash: bool,
     /// A signed address works for this path alone, and is a secret.
     query: Option<String>,
     authorization: Option<HeaderValue>,
+    /// Hosts that get the credentials too where the server sends us on to them.
+    trusted: Vec<String>,
+    thought: AtomicU8,
 }
 
 /// What to ask of a server.
@@ -76,9 +94,10 @@ impl Call {
     }
 }
 
-/// A server's answer, and whether it sent us on from `name` to `name/`.
+/// A server's answer, which address gave it, and whether it sent us on from `name` to `name/`.
 pub(crate) struct Answer {
     pub response: Response<Incoming>,
+    pub from: Uri,
     pub is_directory: bool,
 }
 
@@ -106,15 +125,19 @@ impl Place {
         let port = server
             .port
             .map_or_else(String::new, |port| format!(":{port}"));
-        let ca_file = chosen.and_then(|chosen| chosen.ours.as_ref()?.ca_file.as_deref());
+        let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
+        let ca_file = profile.and_then(|profile| profile.ca_file.as_deref());
         let login = config::login_for(&server.host, server.user.as_deref(), chosen)?;
         Ok(Self {
             web: Web::new(ca_file)?,
             scheme,
             origin: format!("{web_scheme}://{host}{port}"),
             root: server.path.clone(),
+            slash: server.slash,
             query: server.query.clone(),
             authorization: login.map(|login| authorization(&login)).transpose()?,
+            trusted: profile.map_or_else(Vec::new, |profile| profile.credentials_for.clone()),
+            thought: AtomicU8::new(UNKNOWN),
         })
     }
 
@@ -147,9 +170,17 @@ impl Place {
         [&self.root, &b"/"[..], path].concat()
     }
 
+    /// Whether the address was written as that of a folder.
+    pub(crate) fn is_folder(&self, path: &[u8]) -> bool {
+        path.is_empty() && self.slash
+    }
+
     /// A path as requests name it.
     pub(crate) fn target(&self, path: &[u8]) -> String {
-        let target = encode(&self.full(path), true);
+        let mut target = encode(&self.full(path), true);
+        if self.is_folder(path) {
+            target.push('/');
+        }
         match &self.query {
             Some(query) if path.is_empty() => format!("{target}?{query}"),
             Some(_) | None if target.is_empty() => "/".to_owned(),
@@ -162,51 +193,129 @@ impl Place {
         format!("{}/", encode(&self.full(path), true))
     }
 
-    /// Makes the request, follows redirections and returns what the server says, good or bad.
+    /// Makes the request, follows redirections and returns what the server says, good or bad. A file
+    /// that is written goes only to where a redirection leads.
     ///
     /// # Errors
-    /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end.
-    pub(crate) async fn send(&self, call: Call) -> Result<Answer> {
-        let about = call.about.clone();
+    /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end;
+    /// [`ErrorKind::Unsupported`] for one that can't be followed.
+    pub(crate) async fn send(&self, mut call: Call) -> Result<Answer> {
+        let (about, patience) = (call.about.clone(), call.patience);
         let mut uri = self.uri(&call.target, &about)?;
         let start = uri.path().to_owned();
-        let mut body = Some(call.body);
-        for _ in 0..=REDIRECTS_MAX {
-            let is_home = uri.to_string().starts_with(&self.origin);
-            let mut request = Request::builder().method(call.method).uri(&uri);
-            for (name, value) in &call.headers {
-                request = request.header(*name, value);
+        let mut body = std::mem::replace(&mut call.body, Sent::nothing());
+        for hop in 0..=REDIRECTS_MAX {
+            let spare = body.again();
+            let (sent, gate) = if call.method == "PUT" && self.waits(&body) {
+                let (sent, gate) = body.held();
+                (sent, Some(gate))
+            } else {
+                (body, None)
+            };
+            let request = self.request(&uri, &call, sent, gate.as_ref())?;
+            let response = self.web.send(request, &about, patience).await?;
+            if let Some(gate) = &gate {
+                gate.end();
             }
-            if let Some(authorization) = self.authorization.as_ref().filter(|_| is_home) {
-                request = request.header(header::AUTHORIZATION, authorization);
+            let (status, headers) = (response.status(), response.headers());
+            let next = next_of(&uri, call.method, status, headers, &about)?;
+            if let Some(gate) = &gate {
+                self.learn(gate, hop == 0 && next.is_none());
             }
-            let sent = body.take().unwrap_or_else(Sent::nothing);
-            let request = request
-                .header(
-                    header::USER_AGENT,
-                    concat!("posthaste/", env!("CARGO_PKG_VERSION")),
-                )
-                .body(sent)
-                .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
-            let response = self.web.send(request, &about, call.patience).await?;
-            let next = next_of(&uri, call.method, response.status(), response.headers());
-            match next {
-                None => {
-                    let is_directory = uri.path().strip_suffix('/') == Some(&*start);
-                    return Ok(Answer {
-                        response,
-                        is_directory,
-                    });
-                }
-                Some(next) => {
-                    drain(response.into_body()).await;
-                    uri = next;
-                }
-            }
+            let Some(next) = next else {
+                let is_directory = uri.path().strip_suffix('/') == Some(&*start);
+                return Ok(Answer {
+                    response,
+                    from: uri,
+                    is_directory,
+                });
+            };
+            drain(response.into_body()).await;
+            let left = match gate {
+                Some(gate) => gate.take_back(),
+                None => spare,
+            };
+            body = left.ok_or_else(|| {
+                self.thought.store(UNKNOWN, Relaxed);
+                let error = about.fail(ErrorKind::Busy);
+                error.cause("the server said too late where the file is to go")
+            })?;
+            uri = next;
         }
         Err(about
             .fail(ErrorKind::Other)
             .cause("the server sends us from address to address"))
+    }
+
+    /// The request at one address, with the credentials where it is theirs.
+    fn request(
+        &self,
+        uri: &Uri,
+        call: &Call,
+        body: Sent,
+        gate: Option<&Gate>,
+    ) -> Result<Request<Sent>> {
+        let mut request = Request::builder().method(call.method).uri(uri);
+        for (name, value) in &call.headers {
+            // Where a name is moved to is told to the server that moves it, as an address of its own.
+            let own = match (*name, value.strip_prefix(&self.origin), uri.authority()) {
+                ("destination", Some(path), Some(host)) => {
+                    format!("{}://{host}{path}", uri.scheme_str().unwrap_or_default())
+                }
+                _ => value.clone(),
+            };
+            request = request.header(*name, own);
+        }
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| self.is_ours(uri)) {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        if gate.is_some() {
+            request = request.header(header::EXPECT, "100-continue");
+        }
+        let mut request = request
+            .header(
+                header::USER_AGENT,
+                concat!("posthaste/", env!("CARGO_PKG_VERSION")),
+            )
+            .body(body)
+            .map_err(|cause| call.about.fail(ErrorKind::Invalid).cause(cause))?;
+        if let Some(gate) = gate {
+            let gate = gate.clone();
+            hyper::ext::on_informational(&mut request, move |said| {
+                if said.status() == StatusCode::CONTINUE {
+                    gate.open();
+                }
+            });
+        }
+        Ok(request)
+    }
+
+    /// Whether a body waits until the server wants it: one that can't be sent twice does wherever
+    /// servers answer, others until it is known that this one writes itself.
+    fn waits(&self, body: &Sent) -> bool {
+        match self.thought.load(Relaxed) {
+            SILENT => false,
+            WRITES => body.again().is_none(),
+            _ => body.len() > 0,
+        }
+    }
+
+    fn learn(&self, gate: &Gate, is_final: bool) {
+        if gate.was_unheard() {
+            self.thought.store(SILENT, Relaxed);
+        } else if gate.was_wanted() && is_final {
+            self.thought.store(WRITES, Relaxed);
+        }
+    }
+
+    /// Whether the credentials are for the server of this address too.
+    fn is_ours(&self, uri: &Uri) -> bool {
+        let Ok(origin) = Uri::try_from(&self.origin) else {
+            return false;
+        };
+        let is_as_safe = uri.scheme_str() == Some("https") || origin.scheme_str() == Some("http");
+        is_same_origin(uri, &origin)
+            || (is_as_safe && is_trusted(uri.host().unwrap_or_default(), &self.trusted))
     }
 
     /// As [`Place::send`], but only for an answer that means success.
@@ -256,34 +365,6 @@ fn authorization(login: &Login) -> Result<HeaderValue> {
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Where a redirection leads; `None` for any other answer, and for what must not be followed: a
-/// write, or from TLS to plain text.
-fn next_of(from: &Uri, method: &str, status: StatusCode, headers: &HeaderMap) -> Option<Uri> {
-    let is_safe = matches!(method, "GET" | "HEAD" | "PROPFIND");
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe {
-        return None;
-    }
-    let to = text_of(headers, "location")?;
-    let to = to.split('#').next().unwrap_or_default();
-    let (scheme, authority) = (from.scheme_str()?, from.authority()?);
-    let text = if to.contains("://") {
-        to.to_owned()
-    } else if to.starts_with("//") {
-        format!("{scheme}:{to}")
-    } else if to.starts_with('/') {
-        format!("{scheme}://{authority}{to}")
-    } else {
-        let folder = from
-            .path()
-            .rsplit_once('/')
-            .map_or("", |(folder, _)| folder);
-        format!("{scheme}://{authority}{folder}/{to}")
-    };
-    let next = Uri::try_from(text).ok()?;
-    let is_downgrade = scheme == "https" && next.scheme_str() != Some("https");
-    (!is_downgrade).then_some(next)
 }
 
 /// The start of an error page, where it is text people may read.

@@ -1,6 +1,7 @@
 //! What PROPFIND answers (RFC 4918, section 14), read while it comes: a folder of any size costs
 //! no more memory than one page of it.
 
+use http::StatusCode;
 use serde::Deserialize;
 
 use crate::{Kind, dates, endpoint::Entry, web::decode};
@@ -16,8 +17,21 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Deserialize)]
 struct Response {
     href: String,
+    /// What became of it, where nothing is told about it.
+    status: Option<String>,
     #[serde(default, rename = "propstat")]
     propstats: Vec<PropStat>,
+}
+
+/// What one element tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub path: Vec<u8>,
+    pub entry: Entry,
+    /// A file whose size is told: one that is not is not zero.
+    pub has_size: bool,
+    /// The status of an element that tells nothing else: it is gone, or nobody may look at it.
+    pub refusal: Option<StatusCode>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,7 +70,7 @@ impl Cutter {
     ///
     /// # Errors
     /// What about it makes no sense.
-    pub(super) fn next(&mut self) -> Option<Result<(Vec<u8>, Entry), String>> {
+    pub(super) fn next(&mut self) -> Option<Result<Told, String>> {
         let Some((start, end)) = self.find() else {
             if self.buffer.len() > RESPONSE_BYTES_MAX {
                 return Some(Err("the description of a file has no end".to_owned()));
@@ -67,6 +81,26 @@ impl Cutter {
         self.buffer.drain(..end);
         self.searched = 0;
         Some(read)
+    }
+
+    /// Whether the document has ended, once nothing more comes.
+    pub(super) fn has_ended(&self) -> bool {
+        const NAME: &[u8] = b"multistatus";
+        let mut from = 0;
+        while let Some(found) = find(&self.buffer[from..], NAME) {
+            let place = from + found;
+            from = place + NAME.len();
+            let start = place - tag_prefix(&self.buffer[..place]);
+            let is_empty = || {
+                let mut rest = self.buffer[from..].iter();
+                let end = rest.position(|&byte| byte == b'>');
+                end.is_some_and(|end| end > 0 && self.buffer[from + end - 1] == b'/')
+            };
+            if self.buffer[..start].ends_with(b"</") || is_empty() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Where the first whole element is.
@@ -117,10 +151,11 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-fn read_response(xml: &[u8]) -> Result<(Vec<u8>, Entry), String> {
+fn read_response(xml: &[u8]) -> Result<Told, String> {
     let text = std::str::from_utf8(xml).map_err(|_| "its answer is not UTF-8".to_owned())?;
     let response: Response = quick_xml::de::from_str(text).map_err(|cause| cause.to_string())?;
     let mut entry = Entry::bare(Vec::new(), Kind::File);
+    let mut has_size = false;
     for propstat in response.propstats {
         if propstat
             .status
@@ -140,6 +175,7 @@ fn read_response(xml: &[u8]) -> Result<(Vec<u8>, Entry), String> {
             .and_then(|text| text.trim().parse().ok())
         {
             entry.size = size;
+            has_size = true;
         }
         if let Some(text) = told.getlastmodified {
             entry.mtime = dates::parse_http(text.trim());
@@ -151,21 +187,51 @@ fn read_response(xml: &[u8]) -> Result<(Vec<u8>, Entry), String> {
     if entry.kind == Kind::Directory {
         entry = Entry::bare(Vec::new(), Kind::Directory);
     }
-    let path = path_of(response.href.trim()).ok_or("a path can't be read")?;
-    Ok((path, entry))
+    let status = response.status.as_deref().and_then(code_of);
+    Ok(Told {
+        path: path_of(response.href.trim()),
+        entry,
+        has_size,
+        refusal: status.filter(|status| !status.is_success()),
+    })
 }
 
-/// The path an `href` names, without a slash at its end.
-fn path_of(href: &str) -> Option<Vec<u8>> {
+/// The code of a line such as `HTTP/1.1 403 Forbidden`.
+fn code_of(line: &str) -> Option<StatusCode> {
+    let code = line.split_whitespace().nth(1)?;
+    StatusCode::from_bytes(code.as_bytes()).ok()
+}
+
+/// What was refused of a change, in an answer about several things (RFC 4918, section 13): the path and the status.
+pub(super) fn refused_part(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
+    let mut cutter = Cutter::default();
+    cutter.add(answer);
+    while let Some(told) = cutter.next() {
+        match told {
+            Ok(Told {
+                path,
+                refusal: Some(status),
+                ..
+            }) => return Some((path, status)),
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// The path an `href` names, without a slash at its end. What is no escape is taken as it stands: some servers escape
+/// nothing.
+fn path_of(href: &str) -> Vec<u8> {
     let path = match href.split_once("://") {
-        Some((_, rest)) => &rest[rest.find('/').unwrap_or(rest.len())..],
-        None => href,
+        Some((_, rest)) if !href.starts_with('/') => &rest[rest.find('/').unwrap_or(rest.len())..],
+        Some(_) | None => href,
     };
-    let mut path = decode(path)?;
+    let mut path = decode(path).unwrap_or_else(|| path.as_bytes().to_vec());
     while path.last() == Some(&b'/') {
         path.pop();
     }
-    Some(path)
+    path
 }
 
 /// Reads an answer in steps, for [`crate::fuzzing`].
@@ -201,7 +267,7 @@ mod tests {
         <resourcetype/><getcontentlength>12</getcontentlength><getetag>\"e\"</getetag></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response></D:multistatus>";
 
-    fn read(pieces: &[&[u8]]) -> Vec<(Vec<u8>, Entry)> {
+    fn read(pieces: &[&[u8]]) -> Vec<Told> {
         let mut cutter = Cutter::default();
         let mut found = Vec::new();
         for piece in pieces {
@@ -210,6 +276,7 @@ mod tests {
                 found.push(next.unwrap());
             }
         }
+        assert!(cutter.has_ended());
         found
     }
 
@@ -217,15 +284,40 @@ mod tests {
     fn answers_are_read_wherever_they_are_torn() {
         let whole = read(&[ANSWER.as_bytes()]);
         assert_eq!(whole.len(), 2);
-        assert_eq!(whole[0].0, b"/a/response>");
-        assert_eq!(whole[0].1.kind, Kind::Directory);
-        assert_eq!(whole[1].0, b"/a/b&c d");
-        assert_eq!((whole[1].1.kind, whole[1].1.size), (Kind::File, 12));
-        assert_eq!(whole[1].1.version.as_deref(), Some("\"e\""));
+        assert_eq!(whole[0].path, b"/a/response>");
+        assert_eq!(whole[0].entry.kind, Kind::Directory);
+        assert_eq!(whole[1].path, b"/a/b&c d");
+        let entry = &whole[1].entry;
+        assert_eq!((entry.kind, entry.size), (Kind::File, 12));
+        assert_eq!(entry.version.as_deref(), Some("\"e\""));
         for cut in 0..ANSWER.len() {
             let (head, tail) = ANSWER.as_bytes().split_at(cut);
             assert_eq!(read(&[head, tail]), whole, "torn at {cut}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_has_not_ended() {
+        let end = ANSWER.len() - "</D:multistatus>".len();
+        for cut in [0, 80, end, end + 3] {
+            let mut cutter = Cutter::default();
+            cutter.add(&ANSWER.as_bytes()[..cut]);
+            while cutter.next().is_some() {}
+            assert!(!cutter.has_ended(), "cut at {cut}");
+        }
+        let mut empty = Cutter::default();
+        empty.add(b"<d:multistatus xmlns:d=\"DAV:\" />");
+        assert!(empty.has_ended());
+    }
+
+    #[test]
+    fn a_refused_part_of_a_change_is_found() {
+        let answer = "<d:multistatus xmlns:d='DAV:'><d:response><d:href>/a</d:href><d:status>\
+            HTTP/1.1 204 No Content</d:status></d:response><d:response><d:href>/a/b</d:href>\
+            <d:status>HTTP/1.1 423 Locked</d:status></d:response></d:multistatus>";
+        let found = refused_part(answer.as_bytes());
+        assert_eq!(found, Some((b"/a/b".to_vec(), StatusCode::LOCKED)));
+        assert_eq!(refused_part(b"<x/>"), None);
     }
 
     #[test]

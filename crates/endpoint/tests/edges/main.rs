@@ -4,6 +4,8 @@
 
 mod stores;
 mod table;
+mod web;
+mod webdav;
 
 use std::sync::Arc;
 

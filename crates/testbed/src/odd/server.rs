@@ -53,6 +53,11 @@ impl Answer {
         }
     }
 
+    /// None: the connection ends once the question is there.
+    pub fn lost() -> Self {
+        Self::new(0, "", "")
+    }
+
     /// With the length that its body has.
     pub fn sized(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
@@ -60,6 +65,9 @@ impl Answer {
         Self::new(status, &headers, body)
     }
 }
+
+/// What is answered to a head alone.
+type Early = Box<dyn Fn(&Asked) -> Option<Answer> + Send + Sync>;
 
 /// A server that answers as it is told, on one connection for each request.
 #[derive(Debug)]
@@ -74,9 +82,35 @@ impl Server {
     /// # Panics
     /// When it can't.
     pub async fn start(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_door(|_| None, answers).await
+    }
+
+    /// One that knows nothing of `Expect`.
+    ///
+    /// # Panics
+    /// When it can't listen.
+    pub async fn start_silent(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::listen(None, answers).await
+    }
+
+    /// One that may answer before it has the body of what wants to hear first whether it takes it (`Expect`).
+    ///
+    /// # Panics
+    /// When it can't listen.
+    pub async fn start_door(
+        early: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static,
+        answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(Some(Box::new(early)), answers).await
+    }
+
+    async fn listen(
+        early: Option<Early>,
+        answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let answers = Arc::new(answers);
+        let answers = Arc::new((early, answers));
         let mut chores = JoinSet::new();
         chores.spawn(async move {
             let mut connections = JoinSet::new();
@@ -84,7 +118,8 @@ impl Server {
                 let answers = Arc::clone(&answers);
                 // Whoever asked may go before the answer has ended.
                 connections.spawn(async move {
-                    let _ = converse(stream, &*answers).await;
+                    let (early, answers) = &*answers;
+                    let _ = converse(stream, early.as_ref(), answers).await;
                 });
             }
         });
@@ -102,6 +137,7 @@ impl Server {
 
 async fn converse(
     mut stream: TcpStream,
+    early: Option<&Early>,
     answers: &(dyn Fn(&Asked) -> Answer + Send + Sync),
 ) -> std::io::Result<()> {
     let mut head = Vec::new();
@@ -128,12 +164,23 @@ async fn converse(
         Some((first.parse().ok()?, last.parse().ok()?))
     });
     let length = asked.header("content-length").map(str::parse::<usize>);
-    asked.body = vec![0; length.map_or(0, |length| length.unwrap())];
-    if asked.header("expect").is_some() {
+    let length = length.map_or(0, |length| length.unwrap());
+    if let Some(early) = early.filter(|_| asked.header("expect").is_some()) {
+        if let Some(answer) = early(&asked) {
+            return reply(stream, &asked, answer).await;
+        }
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
     }
+    asked.body = vec![0; length];
     stream.read_exact(&mut asked.body).await?;
     let answer = answers(&asked);
+    reply(stream, &asked, answer).await
+}
+
+async fn reply(mut stream: TcpStream, asked: &Asked, answer: Answer) -> std::io::Result<()> {
+    if answer.status == 0 {
+        return Ok(());
+    }
     let (status, headers) = (answer.status, answer.headers);
     let mut text =
         format!("HTTP/1.1 {status} So\r\n{headers}connection: close\r\n\r\n").into_bytes();

@@ -1,0 +1,95 @@
+//! Changes on a WebDAV server, of which an answer may be lost or tell of parts.
+
+use http::StatusCode;
+
+use super::{SERVER_WORKS_FOR, Shelf, multistatus::refused_part};
+use crate::{
+    Error, ErrorKind, Result,
+    endpoint::Kind,
+    web::{About, Call, drain, kind_of_status, read_refusal},
+};
+
+/// Whether what was asked for may have been done all the same: the answer was lost, or that of a gateway that did not wait for it.
+pub(super) fn is_lost(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy
+    )
+}
+
+impl Shelf {
+    /// Makes a request that changes something. Says whether it is done: a server may only have taken note of it.
+    ///
+    /// # Errors
+    /// Also where only a part was done (RFC 4918, section 11.1).
+    pub(super) async fn command(&self, call: Call) -> Result<bool> {
+        let about = call.about.clone();
+        let response = self.place().ask(call).await?;
+        match response.status() {
+            StatusCode::MULTI_STATUS => {
+                let answer = read_refusal(response.into_body()).await;
+                let Some((path, status)) = refused_part(&answer) else {
+                    let error = about.fail(ErrorKind::Other);
+                    return Err(error.cause("the server does not say what it did"));
+                };
+                let part = self.place().show_full(&path);
+                let error = about.fail(kind_of_status(status).0);
+                Err(error.cause(format!("the server answered {status} for {part}")))
+            }
+            status => {
+                drain(response.into_body()).await;
+                Ok(status != StatusCode::ACCEPTED)
+            }
+        }
+    }
+
+    /// Gives what is under the hidden name its own. A directory is never replaced: the server would
+    /// remove all that is in it.
+    pub(super) async fn publish(&self, partial: &[u8], full: &[u8], size: u64) -> Result<()> {
+        let moved = |overwrite: &'static str| {
+            let mut call = self.call("MOVE", partial, "write");
+            call.about.subject = self.place().show_full(full);
+            call.header("destination", self.address(full))
+                .header("overwrite", overwrite)
+                .patience(SERVER_WORKS_FOR)
+        };
+        let ended = match self.command(moved("F")).await {
+            // 412: something has the name.
+            Err(error) if error.kind() == ErrorKind::Changed => {
+                if self.is_directory(full).await? {
+                    let about = About::writing("write", self.place().show_full(full));
+                    let error = about.fail(ErrorKind::Conflict);
+                    return Err(error.cause("a directory has that name"));
+                }
+                self.command(moved("T")).await
+            }
+            ended => ended,
+        };
+        match ended {
+            Ok(true) => Ok(()),
+            Ok(false) if self.has_moved(partial, full, size).await? => Ok(()),
+            Ok(false) => {
+                let about = About::writing("write", self.place().show_full(full));
+                let error = about.fail(ErrorKind::Busy);
+                Err(error.cause("the server has not given it its name yet"))
+            }
+            // Asked again after a lost answer, a server finds nothing to move.
+            Err(error) if is_lost(&error) || error.kind() == ErrorKind::NotFound => {
+                match self.has_moved(partial, full, size).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) | Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what was under the hidden name, which nobody else knows, has its own now.
+    async fn has_moved(&self, partial: &[u8], full: &[u8], size: u64) -> Result<bool> {
+        if self.look_at(partial).await?.is_some() {
+            return Ok(false);
+        }
+        let there = self.look_at(full).await?;
+        Ok(there.is_some_and(|there| there.kind == Kind::File && there.size == size))
+    }
+}
