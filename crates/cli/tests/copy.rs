@@ -31,6 +31,8 @@ mod relay;
 mod stream;
 #[path = "copy/trouble.rs"]
 mod trouble;
+#[path = "copy/two_writers.rs"]
+mod two_writers;
 #[path = "copy/web.rs"]
 mod web;
 #[path = "copy/world.rs"]

@@ -31,6 +31,8 @@ pub struct Capabilities {
     /// The smallest step in which given mtimes are kept, in nanoseconds; `None` where they are not
     /// and a file's mtime is when it was stored.
     pub mtime_step_ns: Option<u32>,
+    /// The first and the last second since 1970 that a kept mtime can have: others become the nearest of them.
+    pub mtime_secs: [i64; 2],
     /// A listing already tells mtimes; otherwise each file has to be asked.
     pub mtimes_listed: bool,
     /// Permission bits are kept.
@@ -83,6 +85,7 @@ impl Capabilities {
             resumes: false,
             open_ended: false,
             mtime_step_ns: None,
+            mtime_secs: [i64::MIN, i64::MAX],
             mtimes_listed: false,
             modes: false,
             links: false,

@@ -9,7 +9,10 @@ use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::Stream;
 
-pub(crate) use crate::unfinished::{LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name};
+pub(crate) use crate::relative::beside;
+pub(crate) use crate::unfinished::{
+    LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, own_partial_name, partial_name, same_partial_name,
+};
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     limits::Limits,

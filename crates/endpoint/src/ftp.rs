@@ -206,7 +206,7 @@ impl Remote {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = self.partial(full, spec);
+        let partial = self.own_partial(full, spec);
         let stored = self.store(&partial, full, spec, data, sum).await;
         if stored.is_err() {
             // Of no use: a small file is written anew.

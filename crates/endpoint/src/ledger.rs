@@ -7,9 +7,12 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
+
+use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::Checksum;
 
@@ -68,10 +71,12 @@ impl Ledger {
 
     /// Starts the ledger at `path` with `head` and what is `kept`, in place of any that is there.
     pub(crate) fn start(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
+        let file = open(&path)?;
+        Self::begin(path, file, head, kept)
+    }
+
+    fn begin(path: PathBuf, mut file: File, head: &Head, kept: &[Kept]) -> io::Result<Self> {
         use std::fmt::Write as _;
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
         let mut text = format!(
             "{MAGIC} {} {} {} .\n",
             head.identity, head.segment_size, head.token
@@ -79,11 +84,7 @@ impl Ledger {
         for kept in kept {
             let _ = writeln!(text, "{} {} {} .", kept.index, kept.checksum, kept.receipt);
         }
-        let mut file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .open(&path)?;
+        file.set_len(0)?;
         file.write_all(text.as_bytes())?;
         Ok(Self {
             path,
@@ -125,6 +126,52 @@ impl Ledger {
     /// Removes the ledger: its copy is whole or given up.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Opens what is at `path`, or makes it.
+fn open(path: &Path) -> io::Result<File> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(false).open(path)
+}
+
+/// The ledger of an unfinished copy whose name tells nobody who writes it: one process has it at a time.
+pub(crate) struct Claim {
+    path: PathBuf,
+    file: File,
+}
+
+impl Claim {
+    /// Takes the ledger at `path` until what [`Claim::start`] returns is dropped; `None` while another process has it.
+    pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
+        let file = open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Where there are no locks, two have the same name only for the same bytes.
+            Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(cause) => return Err(cause.into()),
+        }
+        // Whoever had it may have removed it between the two calls.
+        let opened = file.metadata()?;
+        let is_there = fs::metadata(path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));
+        Ok(is_there.then(|| Self {
+            path: path.to_owned(),
+            file,
+        }))
+    }
+
+    /// As [`Ledger::load`].
+    pub(crate) fn load(&self) -> Option<(Head, Vec<Kept>)> {
+        Ledger::load(&self.path)
+    }
+
+    /// As [`Ledger::start`].
+    pub(crate) fn start(self, head: &Head, kept: &[Kept]) -> io::Result<Ledger> {
+        Ledger::begin(self.path, self.file, head, kept)
     }
 }
 
@@ -180,6 +227,28 @@ mod tests {
         assert_eq!(read, head);
         assert_eq!(kept[0].index, 3);
         assert_eq!(kept[1].checksum, Checksum::of(b"one"));
+    }
+
+    #[test]
+    fn a_ledger_is_claimed_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/ledger");
+        let head = Head {
+            identity: "abc".into(),
+            segment_size: 4096,
+            token: "w".into(),
+        };
+        let claim = Claim::take(&path).unwrap().unwrap();
+        assert!(claim.load().is_none());
+        let ledger = claim.start(&head, &[]).unwrap();
+        ledger.add(0, Checksum::of(b"zero"), "-").unwrap();
+        assert!(Claim::take(&path).unwrap().is_none());
+        drop(ledger);
+        let claim = Claim::take(&path).unwrap().unwrap();
+        assert_eq!(claim.load().unwrap().1.len(), 1);
+        let ledger = claim.start(&head, &[]).unwrap();
+        ledger.remove();
+        assert!(Claim::take(&path).unwrap().is_some(), "a new one");
     }
 
     #[test]

@@ -12,6 +12,13 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, b"/", name].concat()
 }
 
+/// The path of what is called `name` beside what lies at `path`.
+#[must_use]
+pub(crate) fn beside(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let folder = path.len() - base_name(path).len();
+    [&path[..folder], name].concat()
+}
+
 /// The last component of a path.
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {

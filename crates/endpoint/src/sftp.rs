@@ -34,7 +34,7 @@ use pool::Pool;
 use reader::SftpReader;
 use remote::{Remote, SftpListing};
 use session::Session;
-use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SETSTAT, SYMLINK};
+use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SYMLINK};
 use writer::SftpWriter;
 
 /// Files up to this size are written whole.
@@ -120,24 +120,16 @@ fn parent_of(full: &[u8]) -> &[u8] {
     }
 }
 
-fn entry_of(name: Vec<u8>, attributes: &Attributes) -> Entry {
-    Entry {
-        name,
-        kind: attributes.kind(),
-        size: attributes.size.unwrap_or(0),
-        mtime: attributes.file_time(),
-        stored: None,
-        mode: attributes.mode.map(|mode| mode & 0o7777),
-        version: None,
-    }
-}
+/// The first and the last second that version 3 has a field for: January 1970 and February 2106.
+const MTIME_SECS: [i64; 2] = [0, u32::MAX as i64];
 
-/// What the server is to keep of `spec`; times before 1970 and after 2106 don't fit its fields.
+/// What the server is to keep: times that don't fit its field as the nearest that does.
 fn attributes_of(mode: Option<u32>, mtime: Option<crate::FileTime>) -> Attributes {
+    let [first, last] = MTIME_SECS;
     Attributes {
         size: None,
         mode,
-        mtime: mtime.and_then(|mtime| u32::try_from(mtime.secs).ok()),
+        mtime: mtime.and_then(|mtime| u32::try_from(mtime.secs.clamp(first, last)).ok()),
     }
 }
 
@@ -152,6 +144,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     resumes: true,
     open_ended: true,
     mtime_step_ns: Some(1_000_000_000),
+    mtime_secs: MTIME_SECS,
     mtimes_listed: true,
     modes: true,
     links: true,
@@ -331,7 +324,7 @@ impl Endpoint for Sftp {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async {
             let full = self.remote.path(path);
-            let partial = self.remote.partial(&full, spec);
+            let partial = self.remote.same_partial(&full, spec);
             let _ = self
                 .remote
                 .ask(Request::new(REMOVE).string(&partial))
@@ -339,7 +332,7 @@ impl Endpoint for Sftp {
             // OpenSSH takes the target first, against the draft (PROTOCOL, section 4.1).
             let request = Request::new(SYMLINK).string(target).string(&partial);
             self.remote.command(request, "make link", &full).await?;
-            self.remote.rename(&partial, &full).await
+            self.remote.publish(&partial, &full, spec).await
         })
     }
 
@@ -383,10 +376,7 @@ impl Endpoint for Sftp {
         Box::pin(async {
             let full = self.remote.path(path);
             let attributes = attributes_of(entry.mode, entry.mtime);
-            let request = Request::new(SETSTAT).string(&full).attributes(&attributes);
-            self.remote
-                .command(request, "set the attributes of", &full)
-                .await
+            self.remote.dress(&full, attributes).await
         })
     }
 }

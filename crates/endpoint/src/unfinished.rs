@@ -1,5 +1,13 @@
 //! Names of unfinished copies.
 
+use std::{
+    hash::{BuildHasher, RandomState},
+    process,
+    sync::LazyLock,
+};
+
+use crate::FileSpec;
+
 /// The hidden suffixes of unfinished copies; a tree copy leaves such names out.
 pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
 pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
@@ -11,8 +19,32 @@ pub fn is_unfinished(name: &[u8]) -> bool {
         && (name.ends_with(PARTIAL_SUFFIX.as_bytes()) || name.ends_with(LEDGER_SUFFIX.as_bytes()))
 }
 
+/// Stands for this process, and for no other on any machine.
+static THIS_PROCESS: LazyLock<String> = LazyLock::new(new_word);
+
+/// Makes a word that nobody else makes: 16 hexadecimal digits.
+#[must_use]
+pub(crate) fn new_word() -> String {
+    // Its keys come from the operating system's source of random numbers.
+    format!("{:016x}", RandomState::new().hash_one(process::id()))
+}
+
+/// The name of the unfinished copy of `name` that whoever copies just what `spec` says writes the same bytes to. It must
+/// not be cut when it is opened: another may be about to give it its final name.
+#[must_use]
+pub(crate) fn same_partial_name(name: &[u8], spec: &FileSpec) -> Vec<u8> {
+    partial_name(name, &spec.identity())
+}
+
+/// The name of the unfinished copy of `name` that this process makes of `spec`, and nobody else of anything, where what is
+/// written replaces what is there: no other run finds it.
+#[must_use]
+pub(crate) fn own_partial_name(name: &[u8], spec: &FileSpec) -> Vec<u8> {
+    partial_name(name, &format!("{}\n{}", spec.identity(), *THIS_PROCESS))
+}
+
 /// The name of the unfinished copy of `name`: hidden, beside it, the same in every run, different
-/// for every origin.
+/// for every origin. Where nothing on the other side keeps two writers apart, `origin` is a word of this one's own.
 #[must_use]
 pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     /// Longest piece of the final name kept, so that the whole stays under the 255 bytes of
@@ -37,5 +69,6 @@ mod tests {
         assert!(name.len() <= 255 && is_unfinished(&name));
         assert_ne!(name, partial_name(&long, "file:/b"));
         assert!(!is_unfinished(b"results.posthaste-partial"));
+        assert_ne!(new_word(), new_word());
     }
 }

@@ -12,7 +12,8 @@ use posthaste_endpoint::{
     sftp::{Host, Sftp},
 };
 use posthaste_testbed::{
-    AzureServer, GcsServer, S3Kind, S3Server, SshServer, StoreLooks, StoreMask, WebFace, WebServer,
+    AzureServer, GcsServer, Place, S3Kind, S3Server, SshServer, StoreLooks, StoreMask, WebFace,
+    WebServer,
     conformance::{open, passes_as_one_file, passes_seeded, passes_the_suite},
 };
 
@@ -263,6 +264,16 @@ async fn sftp_passes_the_suite() {
     passes_the_suite(open("below/root", true).await).await;
     passes_the_suite(open("unread/root", false).await).await;
     passes_as_one_file(open("single/file", true).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sftp_without_extensions_passes_the_suite() {
+    let extensions = "posix-rename,statvfs,fsync,limits,copy-data";
+    let server = SshServer::start_refusing(&Place::default(), extensions).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root").to_string_lossy().into_owned();
+    let sftp = Sftp::open(host(&server), root.into_bytes(), DraftRules::default()).await;
+    passes_the_suite(Arc::new(sftp.unwrap())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ mod listing;
 mod server;
 mod small;
 mod steps;
+mod writers;
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, sync::Arc};
 
@@ -83,6 +84,7 @@ pub async fn passes_at_scale(endpoint: Arc<dyn Endpoint>, scale: Scale) {
     large::of_a_changed_source_starts_anew(&stage).await;
     large::of_a_broken_source_is_not_seen(&stage).await;
     large::that_changes_is_noticed(&stage).await;
+    writers::of_one_name_never_mix(&stage).await;
     small::refusals_are_told_apart(&stage).await;
     server::copies_among_its_own(&stage).await;
     server::writes_on_condition(&stage).await;

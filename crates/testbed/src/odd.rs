@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod front;
 mod server;
+mod sftp;
 
+pub use front::{Spoils, front};
 pub use server::{Answer, Asked, Server};
+pub use sftp::{SftpSpoils, sftp_server};

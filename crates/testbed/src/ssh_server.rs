@@ -44,6 +44,17 @@ impl SshServer {
     /// # Errors
     /// As [`SshServer::start`].
     pub fn start_refusing(place: &Place, requests: &str) -> Result<Self> {
+        match requests {
+            "" => Self::start_serving(place, "internal-sftp"),
+            _ => Self::start_serving(place, &format!("internal-sftp -P {requests}")),
+        }
+    }
+
+    /// As [`SshServer::start_at`], with another program as its server of SFTP.
+    ///
+    /// # Errors
+    /// As [`SshServer::start`].
+    pub fn start_serving(place: &Place, subsystem: &str) -> Result<Self> {
         let program = install::find_ssh_server()?;
         let folder = tempfile::Builder::new()
             .prefix("posthaste-ssh-")
@@ -70,7 +81,7 @@ impl SshServer {
         )?;
         fs::write(
             file("sshd_config"),
-            config(folder.path(), address, port, requests),
+            config(folder.path(), address, port, subsystem),
         )?;
         let log = fs::File::create(file("log"))?;
         let child = place
@@ -145,12 +156,7 @@ impl SshServer {
     }
 }
 
-fn config(folder: &Path, address: IpAddr, port: u16, refused: &str) -> String {
-    let refused = if refused.is_empty() {
-        String::new()
-    } else {
-        format!(" -P {refused}")
-    };
+fn config(folder: &Path, address: IpAddr, port: u16, subsystem: &str) -> String {
     let folder = folder.display();
     format!(
         "Port {port}\n\
@@ -165,7 +171,7 @@ fn config(folder: &Path, address: IpAddr, port: u16, refused: &str) -> String {
          PermitRootLogin prohibit-password\n\
          MaxStartups 100\n\
          LogLevel ERROR\n\
-         Subsystem sftp internal-sftp{refused}\n"
+         Subsystem sftp {subsystem}\n"
     )
 }
 

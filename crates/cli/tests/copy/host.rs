@@ -80,7 +80,7 @@ fn wait_for_peer(ports: &str) -> u32 {
 }
 
 /// Waits until a copy says in this file that bytes were sent.
-fn wait_until_moving(told: &Path) {
+pub fn wait_until_moving(told: &Path) {
     let until = now() + GONE_WITHIN;
     let has_sent = |line: &str| {
         let figures: serde_json::Value = serde_json::from_str(line).unwrap_or_default();

@@ -1,8 +1,7 @@
 //! An upload in blocks, as [`crate::objects::Upload`] continues it.
 //!
-//! Azure knows no uploads, only blocks of a name that nobody committed. So a block's id says what it
-//! is a block of and which one. Blocks of a source that has changed since have other ids: committing
-//! forgets them, and so does Azure after a week.
+//! Azure knows no uploads, only blocks of a name that nobody committed. So a block's id says which
+//! upload it is of, and which block. Committing forgets those of others, and so does Azure after a week.
 
 use std::{
     collections::HashMap,
@@ -21,7 +20,7 @@ use super::{
 use crate::{
     Checksum, ErrorKind, Kind, Result, Status, Summer,
     cut::Limits,
-    endpoint::{ByteStream, FileSpec},
+    endpoint::{ByteStream, FileSpec, new_word},
     ledger::Kept,
     objects::{Incomplete, Noted, Segment, Segments},
     web::{Sent, content_length},
@@ -43,11 +42,13 @@ pub(crate) struct Blocks {
     client: Arc<AzureClient>,
     key: String,
     spec: FileSpec,
+    /// What its blocks have in their ids, and no other upload's.
+    word: String,
 }
 
-/// The id of block `index` of what `identity` names. All ids of a blob have to be of one length.
-fn block_id(identity: &str, index: u64) -> String {
-    base64_encode(format!("{identity}{index:08}").as_bytes())
+/// The id of block `index` of the upload that `word` stands for. All ids of a blob have to be of one length.
+fn block_id(word: &str, index: u64) -> String {
+    base64_encode(format!("{word}{index:08}").as_bytes())
 }
 
 impl Blocks {
@@ -68,10 +69,9 @@ impl Blocks {
 
     /// The list of blocks the blob is made of.
     fn order(&self, segments: &[Segment<Checksum>]) -> String {
-        let identity = self.spec.identity();
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
         for segment in segments {
-            let id = block_id(&identity, segment.index);
+            let id = block_id(&self.word, segment.index);
             let _ = write!(text, "<Uncommitted>{id}</Uncommitted>");
         }
         text.push_str("</BlockList>");
@@ -124,17 +124,26 @@ impl Segments for Blocks {
         &LIMITS
     }
 
-    fn at(store: &Arc<AzureClient>, key: &str, spec: &FileSpec, _token: &str) -> Self {
+    fn at(store: &Arc<AzureClient>, key: &str, spec: &FileSpec, token: &str) -> Self {
         Self {
             client: Arc::clone(store),
             key: key.to_owned(),
             spec: spec.clone(),
+            word: token.to_owned(),
         }
     }
 
+    async fn begin(store: &Arc<AzureClient>, key: &str, spec: &FileSpec) -> Result<Self> {
+        Ok(Self::at(store, key, spec, &new_word()))
+    }
+
+    fn token(&self) -> String {
+        self.word.clone()
+    }
+
     async fn held(&self, noted: Noted) -> Result<Option<Vec<Kept>>> {
-        let (listed, identity) = (self.list().await?, self.spec.identity());
-        let size_of = |noted: &Kept| listed.get(&block_id(&identity, noted.index)).copied();
+        let listed = self.list().await?;
+        let size_of = |noted: &Kept| listed.get(&block_id(&self.word, noted.index)).copied();
         Ok(Some(noted.held(size_of)))
     }
 
@@ -161,7 +170,7 @@ impl Segments for Blocks {
             }
             bytes
         });
-        let id = block_id(&self.spec.identity(), index);
+        let id = block_id(&self.word, index);
         let about = self.client.writing("write", &self.key);
         let call = Call::new("PUT", &self.key, about.clone())
             .query(&[("comp", "block"), ("blockid", &id)])
@@ -216,12 +225,12 @@ mod tests {
 
     #[test]
     fn ids_of_blocks_are_of_one_length() {
-        let identity = "0123456789abcdef0123456789abcdef";
-        let first = block_id(identity, 0);
-        let last = block_id(identity, LIMITS.segments_max - 1);
+        let (word, other) = (new_word(), new_word());
+        let first = block_id(&word, 0);
+        let last = block_id(&other, LIMITS.segments_max - 1);
         assert_eq!(first.len(), last.len());
         assert_ne!(first, last);
-        assert!(identity.len() + 8 <= 64, "Azure takes no longer ones");
+        assert!(word.len() + 8 <= 64, "Azure takes no longer ones");
     }
 
     #[test]

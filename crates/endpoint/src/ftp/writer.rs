@@ -11,8 +11,8 @@ use super::remote::Remote;
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     config::state_folder,
-    endpoint::{Boxed, ByteStream, FileSpec, Writer},
-    ledger::{Head, Kept, Ledger},
+    endpoint::{Boxed, ByteStream, FileSpec, Writer, new_word},
+    ledger::{Claim, Head, Kept, Ledger},
 };
 
 /// Bytes of a segment, and so what a crash loses.
@@ -26,6 +26,7 @@ pub(super) struct FtpWriter {
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
     segment_size: u64,
+    /// None where another process has it: this copy can't be continued then.
     ledger: Mutex<Option<Ledger>>,
 }
 
@@ -55,29 +56,34 @@ impl FtpWriter {
     /// Continues the unfinished copy of the same source, or starts one.
     pub(super) async fn start(remote: Arc<Remote>, full: Vec<u8>, spec: &FileSpec) -> Result<Self> {
         let path = ledger_path(&remote, &full, spec);
-        let partial = remote.partial(&full, spec);
+        let claim = Claim::take(&path).map_err(|cause| unnoted(&path, cause))?;
         // Without REST a file is one stream.
         let segment_size = match remote.features.restart {
             true => SEGMENT_BYTES,
             false => spec.size.max(1),
         };
-        let head = Head {
+        let mut head = Head {
             identity: spec.identity(),
             segment_size,
-            token: "-".to_owned(),
+            token: new_word(),
         };
-        let kept = match Ledger::load(&path) {
-            Some((found, kept)) if found == head && remote.features.restart => {
-                still_held(&remote, &partial, spec.size, kept).await?
+        let mut noted = Vec::new();
+        if let Some((found, kept)) = claim.as_ref().and_then(Claim::load) {
+            let is_same = found.identity == head.identity && found.segment_size == segment_size;
+            if is_same && remote.features.restart {
+                (head, noted) = (found, kept);
+            } else {
+                remote.remove(&remote.partial(&full, &found.token)).await?;
             }
-            Some(_) | None => Vec::new(),
-        };
+        }
+        let partial = remote.partial(&full, &head.token);
+        let kept = still_held(&remote, &partial, spec.size, noted).await?;
         if kept.is_empty() {
             // The first segment makes it anew; what is left of another copy must not count.
             remote.remove(&partial).await?;
         }
-        let ledger = Ledger::start(path.clone(), &head, &kept);
-        let ledger = ledger.map_err(|cause| unnoted(&path, cause))?;
+        let ledger = claim.map(|claim| claim.start(&head, &kept));
+        let ledger = ledger.transpose().map_err(|cause| unnoted(&path, cause))?;
         Ok(Self {
             remote,
             full,
@@ -88,7 +94,7 @@ impl FtpWriter {
                 .map(|kept| (kept.index, kept.checksum))
                 .collect(),
             segment_size,
-            ledger: Mutex::new(Some(ledger)),
+            ledger: Mutex::new(ledger),
         })
     }
 

@@ -22,7 +22,7 @@ use crate::{
     Checksum, Error, ErrorKind, Kind, Result, Status,
     checksum::Crc32c,
     cut::Limits,
-    endpoint::{ByteStream, FileSpec, PARTIAL_SUFFIX, base_name, partial_name},
+    endpoint::{ByteStream, FileSpec, PARTIAL_SUFFIX, base_name, new_word, partial_name},
     ledger::Kept,
     objects::{Incomplete, Noted, Segment, Segments},
     outgoing::Outgoing,
@@ -64,18 +64,20 @@ pub(crate) struct Components {
     client: Arc<GcsClient>,
     key: String,
     spec: FileSpec,
+    /// What its components have in their names, and no other upload's.
+    word: String,
     hidden: Hidden,
 }
 
-/// The names of components: hidden beside the final one, the same in every run.
+/// The names of components: hidden beside the final one.
 #[derive(Debug, Clone)]
 struct Hidden(String);
 
 impl Hidden {
-    fn beside(key: &str, origin: &str) -> Self {
+    fn beside(key: &str, word: &str) -> Self {
         let name = base_name(key.as_bytes());
         let folder = &key[..key.len() - name.len()];
-        let partial = partial_name(name, origin);
+        let partial = partial_name(name, word);
         let partial = String::from_utf8_lossy(&partial);
         let stem = partial.strip_suffix(PARTIAL_SUFFIX).unwrap_or(&partial);
         Self(format!("{folder}{stem}-"))
@@ -230,13 +232,22 @@ impl Segments for Components {
         &LIMITS
     }
 
-    fn at(store: &Arc<GcsClient>, key: &str, spec: &FileSpec, _token: &str) -> Self {
+    fn at(store: &Arc<GcsClient>, key: &str, spec: &FileSpec, token: &str) -> Self {
         Self {
             client: Arc::clone(store),
             key: key.to_owned(),
             spec: spec.clone(),
-            hidden: Hidden::beside(key, &spec.origin),
+            hidden: Hidden::beside(key, token),
+            word: token.to_owned(),
         }
+    }
+
+    async fn begin(store: &Arc<GcsClient>, key: &str, spec: &FileSpec) -> Result<Self> {
+        Ok(Self::at(store, key, spec, &new_word()))
+    }
+
+    fn token(&self) -> String {
+        self.word.clone()
     }
 
     async fn held(&self, noted: Noted) -> Result<Option<Vec<Kept>>> {

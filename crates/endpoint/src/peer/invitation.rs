@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::wire::{VERSION_NEWEST, VERSION_OLDEST};
 use crate::relay::Fingerprint;
 
-/// What the line begins with; lines before it are a login shell's.
+/// What the line begins with; what comes before it is a login shell's, which may not have ended its own line.
 const START: &str = "posthaste-peer ";
 
 /// Where a peer listens, what it speaks, its key and the secret its one client shows it. Later
@@ -82,8 +82,10 @@ impl Invitation {
     /// Reads a line; `None` when it is another.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let json = line.strip_prefix(START.as_bytes())?;
-        serde_json::from_slice(json).ok()
+        let start = line
+            .windows(START.len())
+            .position(|found| found == START.as_bytes())?;
+        serde_json::from_slice(&line[start + START.len()..]).ok()
     }
 }
 
@@ -103,6 +105,9 @@ mod tests {
         assert_eq!(Invitation::parse(line.as_bytes()), Some(invitation.clone()));
         assert_eq!(invitation.secret(), Some([9; 32]));
         assert!(!format!("{invitation:?}").contains("0909"));
+        let after_a_shell = format!("Welcome to node 7> {line}");
+        let parsed = Invitation::parse(after_a_shell.as_bytes());
+        assert_eq!(parsed, Some(invitation.clone()));
         assert_eq!(Invitation::parse(b"Welcome to this host\n"), None);
         assert_eq!(Invitation::parse(b"posthaste-peer {}\n"), None);
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Checksum, Error, ErrorKind, FileTime, Locus, Result, Summer,
-    endpoint::{ByteStream, Entry, FileSpec, Whole, base_name, partial_name},
+    endpoint::{ByteStream, Entry, FileSpec, Whole, base_name, same_partial_name},
     error::Status,
     outgoing::Outgoing,
     posix::DraftRules,
@@ -297,7 +297,7 @@ fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
 
 /// What a plug-in is told of a file it is to keep.
 pub(super) fn dressed(ask: Ask, path: &[u8], spec: &FileSpec) -> Ask {
-    let partial = partial_name(base_name(path), &spec.origin);
+    let partial = same_partial_name(base_name(path), spec);
     attributed(ask.with("path", encode_name(path)), spec.mtime, spec.mode)
         .with("partial", encode_name(&partial))
 }

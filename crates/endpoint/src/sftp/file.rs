@@ -13,14 +13,14 @@ use futures_util::{StreamExt, stream, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 
 use super::{
-    attributes_of, entry_of,
+    attributes_of,
     filling::Filling,
     pool::{EachSlot, Lease, Stream},
     remote::Remote,
     session::{Batch, Session},
     wire::{
-        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_TRUNCATE, OPEN_WRITE,
-        READ, Reply, Request, WRITE,
+        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_WRITE, READ, Reply,
+        Request, WRITE,
     },
 };
 use crate::{
@@ -101,7 +101,7 @@ impl OpenFile {
             return Ok(opened.clone());
         }
         let flags = if self.is_made.load(Relaxed) {
-            self.flags & !(OPEN_CREATE | OPEN_TRUNCATE)
+            self.flags & !OPEN_CREATE
         } else {
             self.flags
         };
@@ -125,14 +125,16 @@ impl OpenFile {
         }
     }
 
-    pub(super) async fn close(&self) {
+    /// Closes it on all connections. Servers tell there of what they could not write: quotas, broken uploads.
+    pub(super) async fn close(&self) -> Result<()> {
         let opened = std::mem::take(&mut *self.opened.lock().await);
+        let mut outcome = Ok(());
         for opened in opened.into_iter().flatten() {
-            let _ = opened
-                .session
-                .ask(Request::new(CLOSE).string(&opened.handle))
-                .await;
+            let close = Request::new(CLOSE).string(&opened.handle);
+            let closed = self.written(opened.session.ask(close).await).await;
+            outcome = outcome.and(closed);
         }
+        outcome
     }
 
     pub(super) async fn stat(&self) -> Result<Entry> {
@@ -142,7 +144,7 @@ impl OpenFile {
             .ask(Request::new(FSTAT).string(&opened.handle))
             .await?
         {
-            Reply::Attributes(attributes) => Ok(entry_of(Vec::new(), &attributes)),
+            Reply::Attributes(attributes) => self.remote.entry(Vec::new(), &attributes, &self.full),
             reply => Err(self.remote.refusal(&reply, "look at", &self.full)),
         }
     }
@@ -157,26 +159,13 @@ impl OpenFile {
         Err(changed(shown, "it changed while it was read"))
     }
 
+    /// Sets what it has, such as its size.
     pub(super) async fn set(&self, attributes: &Attributes) -> Result<()> {
         let opened = self.handle().await?;
         let request = Request::new(FSETSTAT)
             .string(&opened.handle)
             .attributes(attributes);
-        self.dressed(&opened.session.ask(request).await?)
-    }
-
-    /// Whether the answer says that attributes were set.
-    fn dressed(&self, answer: &Reply) -> Result<()> {
-        match answer {
-            Reply::Status {
-                code: super::OK, ..
-            } => Ok(()),
-            reply => {
-                let operation = "set the attributes of";
-                let error = self.remote.refusal(reply, operation, &self.full);
-                Err(error.at(Locus::Destination))
-            }
-        }
+        self.written(opened.session.ask(request).await).await
     }
 
     /// Flushes what was written to the server's disk; says whether the server can.
@@ -308,7 +297,8 @@ impl OpenFile {
                 .cause(format!("the server copied {found} bytes of {}", entry.size))
                 .at(Locus::Destination));
         }
-        to.set(&attributes_of(spec.mode, spec.mtime)).await
+        let attributes = attributes_of(spec.mode, spec.mtime);
+        to.remote.dress(&to.full, attributes).await
     }
 
     async fn written(&self, answer: Result<Reply>) -> Result<()> {
@@ -355,7 +345,8 @@ impl OpenFile {
         let body = Outgoing::current().counted(data);
         let (_, end) = self.write(0, body).await?;
         self.verify(0..end, sum).await?;
-        self.set(&attributes_of(spec.mode, spec.mtime)).await
+        let attributes = attributes_of(spec.mode, spec.mtime);
+        self.remote.dress(&self.full, attributes).await
     }
 
     /// Sends all that a small file needs before the first answer: the server works in that order, and
@@ -388,10 +379,15 @@ impl OpenFile {
             outgoing.pass(len);
             outcome = outcome.and(written);
         }
-        let set = set.reply().await.and_then(|reply| self.dressed(&reply));
-        outcome = outcome.and(set);
+        let set = set.reply().await?;
         let closed = self.written(close.reply().await).await;
-        outcome.and(closed)
+        outcome.and(closed)?;
+        match set {
+            Reply::Status {
+                code: super::OK, ..
+            } => Ok(()),
+            _ => self.remote.dress(&self.full, attributes).await,
+        }
     }
 
     /// Asks at once for all of a small file that should look like `listed`, how it looks then, and
@@ -428,7 +424,7 @@ impl OpenFile {
             return Ok(None);
         };
         closed.reply().await?;
-        let entry = entry_of(Vec::new(), &attributes);
+        let entry = self.remote.entry(Vec::new(), &attributes, &self.full)?;
         let is_same =
             (entry.kind, entry.size, entry.mtime) == (Kind::File, listed.size, listed.mtime);
         Ok(
@@ -458,9 +454,14 @@ async fn read_piece(opened: &Opened, piece: Range<u64>, subject: String) -> Resu
             .u64(offset)
             .u32(len);
         match opened.session.ask(request).await? {
-            Reply::Data(bytes) if !bytes.is_empty() => {
+            Reply::Data(bytes) if !bytes.is_empty() && bytes.len() as u64 <= u64::from(len) => {
                 offset += bytes.len() as u64;
                 got.push(bytes);
+            }
+            Reply::Data(bytes) if !bytes.is_empty() => {
+                return Err(Error::new(ErrorKind::Other, "read", subject)
+                    .cause("the server sends more than it was asked for")
+                    .at(Locus::Source));
             }
             Reply::Data(_)
             | Reply::Status {

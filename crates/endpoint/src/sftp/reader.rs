@@ -38,7 +38,8 @@ impl Reader for SftpReader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             self.file.confirm(&self.entry).await?;
-            self.file.close().await;
+            // It was only read.
+            let _ = self.file.close().await;
             Ok(())
         })
     }

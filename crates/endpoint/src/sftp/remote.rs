@@ -6,20 +6,21 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::{
-    END, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED, entry_of,
+    END, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
     file::OpenFile,
     parent_of,
     pool::Pool,
     session::Session,
     wire::{
-        Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_TRUNCATE,
-        OPEN_WRITE, READDIR, REMOVE, RENAME, Reply, Request, STAT,
+        Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_WRITE, READDIR,
+        REMOVE, RENAME, Reply, Request, SETSTAT, STAT,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     endpoint::{
-        Boxed, Entry, FileSpec, Kind, Listing, Whole, base_name, join, partial_name, unsupported,
+        Boxed, Entry, FileSpec, Kind, Listing, Whole, base_name, beside, join, new_word,
+        partial_name, same_partial_name, unsupported,
     },
     posix::DraftRules,
 };
@@ -120,10 +121,38 @@ impl Remote {
         }
     }
 
+    /// What the server says of a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a file whose size it does not tell.
+    pub(super) fn entry(
+        &self,
+        name: Vec<u8>,
+        attributes: &Attributes,
+        full: &[u8],
+    ) -> Result<Entry> {
+        let kind = attributes.kind();
+        if kind == Kind::File && attributes.size.is_none() {
+            return Err(
+                Error::new(ErrorKind::Unsupported, "look at", self.show(full))
+                    .cause("the server does not say how long it is"),
+            );
+        }
+        Ok(Entry {
+            name,
+            kind,
+            size: attributes.size.unwrap_or(0),
+            mtime: attributes.file_time(),
+            stored: None,
+            mode: attributes.mode.map(|mode| mode & 0o7777),
+            version: None,
+        })
+    }
+
     pub(super) async fn stat(&self, full: &[u8], follow: bool) -> Result<Option<Entry>> {
         let kind = if follow { STAT } else { LSTAT };
         match self.ask(Request::new(kind).string(full)).await? {
-            Reply::Attributes(attributes) => Ok(Some(entry_of(Vec::new(), &attributes))),
+            Reply::Attributes(attributes) => self.entry(Vec::new(), &attributes, full).map(Some),
             Reply::Status {
                 code: NO_SUCH_FILE, ..
             } => Ok(None),
@@ -144,28 +173,90 @@ impl Remote {
         }
     }
 
-    /// Renames, replacing what has the name.
-    pub(super) async fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+    /// Gives an unfinished copy its final name, replacing what has it.
+    pub(super) async fn publish(&self, from: &[u8], to: &[u8], spec: &FileSpec) -> Result<()> {
         let session = self.session().await?;
-        let request = if session.posix_rename {
-            Request::new(EXTENDED).string(b"posix-rename@openssh.com")
+        let renamed = if session.posix_rename {
+            let request = Request::new(EXTENDED).string(b"posix-rename@openssh.com");
+            session.ask(request.string(from).string(to)).await
         } else {
-            // Version 3's own rename never replaces.
-            let _ = session.ask(Request::new(REMOVE).string(to)).await?;
-            Request::new(RENAME)
+            self.replace(&session, from, to).await
         };
-        match session.ask(request.string(from).string(to)).await? {
-            Reply::Status { code: OK, .. } => Ok(()),
-            reply => {
-                let there = self.stat(to, false).await?;
-                if there.is_some_and(|there| there.kind == Kind::Directory) {
-                    return Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
-                        .cause("a directory has that name")
-                        .at(Locus::Destination));
+        match renamed {
+            Ok(Reply::Status { code: OK, .. }) => Ok(()),
+            Ok(reply) => {
+                let is_gone = matches!(
+                    reply,
+                    Reply::Status {
+                        code: NO_SUCH_FILE,
+                        ..
+                    }
+                );
+                match self.stat(to, false).await? {
+                    Some(there) if there.kind == Kind::Directory => {
+                        Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
+                            .cause("a directory has that name")
+                            .at(Locus::Destination))
+                    }
+                    // Who copies the same wrote the same, and was first.
+                    Some(there) if is_gone && is_copy(&there, spec) => Ok(()),
+                    _ => Err(self.refusal(&reply, "write", to).at(Locus::Destination)),
                 }
-                Err(self.refusal(&reply, "write", to).at(Locus::Destination))
+            }
+            // The answer may be lost and not the deed: nobody else knows the name that is gone.
+            Err(error) => match (self.stat(from, false).await, self.stat(to, false).await) {
+                (Ok(None), Ok(Some(_))) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
+    async fn replace(&self, session: &Session, from: &[u8], to: &[u8]) -> Result<Reply> {
+        let rename = |from: &[u8], to: &[u8]| Request::new(RENAME).string(from).string(to);
+        let there = self.stat(to, false).await?;
+        if there.is_none_or(|there| there.kind == Kind::Directory) {
+            return session.ask(rename(from, to)).await;
+        }
+        let aside = self.partial(to, &new_word());
+        let moved = session.ask(rename(to, &aside)).await?;
+        if !matches!(moved, Reply::Status { code: OK, .. }) {
+            return Ok(moved);
+        }
+        let renamed = session.ask(rename(from, to)).await;
+        let undo = match renamed {
+            Ok(Reply::Status { code: OK, .. }) => Request::new(REMOVE).string(&aside),
+            _ => rename(&aside, to),
+        };
+        let _ = session.ask(undo).await;
+        renamed
+    }
+
+    /// Gives what lies at `full` its permission bits and its time, as far as the file system there keeps them.
+    pub(super) async fn dress(&self, full: &[u8], wanted: Attributes) -> Result<()> {
+        let mode = Attributes {
+            mtime: None,
+            ..wanted
+        };
+        let time = Attributes {
+            mode: None,
+            ..wanted
+        };
+        for attributes in [wanted, mode, time] {
+            let request = Request::new(SETSTAT).string(full).attributes(&attributes);
+            match self.ask(request).await? {
+                Reply::Status { code: OK, .. } if attributes == wanted => return Ok(()),
+                reply @ Reply::Status {
+                    code: NO_SUCH_FILE, ..
+                } => {
+                    let error = self.refusal(&reply, "set the attributes of", full);
+                    return Err(error.at(Locus::Destination));
+                }
+                // What it refuses together it may take alone.
+                _ => {}
             }
         }
+        Ok(())
     }
 
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
@@ -208,12 +299,14 @@ impl Remote {
         Ok(made)
     }
 
-    pub(super) fn partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
-        let name = partial_name(base_name(full), &spec.origin);
-        match full.iter().rposition(|&byte| byte == b'/') {
-            Some(cut) => [&full[..=cut], &name].concat(),
-            None => name,
-        }
+    /// Where the writer with this word writes what becomes `full`.
+    pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
+        beside(full, &partial_name(base_name(full), word))
+    }
+
+    /// Where what becomes `full` is written in one go.
+    pub(super) fn same_partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
+        beside(full, &same_partial_name(base_name(full), spec))
     }
 
     pub(super) async fn get(self: &Arc<Self>, full: Vec<u8>, listed: &Entry) -> Result<Whole> {
@@ -239,7 +332,8 @@ impl Remote {
             }
         }
         file.confirm(&entry).await?;
-        file.close().await;
+        // It was only read.
+        let _ = file.close().await;
         Ok(Whole {
             entry,
             data,
@@ -254,15 +348,15 @@ impl Remote {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = self.partial(&full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE;
+        let partial = self.same_partial(&full, spec);
+        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
         let file = OpenFile::open_small(Arc::clone(self), partial.clone(), flags)
             .await
             .map_err(|error| error.at(Locus::Destination))?;
         let written = file.write_small(spec, data, sum).await;
-        file.close().await;
-        let published = match written {
-            Ok(()) => self.rename(&partial, &full).await,
+        let closed = file.close().await;
+        let published = match written.and(closed) {
+            Ok(()) => self.publish(&partial, &full, spec).await,
             Err(error) => Err(error),
         };
         if published.is_err() {
@@ -283,23 +377,30 @@ impl Remote {
             return Err(unsupported("copy on the server to", self.show(full)));
         }
         let source = OpenFile::open(Arc::clone(self), from.to_vec(), OPEN_READ).await?;
-        let partial = self.partial(full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE;
+        let partial = self.same_partial(full, spec);
+        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
         let copied = async {
             let file = OpenFile::open(Arc::clone(self), partial.clone(), flags).await;
             let file = file.map_err(|error| error.at(Locus::Destination))?;
             let copied = source.copy_to(&file, spec).await;
-            file.close().await;
+            let closed = file.close().await;
             copied?;
-            self.rename(&partial, full).await
+            closed?;
+            self.publish(&partial, full, spec).await
         };
         let copied = copied.await;
-        source.close().await;
+        let _ = source.close().await;
         if copied.is_err() {
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
         }
         copied
     }
+}
+
+/// Whether what is there looks like a copy of what `spec` says.
+fn is_copy(there: &Entry, spec: &FileSpec) -> bool {
+    let kept = super::attributes_of(None, spec.mtime).file_time();
+    there.kind == Kind::File && there.size == spec.size && (kept.is_none() || there.mtime == kept)
 }
 
 pub(super) struct SftpListing {
@@ -311,6 +412,19 @@ pub(super) struct SftpListing {
 }
 
 impl SftpListing {
+    /// What has this name: of links that are followed what they point to, and what a listing leaves out is asked for.
+    async fn entry(&self, name: Vec<u8>, attributes: &Attributes) -> Result<Entry> {
+        let full = join(&self.full, &name);
+        let is_vague = attributes.kind() == Kind::File && attributes.size.is_none();
+        let is_followed = self.follow && attributes.kind() == Kind::Link;
+        if (is_vague || is_followed)
+            && let Some(found) = self.remote.stat(&full, self.follow).await?
+        {
+            return Ok(Entry { name, ..found });
+        }
+        self.remote.entry(name, attributes, &full)
+    }
+
     async fn read_page(&mut self) -> Result<Vec<Entry>> {
         while let Some(handle) = self.handle.clone() {
             let names = match self
@@ -333,15 +447,7 @@ impl SftpListing {
                 if matches!(&*name, b"." | b"..") {
                     continue;
                 }
-                let mut entry = entry_of(name.to_vec(), &attributes);
-                if self.follow && entry.kind == Kind::Link {
-                    let target = self.remote.stat(&join(&self.full, &name), true).await?;
-                    entry = target.map_or(entry, |found| Entry {
-                        name: name.to_vec(),
-                        ..found
-                    });
-                }
-                page.push(entry);
+                page.push(self.entry(name.to_vec(), &attributes).await?);
             }
             if !page.is_empty() {
                 return Ok(page);

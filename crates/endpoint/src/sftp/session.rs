@@ -15,7 +15,7 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdin, Command},
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -56,6 +56,9 @@ const BLOCK_FROM: usize = 128 << 10;
 
 /// Payload a server takes that doesn't tell its limits (draft-ietf-secsh-filexfer-02, section 3).
 const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 10;
+
+/// Characters that are shown of what is no answer.
+const SHOWN_MAX: usize = 80;
 
 type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
 
@@ -105,9 +108,16 @@ impl Session {
         let mut output = BufReader::with_capacity(AHEAD_BYTES, output);
         let extensions = match timeout(CONNECTED_WITHIN, greet(&mut input, &mut output)).await {
             Err(_) => return Err(fail(ErrorKind::TimedOut).cause("no answer")),
-            Ok(Some(extensions)) => extensions,
-            Ok(None) => {
+            Ok(Ok(extensions)) => extensions,
+            Ok(Err(NoServer::Ended)) => {
                 return Err(ssh::refused(&fail, &complaints.all().await));
+            }
+            Ok(Err(NoServer::Says(text))) => {
+                return Err(fail(ErrorKind::Other)
+                    .cause(format!("instead of a server of SFTP there is \"{text}\""))
+                    .hint(
+                        "let the start files of the shell there print nothing where no terminal is",
+                    ));
             }
         };
         let (queue, queued) = mpsc::channel(QUEUED_BATCHES);
@@ -285,17 +295,36 @@ fn command(host: &Host, ciphers: Option<&str>) -> Command {
     command
 }
 
-/// Exchanges versions; returns the server's extensions, `None` when it hangs up.
+/// Why there is no server.
+enum NoServer {
+    /// It hung up.
+    Ended,
+    /// A shell says something first, and what comes then can't be told from it.
+    Says(String),
+}
+
+/// Exchanges versions; returns the server's extensions.
 async fn greet(
     input: &mut ChildStdin,
-    output: &mut (impl AsyncRead + Unpin),
-) -> Option<Vec<String>> {
-    input
-        .write_all(&[0, 0, 0, 5, INIT, 0, 0, 0, 3])
-        .await
-        .ok()?;
-    input.flush().await.ok()?;
-    let mut packet = read_packet(output).await?;
+    output: &mut BufReader<impl AsyncRead + Unpin>,
+) -> Result<Vec<String>, NoServer> {
+    // Where it hung up, reading says so.
+    let _ = input.write_all(&[0, 0, 0, 5, INIT, 0, 0, 0, 3]).await;
+    let _ = input.flush().await;
+    let first = output.fill_buf().await.unwrap_or_default();
+    // No greeting is so long that its length has a first byte.
+    if first.first().is_some_and(|&byte| byte != 0) {
+        let text = String::from_utf8_lossy(first);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        let line = line.unwrap_or_default().chars().filter(|c| !c.is_control());
+        return Err(NoServer::Says(line.take(SHOWN_MAX).collect()));
+    }
+    let packet = read_packet(output).await.ok_or(NoServer::Ended)?;
+    extensions_in(packet).ok_or(NoServer::Ended)
+}
+
+/// The extensions that a greeting names.
+fn extensions_in(mut packet: Bytes) -> Option<Vec<String>> {
     let (&kind, _) = packet.split_first()?;
     if kind != VERSION {
         return None;

@@ -35,7 +35,6 @@ const EXTENDED_REPLY: u8 = 201;
 pub(super) const OPEN_READ: u32 = 1;
 pub(super) const OPEN_WRITE: u32 = 2;
 pub(super) const OPEN_CREATE: u32 = 8;
-pub(super) const OPEN_TRUNCATE: u32 = 16;
 
 const ATTR_SIZE: u32 = 1;
 const ATTR_OWNER: u32 = 2;

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     config::state_folder,
-    endpoint::{Boxed, ByteStream, FileSpec, LentSegment, Writer},
-    ledger::{Head, Kept, Ledger},
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, LentSegment, Writer, new_word},
+    ledger::{Claim, Head, Kept, Ledger},
 };
 
 /// Bytes of a segment, and so what a crash loses for each lane.
@@ -29,8 +29,13 @@ const RECEIPT: &str = "-";
 pub(super) struct SftpWriter {
     file: OpenFile,
     full: Vec<u8>,
+    /// What its unfinished copy has in its name, which no other writer has.
+    word: String,
+    /// What had the final name when it began.
+    before: Option<Entry>,
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
+    /// None where another process has it: this copy can't be continued then.
     ledger: BlockingMutex<Option<Ledger>>,
 }
 
@@ -52,11 +57,13 @@ pub(super) async fn write_lent(
     segment: &LentSegment,
     body: ByteStream,
 ) -> Result<(Checksum, String)> {
-    let partial = remote.partial(full, spec);
+    let partial = remote.partial(full, &segment.token);
     let file = OpenFile::open(Arc::clone(remote), partial, OPEN_READ | OPEN_WRITE).await?;
     let written = write_segment(&file, &segment.range, spec, body).await;
-    file.close().await;
-    Ok((written?, RECEIPT.to_owned()))
+    let closed = file.close().await;
+    let sum = written?;
+    closed?;
+    Ok((sum, RECEIPT.to_owned()))
 }
 
 /// Writes a segment, and sees that the server holds it.
@@ -92,37 +99,41 @@ impl SftpWriter {
         size: Option<u64>,
     ) -> Result<Self> {
         let path = ledger_path(&remote, &full, spec);
-        let partial = remote.partial(&full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
-        let file = OpenFile::open(remote, partial, flags).await?;
-        let head = Head {
+        let unnoted =
+            |cause| Error::io("note an unfinished copy in", path.to_string_lossy(), cause);
+        let claim = Claim::take(&path).map_err(unnoted)?;
+        let mut head = Head {
             identity: spec.identity(),
             segment_size: SEGMENT_BYTES,
-            token: "-".to_owned(),
+            token: new_word(),
         };
-        let kept = match Ledger::load(&path) {
-            Some((found, kept)) if found == head => still_held(&file, size, kept).await?,
-            Some(_) | None => {
-                file.set(&Attributes {
-                    size: Some(0),
-                    ..Attributes::default()
-                })
-                .await?;
-                Vec::new()
+        let mut noted = Vec::new();
+        if let Some((found, kept)) = claim.as_ref().and_then(Claim::load) {
+            if found.identity == head.identity && found.segment_size == head.segment_size {
+                (head, noted) = (found, kept);
+            } else {
+                let stale = remote.partial(&full, &found.token);
+                let _ = remote.ask(Request::new(REMOVE).string(&stale)).await?;
             }
-        };
-        let ledger = Ledger::start(path.clone(), &head, &kept).map_err(|cause| {
-            Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
-        })?;
+        }
+        let before = remote.stat(&full, false).await?;
+        let partial = remote.partial(&full, &head.token);
+        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
+        let file = OpenFile::open(remote, partial, flags).await?;
+        let kept = still_held(&file, size, noted).await?;
+        let ledger = claim.map(|claim| claim.start(&head, &kept));
+        let ledger = ledger.transpose().map_err(unnoted)?;
         Ok(Self {
             file,
             full,
+            word: head.token,
+            before,
             spec: spec.clone(),
             kept: kept
                 .iter()
                 .map(|kept| (kept.index, kept.checksum))
                 .collect(),
-            ledger: BlockingMutex::new(Some(ledger)),
+            ledger: BlockingMutex::new(ledger),
         })
     }
 
@@ -135,6 +146,24 @@ impl SftpWriter {
         {
             ledger.remove();
         }
+    }
+
+    /// Fails where something has the final name that was not there when this copy began, and is not the same: another
+    /// finished first.
+    async fn refuse_overtaken(&self) -> Result<()> {
+        let remote = &self.file.remote;
+        let look = |entry: Entry| (entry.kind, entry.size, entry.mtime);
+        let now = remote.stat(&self.full, false).await?.map(look);
+        let ours = remote.stat(&self.file.full, false).await?.map(look);
+        if now.is_none() || now == self.before.clone().map(look) || now == ours {
+            return Ok(());
+        }
+        Err(
+            Error::new(ErrorKind::Conflict, "write", remote.show(&self.full))
+                .cause("another wrote it meanwhile")
+                .hint("look at what is there, then run the same command again to replace it")
+                .at(Locus::Destination),
+        )
     }
 
     async fn publish(&self, size: u64) -> Result<()> {
@@ -155,11 +184,13 @@ impl SftpWriter {
             };
             self.file.set(&cut).await?;
         }
-        self.file
-            .set(&attributes_of(self.spec.mode, self.spec.mtime))
-            .await?;
-        self.file.close().await;
-        remote.rename(&self.file.full, &self.full).await?;
+        // A server may write, and change the time, until it has closed the file.
+        self.file.close().await?;
+        let partial = &self.file.full;
+        let attributes = attributes_of(self.spec.mode, self.spec.mtime);
+        remote.dress(partial, attributes).await?;
+        self.refuse_overtaken().await?;
+        remote.publish(partial, &self.full, &self.spec).await?;
         self.forget();
         Ok(())
     }
@@ -217,9 +248,8 @@ impl Writer for SftpWriter {
         Box::pin(self.file.sync())
     }
 
-    /// Who knows the address and the source knows what the draft is called.
     fn lend(&self) -> Option<String> {
-        Some(RECEIPT.to_owned())
+        Some(self.word.clone())
     }
 
     fn take(&self, index: u64, sum: Checksum, _receipt: &str) -> Result<()> {
@@ -240,7 +270,7 @@ impl Writer for SftpWriter {
 
     fn discard(&self) -> Boxed<'_, ()> {
         Box::pin(async {
-            self.file.close().await;
+            let _ = self.file.close().await;
             let request = Request::new(REMOVE).string(&self.file.full);
             let _ = self.file.remote.ask(request).await;
             self.forget();

@@ -2,6 +2,8 @@
 //! for what it is not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod fronts;
+mod sftp;
 mod stores;
 mod table;
 mod web;

@@ -159,13 +159,15 @@ impl Shared {
 
     /// Whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
-        let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
+        let kept = self.destination.endpoint.capabilities();
+        let (kept_ns, [first, last]) = (kept.mtime_step_ns, kept.mtime_secs);
         let told_ns = work.source.place.endpoint.capabilities().mtime_step_ns;
         !self.options.again
             && there.kind == Kind::File
             && source.size == there.size
             && match (source.mtime, there.mtime, kept_ns) {
-                (Some(mine), Some(theirs), Some(kept_ns)) => {
+                (Some(mut mine), Some(theirs), Some(kept_ns)) => {
+                    mine.secs = mine.secs.clamp(first, last);
                     mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
                 }
                 // Such a store only tells when it was given the file, often in whole seconds: after

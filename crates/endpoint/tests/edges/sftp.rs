@@ -1,0 +1,170 @@
+//! Servers of SFTP that answer other than was asked.
+
+use std::{fs, path::Path};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use posthaste_endpoint::{
+    Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Result,
+    posix::DraftRules,
+    sftp::{Host, Sftp},
+};
+use posthaste_testbed::{
+    SshServer,
+    odd::{SftpSpoils, sftp_server},
+};
+
+use crate::{
+    says,
+    table::{End, shown},
+};
+
+const LARGE: usize = 20 << 20;
+
+async fn open(server: &SshServer, root: &Path, verify: bool) -> Result<Sftp> {
+    let host = Host {
+        user: Some(server.user().to_owned()),
+        host: "127.0.0.1".to_owned(),
+        port: Some(server.port()),
+        options: server.options(),
+    };
+    let rules = DraftRules {
+        verify,
+        fsync: false,
+    };
+    let root = root.to_string_lossy().into_owned().into_bytes();
+    Sftp::open(host, root, rules).await
+}
+
+fn spec(size: usize) -> FileSpec {
+    FileSpec {
+        size: size as u64,
+        mtime: Some(FileTime {
+            secs: 1_600_000_000,
+            nanos: 0,
+        }),
+        mode: Some(0o640),
+        origin: "test:odd".into(),
+        version: None,
+    }
+}
+
+async fn put(sftp: &Sftp, path: &[u8], bytes: &[u8]) -> Result<()> {
+    let data = vec![Bytes::copy_from_slice(bytes)];
+    sftp.put(path, &spec(bytes.len()), data, Checksum::of(bytes))
+        .await
+}
+
+async fn write(sftp: &Sftp, path: &[u8], bytes: &[u8]) -> Result<()> {
+    let writer = sftp.create(path, &spec(bytes.len())).await?;
+    let step = usize::try_from(writer.segment_size()).unwrap();
+    for (index, segment) in bytes.chunks(step).enumerate() {
+        let start = (index * step) as u64;
+        let body = Bytes::copy_from_slice(segment);
+        let body = Box::pin(futures_util::stream::iter([Ok(body)]));
+        let range = start..start + segment.len() as u64;
+        writer.write(index as u64, range, body).await?;
+    }
+    writer.finish(Checksum::of(bytes)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_that_talks_first_is_told() {
+    let (server, folder) = sftp_server(SftpSpoils::Starts);
+    let error = says(
+        open(&server, folder.path(), true).await.map(|_| ()),
+        "Welcome to node 7>",
+    );
+    assert!(error.to_string().contains("start files"), "{error}");
+    shown(
+        "SFTP",
+        "a shell's start file prints something",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_closing_says_is_heard() {
+    let (server, folder) = sftp_server(SftpSpoils::Closes);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for verify in [true, false] {
+        let sftp = open(&server, &root, verify).await.unwrap();
+        assert!(put(&sftp, b"small", &[7; 50_000]).await.is_err());
+        assert!(write(&sftp, b"large", &vec![7; LARGE]).await.is_err());
+    }
+    assert!(!root.join("small").exists() && !root.join("large").exists());
+    shown("SFTP", "closing a file fails", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_size_that_is_not_told_is_not_zero() {
+    let (server, folder) = sftp_server(SftpSpoils::Sizes);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), [7; 5_000]).unwrap();
+    let sftp = open(&server, &root, true).await.unwrap();
+    let error = says(sftp.stat(b"file", true).await, "how long it is");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let mut listing = sftp.list(b"", false).await.unwrap();
+    says(listing.next_page().await, "how long it is");
+    shown("SFTP", "a size is not told", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attributes_that_are_refused_end_nothing() {
+    let (server, folder) = sftp_server(SftpSpoils::Attributes);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for verify in [true, false] {
+        let sftp = open(&server, &root, verify).await.unwrap();
+        put(&sftp, b"small", &[7; 50_000]).await.unwrap();
+        write(&sftp, b"large", &vec![7; LARGE]).await.unwrap();
+        assert_eq!(fs::read(root.join("small")).unwrap(), [7; 50_000]);
+        assert_eq!(fs::read(root.join("large")).unwrap().len(), LARGE);
+    }
+    shown("SFTP", "modes and times are refused", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_was_asked_for_is_refused() {
+    let (server, folder) = sftp_server(SftpSpoils::Reads);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), vec![7; LARGE]).unwrap();
+    let sftp = open(&server, &root, true).await.unwrap();
+    let entry = sftp.stat(b"file", true).await.unwrap().unwrap();
+    let reader = sftp.open(b"file", &entry).await.unwrap();
+    let read: Result<Vec<Bytes>> = reader
+        .read(0..LARGE as u64)
+        .await
+        .unwrap()
+        .try_collect()
+        .await;
+    says(read, "more than it was asked for");
+    fs::write(root.join("small"), [7; 5_000]).unwrap();
+    let entry = sftp.stat(b"small", true).await.unwrap().unwrap();
+    says(
+        sftp.get(b"small", &entry).await,
+        "more than it was asked for",
+    );
+    shown("SFTP", "more comes than was asked for", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_whose_answer_is_lost_is_found() {
+    for large in [false, true] {
+        let (server, folder) = sftp_server(SftpSpoils::Renames);
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let sftp = open(&server, &root, true).await.unwrap();
+        let bytes = vec![7; if large { LARGE } else { 50_000 }];
+        match large {
+            true => write(&sftp, b"file", &bytes).await.unwrap(),
+            false => put(&sftp, b"file", &bytes).await.unwrap(),
+        }
+        assert!(folder.path().join("done").exists(), "no answer was lost");
+        assert!(fs::read(root.join("file")).unwrap() == bytes);
+    }
+    shown("SFTP", "the answer to the last step is lost", End::Right);
+}
