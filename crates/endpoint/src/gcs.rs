@@ -8,7 +8,6 @@
 mod client;
 mod credentials;
 mod listing;
-mod oauth;
 mod object;
 mod refusal;
 mod resource;

@@ -1,10 +1,12 @@
 //! HTTP as the stores that speak it need it: kept connections, bodies that stream either way,
 //! errors by what they mean.
 
+pub(crate) mod bearer;
 mod body;
 pub(crate) mod connector;
 mod digest;
 mod gate;
+pub(crate) mod oauth;
 mod pages;
 mod place;
 mod range;

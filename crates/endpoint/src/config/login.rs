@@ -2,11 +2,18 @@
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
-use super::{home, no_profile, profiles::Secret, read_small_file, variable};
-use crate::{Error, ErrorKind, Result, access::Chosen};
+use super::{
+    home, no_profile,
+    profiles::{Profile, Secret},
+    read_small_file, variable,
+};
+use crate::{
+    Error, ErrorKind, Result,
+    access::Chosen,
+    web::bearer::{TokenSource, of_refresh_token},
+};
 
 /// Credentials for a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     /// A user with a password.
     Password {
@@ -16,7 +23,7 @@ pub(crate) enum Login {
         password: Secret,
     },
     /// A bearer token.
-    Token(Secret),
+    Token(TokenSource),
 }
 
 /// The credentials for `host`: the profile's, else those `~/.netrc` has for it.
@@ -34,8 +41,8 @@ pub(crate) fn login_for(
             .ours
             .as_ref()
             .ok_or_else(|| no_profile(&chosen.name))?;
-        if let Some(token) = &profile.token {
-            return Ok(Some(Login::Token(token.clone())));
+        if let Some(source) = token_source(profile, &chosen.name)? {
+            return Ok(Some(Login::Token(source)));
         }
         match (user.or(profile.user.as_deref()), &profile.password) {
             (Some(user), Some(password)) => {
@@ -52,6 +59,39 @@ pub(crate) fn login_for(
         }
     }
     netrc(host, user)
+}
+
+/// Where the profile's bearer tokens come from, if it says so.
+fn token_source(profile: &Profile, name: &str) -> Result<Option<TokenSource>> {
+    let wrong = |cause| Error::new(ErrorKind::Invalid, "use profile", name).cause(cause);
+    if let Some(token) = &profile.token {
+        return Ok(Some(TokenSource::Fixed(token.clone())));
+    }
+    if let Some(path) = &profile.token_file {
+        return Ok(Some(TokenSource::File(path.clone())));
+    }
+    if !profile.token_command.is_empty() {
+        return Ok(Some(TokenSource::Command(profile.token_command.clone())));
+    }
+    let Some(refresh_token) = &profile.refresh_token else {
+        return Ok(None);
+    };
+    let (Some(client_id), Some(token_uri)) = (&profile.client_id, &profile.token_uri) else {
+        return Err(wrong(
+            "it has a refresh token without client_id or token_uri",
+        ));
+    };
+    if !token_uri.starts_with("https://") && !token_uri.starts_with("http://127.0.0.1:") {
+        return Err(wrong(
+            "its token_uri has no TLS, and would give the refresh token away",
+        ));
+    }
+    Ok(Some(of_refresh_token(
+        refresh_token.clone(),
+        client_id.clone(),
+        profile.client_secret.clone(),
+        token_uri.clone(),
+    )))
 }
 
 fn netrc(host: &str, user: Option<&str>) -> Result<Option<Login>> {

@@ -23,7 +23,11 @@ struct Kind {
 /// What reading costs, wherever that is.
 const PRICES: [&str; 2] = ["usd_per_gb_out", "usd_per_1000_gets"];
 
-const WEB: &[&[&str]] = &[&["user", "password"], &["token"]];
+const WEB: &[&[&str]] = &[
+    &["user", "password"],
+    &["token"],
+    &["refresh_token", "client_id", "token_uri"],
+];
 const KINDS: [Kind; 6] = [
     Kind {
         scheme: "s3",
@@ -49,14 +53,14 @@ const KINDS: [Kind; 6] = [
     },
     Kind {
         scheme: "http",
-        settings: &["user"],
-        secrets: &["password", "token"],
+        settings: &["user", "client_id", "token_uri"],
+        secrets: &["password", "token", "refresh_token", "client_secret"],
         enough: WEB,
     },
     Kind {
         scheme: "webdav",
-        settings: &["user"],
-        secrets: &["password", "token"],
+        settings: &["user", "client_id", "token_uri"],
+        secrets: &["password", "token", "refresh_token", "client_secret"],
         enough: WEB,
     },
     Kind {

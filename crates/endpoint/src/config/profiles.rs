@@ -104,6 +104,14 @@ pub struct Profile {
     pub(crate) ssh_options: Vec<String>,
     /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
     pub(crate) token: Option<Secret>,
+    /// A file that holds the bearer token of now, and a program that prints it: HTTP, WebDAV.
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) token_command: Vec<String>,
+    /// What tokens are asked for with, and where: HTTP, WebDAV.
+    pub(crate) refresh_token: Option<Secret>,
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<Secret>,
+    pub(crate) token_uri: Option<String>,
     /// Hosts that get the credentials too when the server sends us on to them; `.example.org` stands for all below it. They see
     /// the credentials. HTTP, WebDAV.
     pub(crate) credentials_for: Vec<String>,

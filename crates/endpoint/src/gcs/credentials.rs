@@ -6,13 +6,15 @@ use http::HeaderValue;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use super::oauth::{self, Grant, Token};
 use crate::{
     Error, ErrorKind, Result,
     access::Chosen,
     clock,
     config::{self, Profile, Secret, google_emulator, google_key_file, read_small_file},
-    web::Web,
+    web::{
+        Web,
+        oauth::{self, Account, Grant, Token},
+    },
 };
 
 /// Google's own service.
@@ -86,13 +88,6 @@ impl Identity {
     }
 }
 
-/// What tokens are asked for with.
-pub(super) struct Account {
-    pub grant: Grant,
-    /// Where tokens are given out.
-    pub token_uri: String,
-}
-
 /// A key file as Google hands it out, or as `gcloud` leaves it.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -147,7 +142,7 @@ fn key_file(path: &Path) -> Result<Account> {
         } => {
             let grant = Grant::Refreshed {
                 client_id,
-                client_secret,
+                client_secret: Some(client_secret),
                 refresh_token,
             };
             (grant, token_uri)
@@ -200,7 +195,7 @@ impl Authority {
                 if let Some(held) = token.as_ref().filter(|held| held.good_until > now) {
                     return bearer(&held.secret).map(Some);
                 }
-                let fresh = oauth::fetch(web, account).await?;
+                let fresh = oauth::fetch(web, account, None).await?;
                 let header = bearer(&fresh.secret);
                 *token = Some(fresh);
                 header.map(Some)

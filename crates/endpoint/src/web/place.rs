@@ -1,6 +1,7 @@
 //! A path on a web server, with the credentials for it.
 
 use std::{
+    fmt,
     sync::atomic::{AtomicU8, Ordering::Relaxed},
     time::Duration,
 };
@@ -10,7 +11,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Ur
 use hyper::body::Incoming;
 
 use super::{
-    About, STALLED_AFTER, Sent, Web, drain, encode,
+    About, STALLED_AFTER, Sent, Web,
+    bearer::Bearer,
+    drain, encode,
     gate::Gate,
     kind_of_status, read_refusal,
     redirect::{is_same_origin, is_trusted, next_of},
@@ -48,7 +51,7 @@ pub(crate) struct Place {
     slash: bool,
     /// A signed address works for this path alone, and is a secret.
     query: Option<String>,
-    authorization: Option<HeaderValue>,
+    credentials: Credentials,
     /// Hosts that get the credentials too where the server sends us on to them.
     trusted: Vec<String>,
     thought: AtomicU8,
@@ -135,7 +138,7 @@ impl Place {
             root: server.path.clone(),
             slash: server.slash,
             query: server.query.clone(),
-            authorization: login.map(|login| authorization(&login)).transpose()?,
+            credentials: login.map_or(Ok(Credentials::None), Credentials::of)?,
             trusted: profile.map_or_else(Vec::new, |profile| profile.credentials_for.clone()),
             thought: AtomicU8::new(UNKNOWN),
         })
@@ -204,7 +207,12 @@ impl Place {
         let mut uri = self.uri(&call.target, &about)?;
         let start = uri.path().to_owned();
         let mut body = std::mem::replace(&mut call.body, Sent::nothing());
+        let mut is_renewed = false;
         for hop in 0..=REDIRECTS_MAX {
+            let shown = match self.is_ours(&uri) {
+                true => self.credentials.header(&self.web).await?,
+                false => None,
+            };
             let spare = body.again();
             let (sent, gate) = if call.method == "PUT" && self.waits(&body) {
                 let (sent, gate) = body.held();
@@ -212,7 +220,7 @@ impl Place {
             } else {
                 (body, None)
             };
-            let request = self.request(&uri, &call, sent, gate.as_ref())?;
+            let request = self.request(&uri, &call, sent, (shown.as_ref(), gate.as_ref()))?;
             let response = self.web.send(request, &about, patience).await?;
             if let Some(gate) = &gate {
                 gate.end();
@@ -221,6 +229,22 @@ impl Place {
             let next = next_of(&uri, call.method, status, headers, &about)?;
             if let Some(gate) = &gate {
                 self.learn(gate, hop == 0 && next.is_none());
+            }
+            // A token may have ended while its request waited.
+            let is_refused = status == StatusCode::UNAUTHORIZED && !is_renewed;
+            if let Some(shown) = shown.filter(|_| is_refused)
+                && next.is_none()
+                && self.credentials.forget(&shown).await
+            {
+                let left = gate.as_ref().map_or(spare, Gate::take_back);
+                if let Some(left) = left {
+                    drain(response.into_body()).await;
+                    (body, is_renewed) = (left, true);
+                    continue;
+                }
+                // The next attempt has another one.
+                let error = about.fail(ErrorKind::Busy);
+                return Err(error.cause("the token has ended"));
             }
             let Some(next) = next else {
                 let is_directory = uri.path().strip_suffix('/') == Some(&*start);
@@ -253,7 +277,7 @@ impl Place {
         uri: &Uri,
         call: &Call,
         body: Sent,
-        gate: Option<&Gate>,
+        (shown, gate): (Option<&HeaderValue>, Option<&Gate>),
     ) -> Result<Request<Sent>> {
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in &call.headers {
@@ -266,8 +290,8 @@ impl Place {
             };
             request = request.header(*name, own);
         }
-        if let Some(authorization) = self.authorization.as_ref().filter(|_| self.is_ours(uri)) {
-            request = request.header(header::AUTHORIZATION, authorization);
+        if let Some(shown) = shown {
+            request = request.header(header::AUTHORIZATION, shown);
         }
         if gate.is_some() {
             request = request.header(header::EXPECT, "100-continue");
@@ -348,23 +372,50 @@ impl Place {
     }
 }
 
-fn authorization(login: &Login) -> Result<HeaderValue> {
-    let text = match login {
-        Login::Password { user, password } => {
-            let pair = format!("{user}:{}", password.reveal());
-            format!(
-                "Basic {}",
-                reqsign_core::hash::base64_encode(pair.as_bytes())
-            )
+/// What a server is shown.
+enum Credentials {
+    None,
+    Password(HeaderValue),
+    Token(Bearer),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    fn of(login: Login) -> Result<Self> {
+        let (user, password) = match login {
+            Login::Password { user, password } => (user, password),
+            Login::Token(source) => return Ok(Self::Token(Bearer::new(source))),
+        };
+        let pair = format!("{user}:{}", password.reveal());
+        let text = reqsign_core::hash::base64_encode(pair.as_bytes());
+        let mut value = HeaderValue::try_from(format!("Basic {text}")).map_err(|_| {
+            Error::new(ErrorKind::Invalid, "use", "the credentials")
+                .cause("they have characters no header can carry")
+        })?;
+        value.set_sensitive(true);
+        Ok(Self::Password(value))
+    }
+
+    async fn header(&self, web: &Web) -> Result<Option<HeaderValue>> {
+        match self {
+            Self::None => Ok(None),
+            Self::Password(value) => Ok(Some(value.clone())),
+            Self::Token(bearer) => bearer.header(web).await.map(Some),
         }
-        Login::Token(token) => format!("Bearer {}", token.reveal()),
-    };
-    let mut value = HeaderValue::try_from(text).map_err(|_| {
-        Error::new(ErrorKind::Invalid, "use", "the credentials")
-            .cause("they have characters no header can carry")
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
+    }
+
+    /// Forgets what was refused; says whether there may be something else to show.
+    async fn forget(&self, shown: &HeaderValue) -> bool {
+        match self {
+            Self::None | Self::Password(_) => false,
+            Self::Token(bearer) => bearer.forget(shown).await,
+        }
+    }
 }
 
 /// The start of an error page, where it is text people may read.

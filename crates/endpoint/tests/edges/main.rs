@@ -6,6 +6,7 @@ mod fronts;
 mod sftp;
 mod stores;
 mod table;
+mod tokens;
 mod web;
 mod webdav;
 

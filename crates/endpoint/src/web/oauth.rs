@@ -11,7 +11,6 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::credentials::Account;
 use crate::{
     Error, ErrorKind, Locus, Result, clock,
     config::Secret,
@@ -19,7 +18,7 @@ use crate::{
 };
 
 /// Where Google gives out tokens.
-pub(super) const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+pub(crate) const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
 /// What tokens are asked for: objects may be read and written, access lists not.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
@@ -33,8 +32,15 @@ const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 /// How long the service may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
+/// What tokens are asked for with.
+pub(crate) struct Account {
+    pub grant: Grant,
+    /// Where tokens are given out.
+    pub token_uri: String,
+}
+
 /// What is shown for a token.
-pub(super) enum Grant {
+pub(crate) enum Grant {
     /// An assertion that a service account signs.
     Signed {
         email: String,
@@ -44,14 +50,14 @@ pub(super) enum Grant {
     /// What a person got when logging in.
     Refreshed {
         client_id: String,
-        client_secret: Secret,
+        client_secret: Option<Secret>,
         refresh_token: Secret,
     },
 }
 
 impl Grant {
     /// Tells two apart; never a secret.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Signed { email, .. } => email,
             Self::Refreshed { client_id, .. } => client_id,
@@ -60,13 +66,15 @@ impl Grant {
 }
 
 /// A token and until when it is to be used.
-pub(super) struct Token {
+pub(crate) struct Token {
     pub secret: Secret,
     pub good_until: Instant,
+    /// What counts instead of the refresh token from now on.
+    pub refresh: Option<Secret>,
 }
 
 /// The key of a service account, from PEM.
-pub(super) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
+pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     let der = PrivatePkcs8KeyDer::from_pem_slice(pem.reveal().as_bytes()).ok()?;
     let provider = ring::default_provider().key_provider;
     let key = provider.load_private_key(PrivateKeyDer::Pkcs8(der)).ok()?;
@@ -74,18 +82,18 @@ pub(super) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     Some(key)
 }
 
-/// Asks for a token.
+/// Asks for a token, with `refresh` instead of the account's own refresh token where that was replaced.
 ///
 /// # Errors
 /// [`ErrorKind::Unauthenticated`] where the service gives none; as [`Web::send`].
-pub(super) async fn fetch(web: &Web, account: &Account) -> Result<Token> {
+pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>) -> Result<Token> {
     let about = About {
         operation: "get a token from",
         subject: account.token_uri.clone(),
         locus: Locus::Client,
     };
     let asked = clock::now();
-    let form = form_of(account, &about)?;
+    let form = form_of(account, refresh, &about)?;
     let request = Request::post(&account.token_uri)
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Sent::pieces(vec![form.into()]))
@@ -100,7 +108,7 @@ pub(super) async fn fetch(web: &Web, account: &Account) -> Result<Token> {
         if head.status.is_client_error() && kind.0 != ErrorKind::Busy {
             kind = (
                 ErrorKind::Unauthenticated,
-                "check the account's key file and this machine's clock",
+                "check the account's key or refresh token, and this machine's clock",
             );
         }
         return Err(refused(
@@ -120,6 +128,7 @@ pub(super) async fn fetch(web: &Web, account: &Account) -> Result<Token> {
     let lifetime = Duration::from_secs(given.expires_in);
     Ok(Token {
         secret: given.access_token,
+        refresh: given.refresh_token,
         good_until: asked + lifetime.saturating_sub(RENEWED_BEFORE.min(lifetime / 2)),
     })
 }
@@ -127,6 +136,7 @@ pub(super) async fn fetch(web: &Web, account: &Account) -> Result<Token> {
 #[derive(Deserialize)]
 struct Given {
     access_token: Secret,
+    refresh_token: Option<Secret>,
     #[serde(default = "an_hour")]
     expires_in: u64,
 }
@@ -150,7 +160,7 @@ fn reason(body: &[u8]) -> String {
     }
 }
 
-fn form_of(account: &Account, about: &About) -> Result<String> {
+fn form_of(account: &Account, refresh: Option<&Secret>, about: &About) -> Result<String> {
     let pairs: Vec<(&str, String)> = match &account.grant {
         Grant::Signed { email, key_id, key } => {
             let assertion = assertion(email, key_id.as_deref(), key.as_ref(), &account.token_uri);
@@ -170,12 +180,17 @@ fn form_of(account: &Account, about: &About) -> Result<String> {
             client_id,
             client_secret,
             refresh_token,
-        } => vec![
-            ("grant_type", "refresh_token".to_owned()),
-            ("client_id", client_id.clone()),
-            ("client_secret", client_secret.reveal().to_owned()),
-            ("refresh_token", refresh_token.reveal().to_owned()),
-        ],
+        } => {
+            let refresh_token = refresh.unwrap_or(refresh_token);
+            let mut pairs = vec![
+                ("grant_type", "refresh_token".to_owned()),
+                ("client_id", client_id.clone()),
+                ("refresh_token", refresh_token.reveal().to_owned()),
+            ];
+            let secret = client_secret.as_ref();
+            pairs.extend(secret.map(|secret| ("client_secret", secret.reveal().to_owned())));
+            pairs
+        }
     };
     let pairs: Vec<String> = pairs
         .iter()

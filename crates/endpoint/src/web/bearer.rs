@@ -1,0 +1,228 @@
+//! Bearer tokens that end, and where the next one comes from.
+
+use std::{path::PathBuf, process::Stdio, time::Duration, time::Instant};
+
+use http::HeaderValue;
+use tokio::{process::Command, sync::Mutex, time::timeout};
+
+use super::{
+    Web,
+    oauth::{self, Account, Grant},
+};
+use crate::{
+    Error, ErrorKind, Result, clock,
+    config::{Secret, read_small_file},
+};
+
+/// How long a token is used before its file or its program is asked again.
+const LOOKED_AT_AFTER: Duration = Duration::from_secs(60);
+
+/// How long the program may take: it may ask somebody else.
+const PRINTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Longest token, in bytes: more is no header.
+const TOKEN_BYTES_MAX: usize = 64 << 10;
+
+/// Where a bearer token comes from.
+pub(crate) enum TokenSource {
+    /// It is as it is, and never renewed.
+    Fixed(Secret),
+    /// A file that somebody else writes anew.
+    File(PathBuf),
+    /// A program with its arguments, which prints one.
+    Command(Vec<String>),
+    /// A refresh token, and who gives tokens for it.
+    Grant(Account),
+}
+
+/// A bearer token of now.
+pub(crate) struct Bearer {
+    source: TokenSource,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    header: Option<HeaderValue>,
+    good_until: Option<Instant>,
+    /// The one that came with the last token, which counts instead of the first.
+    refresh: Option<Secret>,
+}
+
+impl Bearer {
+    pub(crate) fn new(source: TokenSource) -> Self {
+        Self {
+            source,
+            held: Mutex::default(),
+        }
+    }
+
+    /// The header with the token of now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] where none can be had.
+    pub(crate) async fn header(&self, web: &Web) -> Result<HeaderValue> {
+        // Held while one is fetched, so that one request fetches it for all.
+        let mut held = self.held.lock().await;
+        let is_good = held.good_until.is_none_or(|until| until > clock::now());
+        if let Some(header) = held.header.as_ref().filter(|_| is_good) {
+            return Ok(header.clone());
+        }
+        let (token, good_until) = self.fetch(web, &mut held).await?;
+        let header = header_of(&token)?;
+        held.header = Some(header.clone());
+        held.good_until = good_until;
+        Ok(header)
+    }
+
+    /// Forgets the token in this header, which was refused; says whether another may be had.
+    pub(crate) async fn forget(&self, shown: &HeaderValue) -> bool {
+        if matches!(self.source, TokenSource::Fixed(_)) {
+            return false;
+        }
+        let mut held = self.held.lock().await;
+        // Another request may have fetched a new one meanwhile.
+        if held.header.as_ref() == Some(shown) {
+            held.header = None;
+        }
+        true
+    }
+
+    async fn fetch(&self, web: &Web, held: &mut Held) -> Result<(Secret, Option<Instant>)> {
+        let soon = Some(clock::now() + LOOKED_AT_AFTER);
+        match &self.source {
+            TokenSource::Fixed(token) => Ok((token.clone(), None)),
+            TokenSource::File(path) => {
+                let shown = path.to_string_lossy();
+                let text = read_small_file(path)
+                    .map_err(|cause| Error::io("read the token in", &*shown, cause))?;
+                first_line(&text).map(|token| (token, soon)).ok_or_else(|| {
+                    Error::new(ErrorKind::Unauthenticated, "read the token in", &*shown)
+                        .cause("it holds none")
+                })
+            }
+            TokenSource::Command(words) => printed(words).await.map(|token| (token, soon)),
+            TokenSource::Grant(account) => {
+                let given = oauth::fetch(web, account, held.refresh.as_ref()).await?;
+                if given.refresh.is_some() {
+                    held.refresh = given.refresh;
+                }
+                Ok((given.secret, Some(given.good_until)))
+            }
+        }
+    }
+}
+
+/// The account of somebody who got a refresh token.
+pub(crate) fn of_refresh_token(
+    refresh_token: Secret,
+    client_id: String,
+    client_secret: Option<Secret>,
+    token_uri: String,
+) -> TokenSource {
+    TokenSource::Grant(Account {
+        grant: Grant::Refreshed {
+            client_id,
+            client_secret,
+            refresh_token,
+        },
+        token_uri,
+    })
+}
+
+fn header_of(token: &Secret) -> Result<HeaderValue> {
+    let text = format!("Bearer {}", token.reveal());
+    let mut header = HeaderValue::try_from(text).map_err(|_| {
+        Error::new(ErrorKind::Invalid, "use", "the token")
+            .cause("it has characters no header can carry")
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn first_line(text: &[u8]) -> Option<Secret> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    (line.len() <= TOKEN_BYTES_MAX).then(|| Secret::new(line))
+}
+
+/// The token that a program prints.
+async fn printed(words: &[String]) -> Result<Secret> {
+    let (program, arguments) = words
+        .split_first()
+        .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let fail = |kind| Error::new(kind, "get a token from", program);
+    let running = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .output();
+    let output = match timeout(PRINTS_WITHIN, running).await {
+        Ok(output) => output.map_err(|cause| Error::io("run", program, cause))?,
+        Err(_) => return Err(fail(ErrorKind::TimedOut).cause("it prints none for a minute")),
+    };
+    if output.status.success()
+        && let Some(token) = first_line(&output.stdout)
+    {
+        return Ok(token);
+    }
+    // What it prints is not shown: it may be a token.
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    Err(fail(ErrorKind::Unauthenticated)
+        .cause(said.unwrap_or("it prints none").to_owned())
+        .hint("run it by hand"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn token(bearer: &Bearer) -> String {
+        let header = bearer.header(&Web::new(None).unwrap()).await.unwrap();
+        header.to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_written_anew_is_read_anew_once_its_token_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bt_u1000");
+        std::fs::write(&path, "\none\n").unwrap();
+        let bearer = Bearer::new(TokenSource::File(path.clone()));
+        assert_eq!(token(&bearer).await, "Bearer one");
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(token(&bearer).await, "Bearer one");
+        let shown = HeaderValue::from_static("Bearer one");
+        assert!(bearer.forget(&shown).await);
+        assert_eq!(token(&bearer).await, "Bearer two");
+        // Refused before the other was there.
+        assert!(bearer.forget(&shown).await);
+        assert_eq!(token(&bearer).await, "Bearer two");
+        std::fs::write(&path, " \n").unwrap();
+        let shown = HeaderValue::from_static("Bearer two");
+        assert!(bearer.forget(&shown).await);
+        let error = bearer.header(&Web::new(None).unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated);
+    }
+
+    #[tokio::test]
+    async fn a_program_s_complaint_is_shown_and_what_it_prints_is_not() {
+        let command = |script: &str| {
+            let words = ["sh", "-c", script].map(str::to_owned);
+            Bearer::new(TokenSource::Command(words.to_vec()))
+        };
+        assert_eq!(token(&command("echo t")).await, "Bearer t");
+        let failing = command("echo hidden; echo 'no agent runs' >&2; exit 1");
+        let error = failing.header(&Web::new(None).unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains("no agent runs"), "{error}");
+        assert!(!error.to_string().contains("hidden"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_fixed_token_is_never_renewed() {
+        let bearer = Bearer::new(TokenSource::Fixed(Secret::new("t")));
+        assert_eq!(token(&bearer).await, "Bearer t");
+        assert!(!bearer.forget(&HeaderValue::from_static("Bearer t")).await);
+    }
+}
