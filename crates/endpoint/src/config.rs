@@ -8,12 +8,13 @@ mod own;
 mod profiles;
 
 use std::{
+    collections::HashMap,
     fs,
     io::Read,
     path::{Path, PathBuf},
 };
 
-pub(crate) use aws::{aws_address, aws_ca_bundle, aws_knows};
+pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows};
 pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for};
@@ -28,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
     clippy::disallowed_methods,
     reason = "this file is where the environment is read"
 )]
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -41,8 +42,17 @@ pub(crate) fn of_either_case(name: &str) -> Option<String> {
     clippy::disallowed_methods,
     reason = "this file is where the environment is read"
 )]
-fn home() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// All variables that say something.
+pub(crate) fn variables() -> HashMap<String, String> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let text = (name.into_string().ok()?, value.into_string().ok()?);
+        Some(text).filter(|(_, value)| !value.is_empty())
+    });
+    variables.collect()
 }
 
 /// A folder of the XDG base directory specification, which wants absolute paths.

@@ -135,6 +135,14 @@ impl RawStore for GcsClient {
         self.has_below(prefix).await
     }
 
+    /// Reading and writing are rights of their own, and an object may be public without its neighbours.
+    fn is_about_listing(refusal: &Error) -> bool {
+        matches!(
+            refusal.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::Unauthenticated
+        )
+    }
+
     async fn get(&self, key: &str, entry: &Entry, _operation: &'static str) -> Result<Whole> {
         object::get(self, key, entry).await
     }

@@ -3,6 +3,7 @@
 //! A symbolic link is an object `NAME.rclonelink` that holds its target, an empty directory an
 //! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
 
+mod circle;
 mod record;
 mod spans;
 mod store;
@@ -11,10 +12,11 @@ mod upload;
 use http::HeaderMap;
 
 use crate::{
-    Entry, Error, ErrorKind, Kind, Locus, Result, Whole,
+    Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Whole,
     web::{About, told_size},
 };
 
+pub(crate) use circle::Circle;
 pub(crate) use record::Record;
 pub(crate) use spans::Spans;
 pub(crate) use store::{KeysListing, Objects, RawStore, directory_entry};
@@ -53,6 +55,20 @@ fn as_listed(whole: Whole, entry: &Entry, show: impl Fn() -> String) -> Result<W
     Err(Error::new(ErrorKind::Changed, "read", show())
         .cause(format!("it holds {found} bytes where {listed} are listed"))
         .at(Locus::Source))
+}
+
+/// Whether a store may have done what it was asked all the same: the answer was lost on the way, is none, or is that to a
+/// second asking.
+pub(crate) fn may_be_done(error: &Error) -> bool {
+    error.is_temporary() || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Other)
+}
+
+/// Whether an object has `size` bytes and keeps what `spec` says beside them.
+pub(crate) fn is_kept_as(found: &Entry, spec: &FileSpec, size: u64) -> bool {
+    let has_mode = |mode| found.mode == Some(mode & 0o7777);
+    found.size == size
+        && spec.mtime.is_none_or(|mtime| found.mtime == Some(mtime))
+        && spec.mode.is_none_or(has_mode)
 }
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.

@@ -14,6 +14,7 @@ mod copy;
 mod credentials;
 mod frames;
 mod headers;
+mod home;
 pub(crate) mod listing;
 mod multipart;
 mod object;
@@ -37,9 +38,10 @@ use crate::{
     objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
     web::Web,
 };
-use client::{Address, Call, S3Client};
+use client::{Call, S3Client};
 use credentials::Signing;
 use headers::entry_of;
+use home::Address;
 use listing::KeyListing;
 use multipart::Multipart;
 use object::S3Reader;
@@ -94,6 +96,7 @@ fn signed(bucket: &str, signing: Signing) -> Result<S3Client> {
         region,
         ca_file,
         owner,
+        requester_pays,
     } = signing;
     if let Some(endpoint) = &endpoint
         && !endpoint.starts_with("http://")
@@ -109,6 +112,7 @@ fn signed(bucket: &str, signing: Signing) -> Result<S3Client> {
         realm: format!("s3 {owner} {region} {store}"),
         endpoint,
         region,
+        requester_pays,
     };
     let web = Web::new(ca_file.as_deref())?;
     Ok(S3Client::new(web, signer, address, bucket.to_owned()))
@@ -191,7 +195,13 @@ impl RawStore for S3Client {
         let query = [("list-type", "2"), ("max-keys", "1"), ("prefix", prefix)];
         let page = self.ask_page(&query).await;
         let page = page.map_err(|error| error.with("directory", true))?;
-        Ok(!page.objects.is_empty() || !page.prefixes.is_empty())
+        // An empty page with more behind it says that there is something.
+        Ok(!page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_some())
+    }
+
+    /// Reading and writing are rights of their own.
+    fn is_about_listing(refusal: &Error) -> bool {
+        refusal.kind() == ErrorKind::PermissionDenied
     }
 
     async fn get(&self, key: &str, entry: &Entry, operation: &'static str) -> Result<Whole> {

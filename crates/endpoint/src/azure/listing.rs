@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing},
     limits::Limits,
-    objects::{KeysListing, take_link},
+    objects::{Circle, KeysListing, take_link},
 };
 
 /// What a mark is written as: the form, whether the listing is that of one directory, where it
@@ -33,6 +33,7 @@ pub(crate) struct AzureListing {
     prefix: Arc<str>,
     flat: bool,
     stand: Stand,
+    circle: Circle,
     told: Told,
     flying: JoinSet<Result<Page>>,
     limits: Option<Limits>,
@@ -47,6 +48,7 @@ impl KeysListing for AzureListing {
             prefix: prefix.into(),
             flat,
             stand: Stand::Start,
+            circle: Circle::default(),
             told: Told::default(),
             flying: JoinSet::new(),
             limits: None,
@@ -112,7 +114,9 @@ impl AzureListing {
             Some(marker) => Stand::Behind(marker),
             None => Stand::End,
         };
-        if next == self.stand {
+        if let Stand::Behind(marker) = &next
+            && self.circle.closes(marker)
+        {
             return Err(fail().cause("the service lists the same page again and again"));
         }
         self.stand = next;

@@ -89,7 +89,7 @@ const CODES: [(&str, ErrorKind, &str); 35] = [
     ("AuthorizationSourceIPMismatch", ErrorKind::PermissionDenied, CHECK_RIGHTS),
     ("InsufficientAccountPermissions", ErrorKind::PermissionDenied, CHECK_RIGHTS),
     ("AccountIsDisabled", ErrorKind::PermissionDenied, "ask the account's owner"),
-    ("BlobImmutableDueToPolicy", ErrorKind::PermissionDenied, "ask the account's owner"),
+    ("BlobImmutableDueToPolicy", ErrorKind::Unsupported, "a policy keeps what is there: give it another name"),
     ("ServerBusy", ErrorKind::Busy, ""),
     ("OperationTimedOut", ErrorKind::Busy, ""),
     ("InternalError", ErrorKind::Busy, ""),

@@ -22,8 +22,8 @@ use crate::{
     cut::Limits,
     endpoint::{ByteStream, FileSpec, new_word},
     ledger::Kept,
-    objects::{Incomplete, Noted, Segment, Segments},
-    web::{Sent, content_length},
+    objects::{Head, Incomplete, Noted, Segment, Segments},
+    web::Sent,
     xml::walk,
 };
 
@@ -76,15 +76,6 @@ impl Blocks {
         }
         text.push_str("</BlockList>");
         text
-    }
-
-    /// Whether the blob under the final name is the one that was sent.
-    async fn is_published(&self, size: u64, whole: Checksum) -> bool {
-        let about = self.client.writing("look at", &self.key);
-        let asked = self.client.ask(Call::new("HEAD", &self.key, about)).await;
-        asked.is_ok_and(|(headers, _)| {
-            content_length(&headers) == Some(size) && Metadata::of(&headers).checksum == Some(whole)
-        })
     }
 }
 
@@ -190,7 +181,7 @@ impl Segments for Blocks {
     async fn complete(
         &self,
         segments: Vec<Segment<Checksum>>,
-        size: u64,
+        _size: u64,
         whole: Checksum,
     ) -> Result<(), Incomplete> {
         let about = self.client.writing("finish", &self.key);
@@ -201,18 +192,15 @@ impl Segments for Blocks {
             .body(Sent::pieces(vec![self.order(&segments).into()]));
         match self.client.ask(call).await {
             Ok(_) => Ok(()),
-            Err(error) if has_code(&error, BLOCKS_GONE) => {
-                // An earlier attempt may have succeeded without our hearing of it.
-                match self.is_published(size, whole).await {
-                    true => Ok(()),
-                    false => Err(Incomplete {
-                        error,
-                        is_gone: true,
-                    }),
-                }
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(Incomplete {
+                is_gone: has_code(&error, BLOCKS_GONE),
+                error,
+            }),
         }
+    }
+
+    fn is_made_of(head: &Head, _: &[Segment<Checksum>], whole: Checksum) -> bool {
+        Metadata::of(&head.headers).checksum == Some(whole)
     }
 
     /// Blocks can't be taken back without making the name visible: Azure forgets them after a week.

@@ -87,8 +87,10 @@ pub struct Profile {
 
     /// A service account's key, as Google hands it out.
     pub(crate) service_account_file: Option<PathBuf>,
-    /// Reads what is public without credentials.
+    /// Reads what is public without credentials. S3, GCS.
     pub(crate) anonymous: bool,
+    /// Who asks pays for it. S3.
+    pub(crate) requester_pays: bool,
 
     /// The key a relay must have, as it prints it.
     pub(crate) fingerprint: Option<String>,

@@ -94,7 +94,12 @@ impl GcsClient {
 
     /// Asks for a page; what can be missing is the bucket.
     async fn page_of(&self, call: Call) -> Result<Page> {
+        let about = call.about.clone();
         let page: Result<Page> = self.ask(call).await;
+        if page.as_ref().is_ok_and(|page| page.error.is_some()) {
+            let error = about.fail(ErrorKind::Other);
+            return Err(error.cause("the answer is a success that tells of an error"));
+        }
         page.map_err(|error| {
             let error = error.with("directory", true);
             match error.kind() == ErrorKind::NotFound {
@@ -112,7 +117,9 @@ impl GcsClient {
         let page = self
             .page_of(self.listing(prefix).query("maxResults", "1"))
             .await?;
-        Ok(!page.items.is_empty())
+        // Pages may be empty though there is more.
+        let more = page.next_page_token.filter(|token| !token.is_empty());
+        Ok(!page.items.is_empty() || more.is_some())
     }
 
     /// A page of all that begins with `prefix`, from where the one before ended.

@@ -79,14 +79,19 @@ fn kind_of(status: StatusCode, reason: &str, message: &str) -> (ErrorKind, &'sta
         }
         "retentionPolicyNotMet" | "objectUnderActiveHold" => {
             return (
-                ErrorKind::PermissionDenied,
-                "the bucket keeps what is there for a time",
+                ErrorKind::Unsupported,
+                "the bucket keeps what is there for a time: give it another name",
             );
         }
         _ => {}
     }
     match status.as_u16() {
         400 if message.contains("doesn't match calculated") => (ErrorKind::Corrupt, ""),
+        // Said of one object, also where its neighbours are public.
+        401 if message.contains("anonymous caller") => (
+            ErrorKind::PermissionDenied,
+            "it is not public: give credentials, see docs/reference/profiles.md",
+        ),
         401 => (
             ErrorKind::Unauthenticated,
             "check the credentials, see docs/reference/profiles.md",
@@ -118,6 +123,19 @@ mod tests {
             (403, json("rateLimitExceeded", "slow"), ErrorKind::Busy),
             (403, json("forbidden", "no"), ErrorKind::PermissionDenied),
             (401, json("authError", "who"), ErrorKind::Unauthenticated),
+            (
+                401,
+                json(
+                    "required",
+                    "Anonymous caller does not have storage.objects.get access",
+                ),
+                ErrorKind::PermissionDenied,
+            ),
+            (
+                403,
+                json("retentionPolicyNotMet", "no"),
+                ErrorKind::Unsupported,
+            ),
             (412, json("conditionNotMet", "no"), ErrorKind::Changed),
             (429, json("rateLimitExceeded", "slow"), ErrorKind::Busy),
             (503, json("backendError", ""), ErrorKind::Busy),

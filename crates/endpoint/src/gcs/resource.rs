@@ -3,7 +3,10 @@
 //! Modification times are written as rclone and gsutil both read them, permission bits as rclone
 //! does; both tools' are read.
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -56,6 +59,8 @@ pub(super) struct Page {
     pub items: Vec<Resource>,
     pub prefixes: Vec<String>,
     pub next_page_token: Option<String>,
+    /// What no page has.
+    pub error: Option<IgnoredAny>,
 }
 
 /// How far a copy on the server has come.

@@ -328,6 +328,14 @@ impl Segments for Components {
         Ok(self.check(&published, (size, own))?)
     }
 
+    fn is_made_of(found: &Resource, segments: &[Segment<Stored>], _: Checksum) -> bool {
+        let sums = segments.iter();
+        let own = sums.fold(Crc32c::EMPTY, |sum, segment| {
+            sum.then(segment.stored.own, segment.len)
+        });
+        found.crc32c == Some(own)
+    }
+
     async fn clean_up(&self) {
         self.discard().await;
     }

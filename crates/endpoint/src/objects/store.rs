@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{LINK_SUFFIX, Length, Record, Segments, Upload, as_listed, prefix_of};
+use super::{LINK_SUFFIX, Length, Record, Segments, Upload, as_listed, is_kept_as, prefix_of};
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
     endpoint::{
@@ -203,8 +203,11 @@ impl<S: RawStore> Objects<S> {
 
     async fn look_at_root(&self, key: &str) -> Result<Option<Entry>> {
         if key.is_empty() {
-            self.store.has_below("").await?;
-            return Ok(Some(directory_entry()));
+            return match self.store.has_below("").await {
+                // There is a bucket that may not be listed.
+                Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(error),
+                Ok(_) | Err(_) => Ok(Some(directory_entry())),
+            };
         }
         let [file, link, marker] = MEANINGS;
         // Asked together, because mostly nothing is there and each would be waited for. The bucket's
@@ -220,7 +223,9 @@ impl<S: RawStore> Objects<S> {
             Ok(true) => return Ok(Some(directory_entry())),
             Ok(false) => {}
             Err(refused) if S::is_about_listing(&refused) => {
-                return file.ok().flatten().ok_or(refused).map(Some);
+                let found = file.ok().flatten().or(link.ok().flatten());
+                let hint = "is it there? Keys that may not list are not told what is missing";
+                return found.ok_or_else(|| refused.hint(hint)).map(Some);
             }
             Err(refused) => return Err(refused),
         }
@@ -248,17 +253,38 @@ impl<S: RawStore> Objects<S> {
         condition: Option<&Condition>,
     ) -> Result<()> {
         let key = self.key(path)?;
-        let what = (spec, Kind::File);
-        let stored = self.store.put(&key, what, content, condition).await;
-        stored.map_err(|error| {
-            let differs = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict);
-            if condition.is_none() || !differs {
-                return error;
-            }
+        let (what, sum) = ((spec, Kind::File), content.1);
+        let Err(error) = self.store.put(&key, what, content, condition).await else {
+            return Ok(());
+        };
+        if condition.is_none() {
+            return Err(error);
+        }
+        // Asked again, the store would say that the object is there, and not that it is ours.
+        if error.is_temporary() && self.is_kept(&key, spec, sum).await {
+            return Ok(());
+        }
+        if !matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict) {
+            return Err(error);
+        }
+        Err(
             Error::new(ErrorKind::Conflict, "write", self.store.show(&key))
                 .cause("somebody else wrote it meanwhile")
-                .at(Locus::Destination)
-        })
+                .at(Locus::Destination),
+        )
+    }
+
+    /// Whether an object has this checksum and keeps what `spec` says.
+    async fn is_kept(&self, key: &str, spec: &FileSpec, sum: Checksum) -> bool {
+        let Ok(Some(head)) = self.store.head(key, "look at").await else {
+            return false;
+        };
+        let entry = S::entry(&head, Kind::File);
+        let has_sum = async || {
+            let whole = self.store.get(key, &entry, "look at").await;
+            whole.is_ok_and(|whole| whole.checksum == sum)
+        };
+        is_kept_as(&entry, spec, spec.size) && has_sum().await
     }
 }
 
@@ -438,7 +464,10 @@ impl<S: RawStore> Endpoint for Objects<S> {
                 return Ok(true);
             }
             let prefix = prefix_of(&self.key(path)?);
-            Ok(!self.store.has_below(&prefix).await?)
+            match self.store.has_below(&prefix).await {
+                Err(refused) if S::is_about_listing(&refused) => Ok(true),
+                is_there => Ok(!is_there?),
+            }
         })
     }
 

@@ -11,9 +11,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{RawStore, Record};
+use super::{RawStore, Record, is_kept_as, may_be_done};
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result,
+    Checksum, Error, ErrorKind, Kind, Locus, Result,
     cut::{self, Cut},
     endpoint::{Boxed, ByteStream, FileSpec, LentSegment, Writer},
     ledger::{Head, Kept, Ledger},
@@ -97,6 +97,13 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
         whole: Checksum,
     ) -> impl Future<Output = Result<(), Incomplete>> + Send;
 
+    /// Whether the object that `head` tells of has the bytes of these segments, whose checksum is `whole`.
+    fn is_made_of(
+        head: &<Self::Store as RawStore>::Head,
+        segments: &[Segment<Self::Stored>],
+        whole: Checksum,
+    ) -> bool;
+
     /// Removes what is left over of one that was completed.
     fn clean_up(&self) -> impl Future<Output = ()> + Send {
         async {}
@@ -155,6 +162,9 @@ impl Noted {
 
 /// An object on its way.
 pub(crate) struct Upload<P: Segments> {
+    store: Arc<P::Store>,
+    key: String,
+    spec: FileSpec,
     segments: P,
     cut: Cut,
     stored: Mutex<BTreeMap<u64, P::Stored>>,
@@ -197,11 +207,14 @@ impl<P: Segments> Upload<P> {
             .iter()
             .filter_map(|kept| Some((kept.index, P::noted(kept)?)));
         Ok(Self {
+            store: Arc::clone(store),
+            key: key.to_owned(),
             stored: Mutex::new(stored.collect()),
             kept: kept
                 .iter()
                 .map(|kept| (kept.index, kept.checksum))
                 .collect(),
+            spec,
             segments,
             cut,
             ledger,
@@ -276,16 +289,31 @@ impl<P: Segments> Upload<P> {
 
     async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
         let completed = self.segments.complete(self.below(size), size, whole).await;
-        if let Err(Incomplete { error, is_gone }) = completed {
-            if is_gone {
-                self.ledger.remove();
-                return Err(error.hint("run the same command again"));
-            }
-            return Err(error);
+        let Err(Incomplete { error, is_gone }) = completed else {
+            self.ledger.remove();
+            self.segments.clean_up().await;
+            return Ok(());
+        };
+        // It may have been done at an earlier asking, or at this one with the answer lost.
+        if (is_gone || may_be_done(&error)) && self.is_published(size, whole).await {
+            self.ledger.remove();
+            self.segments.discard().await;
+            return Ok(());
         }
-        self.ledger.remove();
-        self.segments.clean_up().await;
-        Ok(())
+        if is_gone {
+            self.ledger.remove();
+            return Err(error.hint("run the same command again"));
+        }
+        Err(error)
+    }
+
+    /// Whether the object under the final name is the one that was sent.
+    async fn is_published(&self, size: u64, whole: Checksum) -> bool {
+        let Ok(Some(head)) = self.store.head(&self.key, "look at").await else {
+            return false;
+        };
+        is_kept_as(&P::Store::entry(&head, Kind::File), &self.spec, size)
+            && P::is_made_of(&head, &self.below(size), whole)
     }
 }
 

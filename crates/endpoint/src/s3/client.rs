@@ -1,7 +1,10 @@
 //! One S3 request at a time over kept connections, signed without reading the body.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -12,9 +15,10 @@ use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
 
 use super::{
+    home::{Address, Home},
     page::Page,
     sums::{Sum, Sums},
-    wire::{Refusal, encode},
+    wire::{Refusal, encode, root_of},
 };
 use crate::{
     Error, ErrorKind, Locus, Pass, Result, Status,
@@ -87,43 +91,15 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Where a store's buckets are.
-#[derive(Debug, Clone)]
-pub(super) struct Address {
-    /// `https://host` or `http://host:port`; `None` for Amazon's own.
-    pub endpoint: Option<String>,
-    pub region: String,
-    /// The store and whose keys are used: among such objects the store copies by itself.
-    pub realm: String,
-}
-
-impl Address {
-    /// The address of a bucket, and whether the bucket is part of the path.
-    fn of(&self, bucket: &str) -> (String, bool) {
-        let region = &self.region;
-        match &self.endpoint {
-            // Path-style: a store of one's own rarely has a wildcard certificate.
-            Some(endpoint) => (format!("{endpoint}/{bucket}"), true),
-            // A dot in a bucket's name breaks the wildcard certificate.
-            None if bucket.contains('.') => {
-                let base = format!("https://s3.{region}.amazonaws.com/{bucket}");
-                (base, true)
-            }
-            None => (format!("https://{bucket}.s3.{region}.amazonaws.com"), false),
-        }
-    }
-}
-
 /// How to reach one bucket.
 pub(super) struct S3Client {
     web: Web,
-    signer: Signer<Credential>,
     address: Address,
-    /// `https://host` or `http://host:port/bucket`, without a slash at the end.
-    base: String,
     bucket: String,
-    /// The bucket is part of the path rather than of the host.
-    path_style: bool,
+    /// Where it was said to be.
+    told: Home,
+    /// Where the store sent us on to, which it may do once.
+    found: OnceLock<Home>,
     /// The checksum the store takes.
     pub(super) sums: Sums,
     streams: AtomicU8,
@@ -139,18 +115,16 @@ const STREAMS_CRC32C: u8 = 3;
 impl S3Client {
     pub(super) fn new(
         web: Web,
-        signer: Signer<Credential>,
+        signer: Option<Signer<Credential>>,
         address: Address,
         bucket: String,
     ) -> Self {
-        let (base, path_style) = address.of(&bucket);
         Self {
             web,
-            signer,
+            told: Home::of(&address, &bucket, signer),
+            found: OnceLock::new(),
             address,
-            base,
             bucket,
-            path_style,
             sums: Sums::default(),
             streams: AtomicU8::new(0),
             miscounts: AtomicBool::new(false),
@@ -159,7 +133,7 @@ impl S3Client {
 
     /// How to reach another bucket of the same store.
     pub(super) fn sibling(&self, bucket: &str) -> Self {
-        let (web, signer) = (self.web.clone(), self.signer.clone());
+        let (web, signer) = (self.web.clone(), self.told.signer.clone());
         Self::new(web, signer, self.address.clone(), bucket.to_owned())
     }
 
@@ -199,7 +173,11 @@ impl S3Client {
 
     /// The address of the bucket.
     pub(super) fn base(&self) -> &str {
-        &self.base
+        &self.told.base
+    }
+
+    fn home(&self) -> &Home {
+        self.found.get().unwrap_or(&self.told)
     }
 
     pub(super) fn realm(&self) -> &str {
@@ -226,9 +204,9 @@ impl S3Client {
         }
     }
 
-    fn uri(&self, call: &Call<'_>, about: &About) -> Result<Uri> {
-        let mut text = format!("{}/{}", self.base, encode(call.key, true));
-        if call.key.is_empty() && self.path_style {
+    fn uri(&self, home: &Home, call: &Call<'_>, about: &About) -> Result<Uri> {
+        let mut text = format!("{}/{}", home.base, encode(call.key, true));
+        if call.key.is_empty() && home.path_style {
             text.pop();
         }
         for (index, (name, value)) in call.query.iter().enumerate() {
@@ -244,51 +222,83 @@ impl S3Client {
     ///
     /// # Errors
     /// What the store refuses, by its code; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
-    pub(super) async fn send(&self, call: Call<'_>) -> Result<Response<Incoming>> {
-        let about = self.about(&call);
-        let request = self
-            .begin(&call, &about)?
-            .header("x-amz-content-sha256", call.signed_as)
-            .body(())
-            .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
-        let (mut head, ()) = request.into_parts();
-        self.sign(&mut head, None, &about).await?;
-        let request = Request::from_parts(head, call.body);
-        let answer = self.web.send(request, &about, call.patience).await?;
+    pub(super) async fn send(&self, mut call: Call<'_>) -> Result<Response<Incoming>> {
+        let (about, again) = (self.about(&call), call.body.again());
+        let home = self.home();
+        let body = std::mem::replace(&mut call.body, Sent::nothing());
+        let request = self.request(home, &call, &about)?;
+        let (patience, request) = (call.patience, Request::from_parts(request, body));
+        let refused = match self.try_to_send(home, request, &about, patience).await? {
+            Ok(answer) => return Ok(answer),
+            Err(refused) => refused,
+        };
+        let (bucket, endpoint) = (&*self.bucket, self.address.endpoint.as_deref());
+        let (status, headers) = (refused.status, &refused.headers);
+        let sent_on = home.sent_on((endpoint, bucket), (status, headers), &refused.told);
+        let error = refused.error(&about);
+        let found = match sent_on {
+            None => return Err(error),
+            Some(Err(hint)) => return Err(error.hint(hint)),
+            Some(Ok(found)) => self.found.get_or_init(|| found),
+        };
+        if std::ptr::eq(found, home) {
+            return Err(error);
+        }
+        // What can't be sent again is read again from where it came.
+        let Some(body) = again else {
+            return Err(error.status_is(Status::Temporary));
+        };
+        let request = self.request(found, &call, &about)?;
+        let request = Request::from_parts(request, body);
+        let answer = self.try_to_send(found, request, &about, patience).await?;
+        answer.map_err(|refused| refused.error(&about))
+    }
+
+    async fn try_to_send(
+        &self,
+        home: &Home,
+        request: Request<Sent>,
+        about: &About,
+        patience: Duration,
+    ) -> Result<Result<Response<Incoming>, Refused>> {
+        let (mut head, body) = request.into_parts();
+        if let Some(signer) = &home.signer {
+            sign(signer, &mut head, None, about).await?;
+        }
+        let request = Request::from_parts(head, body);
+        let answer = self.web.send(request, about, patience).await?;
         if answer.status().is_success() {
-            return Ok(answer);
+            return Ok(Ok(answer));
         }
         let (head, body) = answer.into_parts();
-        let refusal = parse_refusal(&read_refusal(body).await);
-        Err(refused(&about, head.status, &head.headers, &refusal))
+        Ok(Err(Refused {
+            status: head.status,
+            headers: head.headers,
+            told: parse_refusal(&read_refusal(body).await),
+        }))
+    }
+
+    /// The head of the request, unsigned.
+    fn request(&self, home: &Home, call: &Call<'_>, about: &About) -> Result<request::Parts> {
+        let request = self.begin(home, call, about)?;
+        let request = request.header("x-amz-content-sha256", call.signed_as);
+        let request = request.body(());
+        let request = request.map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
+        Ok(request.into_parts().0)
     }
 
     /// The request's method, address and headers.
-    fn begin(&self, call: &Call<'_>, about: &About) -> Result<request::Builder> {
+    fn begin(&self, home: &Home, call: &Call<'_>, about: &About) -> Result<request::Builder> {
         let mut request = Request::builder()
             .method(&call.method)
-            .uri(self.uri(call, about)?);
+            .uri(self.uri(home, call, about)?);
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
+        if self.address.requester_pays {
+            request = request.header("x-amz-request-payer", "requester");
+        }
         Ok(request)
-    }
-
-    async fn sign(
-        &self,
-        head: &mut request::Parts,
-        lifetime: Option<Duration>,
-        about: &About,
-    ) -> Result<()> {
-        self.signer.sign(head, lifetime).await.map_err(|cause| {
-            about
-                .fail(ErrorKind::Unauthenticated)
-                .cause(format!(
-                    "no usable credentials: {}",
-                    first_line(&cause.to_string())
-                ))
-                .hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile")
-        })
     }
 
     /// Signs an address with which anybody may make this request of its headers, for as long as `lifetime`.
@@ -296,14 +306,18 @@ impl S3Client {
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] without credentials that are good for so long.
     pub(super) async fn presign(&self, call: Call<'_>, lifetime: Duration) -> Result<Pass> {
-        let about = self.about(&call);
+        let (about, home) = (self.about(&call), self.home());
+        let signer = home.signer.as_ref().ok_or_else(|| {
+            let error = about.fail(ErrorKind::Unauthenticated);
+            error.cause("only who has keys can hand something out")
+        })?;
         let request = self
-            .begin(&call, &about)?
+            .begin(home, &call, &about)?
             .body(())
             .map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))?;
         let headers = request.headers().clone();
         let (mut head, ()) = request.into_parts();
-        self.sign(&mut head, Some(lifetime), &about).await?;
+        sign(signer, &mut head, Some(lifetime), &about).await?;
         let url = head.uri.to_string();
         Ok(Pass { url, headers })
     }
@@ -315,7 +329,18 @@ impl S3Client {
     pub(super) async fn ask(&self, call: Call<'_>) -> Result<(HeaderMap, Bytes)> {
         let about = self.about(&call);
         let (head, body) = self.send(call).await?.into_parts();
-        Ok((head.headers, read_whole(body, &about).await?))
+        let body = read_whole(body, &about).await?;
+        // A store that works for long says first that all is well, and then perhaps that it isn't.
+        if root_of(&body) == b"Error" {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return Err(refused(
+                &about,
+                status,
+                &head.headers,
+                &parse_refusal(&body),
+            ));
+        }
+        Ok((head.headers, body))
     }
 
     /// Makes the request and reads the answer as XML.
@@ -338,6 +363,9 @@ impl S3Client {
         call: Call<'_>,
     ) -> Result<(HeaderMap, T)> {
         self.ask_and_read(call, |body| {
+            if !root_of(body).ends_with(b"Result") {
+                return Err("it is no result".to_owned());
+            }
             quick_xml::de::from_reader(body).map_err(|cause| cause.to_string())
         })
         .await
@@ -359,17 +387,43 @@ impl S3Client {
     ) -> Result<(HeaderMap, T)> {
         let about = self.about(&call);
         let (headers, body) = self.ask(call).await?;
-        // A store that works for long says first that all is well, and then perhaps that it isn't.
-        if body.windows(7).take(200).any(|window| window == b"<Error>") {
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            return Err(refused(&about, status, &headers, &parse_refusal(&body)));
-        }
         let read = read(&body).map_err(|cause| {
             let error = about.fail(ErrorKind::Other);
             error.cause(format!("unreadable answer: {cause}"))
         });
         Ok((headers, read?))
     }
+}
+
+/// A request that was refused.
+struct Refused {
+    status: StatusCode,
+    headers: HeaderMap,
+    told: Refusal,
+}
+
+impl Refused {
+    fn error(&self, about: &About) -> Error {
+        refused(about, self.status, &self.headers, &self.told)
+    }
+}
+
+async fn sign(
+    signer: &Signer<Credential>,
+    head: &mut request::Parts,
+    lifetime: Option<Duration>,
+    about: &About,
+) -> Result<()> {
+    signer.sign(head, lifetime).await.map_err(|cause| {
+        let cause = cause.to_string();
+        about
+            .fail(ErrorKind::Unauthenticated)
+            .cause(format!("no usable credentials: {}", first_line(&cause)))
+            .hint(
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile; a public bucket is read \
+                 with anonymous = true in a profile",
+            )
+    })
 }
 
 fn parse_refusal(body: &[u8]) -> Refusal {

@@ -12,7 +12,7 @@ use http::Method;
 use super::{
     client::{Call, S3Client, is_not_understood},
     headers::{checksum_in, crc32c_in, entry_of, metadata_of},
-    multipart::{Multipart, Stored},
+    multipart::{Multipart, Stored, is_made_of},
     object::head,
     upload::LIMITS,
     wire::{Made, encode},
@@ -21,7 +21,7 @@ use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
     checksum::Crc32c,
     endpoint::{FileSpec, unsupported},
-    objects::Head,
+    objects::{Head, is_kept_as, may_be_done},
 };
 
 /// Objects up to this size are copied in one request, larger ones in segments of it: no request
@@ -196,8 +196,21 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     // The store compares: what the source has kept all along rather than what was copied now.
     let whole = source.checksum.or(sums).filter(|_| summed);
     let crc32c = source.crc32c.or(others).filter(|_| summed);
-    upload.put_together(stored, whole, crc32c).await?;
-    Ok(true)
+    let made = || upload.put_together(stored.clone(), whole, crc32c);
+    match patiently(made).await {
+        Err(error) if may_be_done(&error) => {
+            let found = head(&upload.client, &upload.key, "look at").await?;
+            let is_made = |Head { headers, size }: &Head| {
+                is_kept_as(&entry_of(headers, *size, Kind::File), spec, spec.size)
+                    && is_made_of(headers, stored.map(|(_, stored)| stored), whole, crc32c)
+            };
+            found
+                .is_some_and(|found| is_made(&found))
+                .then_some(true)
+                .ok_or(error)
+        }
+        made => made.map(|_| true),
+    }
 }
 
 /// Tries again what failed for now: one segment of thousands is not to cost the others.

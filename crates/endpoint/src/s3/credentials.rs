@@ -1,16 +1,17 @@
 //! Where credentials come from: a profile of ours, or AWS's usual chain.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use reqsign_aws_v4::{
-    Credential, DefaultCredentialProvider, RequestSigner, StaticCredentialProvider,
+    Credential, DefaultCredentialProvider, ProcessCredentialProvider, RequestSigner,
+    StaticCredentialProvider,
 };
 use reqsign_core::{
-    CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv, Result as SignResult, Signer,
+    CommandExecute, CommandOutput, Context, Env, FileRead, HttpSend, Result as SignResult, Signer,
 };
 
 use super::Store;
@@ -64,15 +65,38 @@ impl HttpSend for Http {
     }
 }
 
+/// The environment as everything here takes it: what is empty says nothing.
 #[derive(Debug)]
-struct Commands;
+struct Environment;
 
-impl CommandExecute for Commands {
+impl Env for Environment {
+    fn var(&self, key: &str) -> Option<String> {
+        config::variable(key)
+    }
+
+    fn vars(&self) -> HashMap<String, String> {
+        config::variables()
+    }
+
+    fn home_dir(&self) -> Option<PathBuf> {
+        config::home()
+    }
+}
+
+/// The program that prints credentials, with its arguments.
+#[derive(Debug)]
+struct Printer(Vec<String>);
+
+impl CommandExecute for Printer {
+    /// Runs it as it was read here: who asks cuts its line at spaces, also inside of quotes.
     async fn command_execute<'a>(
         &'a self,
-        program: &'a str,
-        arguments: &'a [&'a str],
+        _program: &'a str,
+        _arguments: &'a [&'a str],
     ) -> SignResult<CommandOutput> {
+        let (program, arguments) = self.0.split_first().ok_or_else(|| {
+            reqsign_core::Error::config_invalid("credential_process names no program")
+        })?;
         let output = tokio::process::Command::new(program)
             .args(arguments)
             .kill_on_drop(true)
@@ -92,7 +116,8 @@ impl CommandExecute for Commands {
 
 /// How requests to one store are addressed and signed.
 pub(super) struct Signing {
-    pub signer: Signer<Credential>,
+    /// None where nobody is to be told who asks.
+    pub signer: Option<Signer<Credential>>,
     /// Where the store listens; `None` for Amazon's own.
     pub endpoint: Option<String>,
     pub region: String,
@@ -100,6 +125,8 @@ pub(super) struct Signing {
     pub ca_file: Option<PathBuf>,
     /// Whose credentials they are, as far as that is known without looking: never a secret.
     pub owner: String,
+    /// Who asks pays for it.
+    pub requester_pays: bool,
 }
 
 impl Signing {
@@ -124,21 +151,31 @@ impl Signing {
             ca_file = profile.ca_file.clone();
             owner = format!("profile {name}");
         }
+        let process = match ours {
+            Some(_) => None,
+            None => config::aws_credential_process(theirs)?,
+        };
         let context = Context::new()
-            .with_env(OsEnv)
+            .with_env(Environment)
             .with_file_read(Files)
             .with_http_send(Http(web::client(&Dialler::default(), None)?))
-            .with_command_execute(Commands);
+            .with_command_execute(Printer(process.clone().unwrap_or_default()));
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
-            Some((name, profile)) => Signer::new(context, keys(name, profile)?, request),
+            Some((_, profile)) if profile.anonymous => None,
+            Some((name, profile)) => Some(Signer::new(context, keys(name, profile)?, request)),
             None => {
-                let mut chain = DefaultCredentialProvider::builder();
+                let mut chain = match process {
+                    // It only has to have a name for it.
+                    Some(_) => DefaultCredentialProvider::builder()
+                        .process(ProcessCredentialProvider::new().with_command("printer")),
+                    None => DefaultCredentialProvider::builder().no_process(),
+                };
                 if let Some(name) = theirs {
                     // A profile somebody asked for wins over the environment.
                     chain = chain.with_profile(name).no_env();
                 }
-                Signer::new(context, chain.build(), request)
+                Some(Signer::new(context, chain.build(), request))
             }
         };
         Ok(Self {
@@ -147,6 +184,7 @@ impl Signing {
             region,
             ca_file,
             owner,
+            requester_pays: ours.is_some_and(|(_, profile)| profile.requester_pays),
         })
     }
 }
@@ -157,11 +195,12 @@ impl Signing {
         let keys = StaticCredentialProvider::new(&store.access_key_id, &store.secret_access_key);
         let request = RequestSigner::new("s3", &store.region);
         Ok(Self {
-            signer: Signer::new(Context::new(), keys, request),
+            signer: Some(Signer::new(Context::new(), keys, request)),
             endpoint: Some(store.endpoint.clone()),
             region: store.region.clone(),
             ca_file: store.ca_file.clone(),
             owner: format!("key {}", store.access_key_id),
+            requester_pays: false,
         })
     }
 }

@@ -9,7 +9,7 @@ use super::{
     client::{Call, S3Client},
     frames,
     headers::{checksum_in, crc32c_in, matches_store, metadata_of},
-    sums::Sum,
+    sums::{Sum, md5_of},
     wire::{
         CHECKSUM, CHECKSUM_CRC32C, CHECKSUM_TYPE, InitiateMultipartUploadResult, ListPartsResult,
         Made, escape,
@@ -239,6 +239,9 @@ impl Multipart {
             call = call.header("x-amz-copy-source-if-match", version);
         }
         let copied: Made = self.client.ask_xml(call).await?;
+        if copied.etag.is_empty() {
+            return Err(self.no_receipt());
+        }
         Ok(Stored {
             checksum: copied.checksum(),
             crc32c: copied.crc32c(),
@@ -252,16 +255,18 @@ impl Multipart {
             .status_is(Status::Temporary)
     }
 
+    fn no_receipt(&self) -> Error {
+        self.fail(ErrorKind::Corrupt)
+            .cause("the store gave no receipt for a segment")
+    }
+
     fn stored(
         &self,
         headers: &HeaderMap,
         checksum: Checksum,
         crc32c: Option<Crc32c>,
     ) -> Result<Stored> {
-        let etag = text_of(headers, "etag").ok_or_else(|| {
-            self.fail(ErrorKind::Corrupt)
-                .cause("the store gave no receipt for a segment")
-        })?;
+        let etag = text_of(headers, "etag").ok_or_else(|| self.no_receipt())?;
         Ok(Stored {
             checksum: Some(checksum),
             crc32c,
@@ -333,6 +338,45 @@ impl Multipart {
         }
         Ok(Some(listed))
     }
+}
+
+/// Whether the object that these headers tell of is made of these segments: by its checksum, else by its ETag, which most
+/// stores make of the MD5s of the segments.
+pub(super) fn is_made_of<'a>(
+    headers: &HeaderMap,
+    segments: impl Iterator<Item = &'a Stored>,
+    whole: Option<Checksum>,
+    crc32c: Option<Crc32c>,
+) -> bool {
+    if let Some((found, wanted)) = checksum_in(headers).zip(whole) {
+        return found == wanted;
+    }
+    if let Some((found, wanted)) = crc32c_in(headers).zip(crc32c) {
+        return found == wanted;
+    }
+    let etags = segments.map(|segment| &*segment.etag);
+    let found = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
+    found.is_some_and(|found| etag_over(etags).is_some_and(|etag| etag.eq_ignore_ascii_case(found)))
+}
+
+/// The ETag of an object put together from segments of these, where they are MD5s.
+fn etag_over<'a>(etags: impl Iterator<Item = &'a str>) -> Option<String> {
+    let (mut digests, mut count) = (Vec::new(), 0);
+    for etag in etags {
+        let digits = etag.trim_matches('"');
+        if digits.len() != 32 || !digits.is_ascii() {
+            return None;
+        }
+        for place in (0..digits.len()).step_by(2) {
+            digests.push(u8::from_str_radix(&digits[place..place + 2], 16).ok()?);
+        }
+        count += 1;
+    }
+    let mut etag = String::new();
+    for byte in md5_of(&[digests.into()]) {
+        let _ = write!(etag, "{byte:02x}");
+    }
+    Some(format!("{etag}-{count}"))
 }
 
 /// The list of segments an object is made of.

@@ -58,7 +58,7 @@ pub(crate) enum Start {
     Token(String),
 }
 
-/// The store does not list keys in their order, and it is too late to list them one by one.
+/// The store does not list keys in their order, and it is too late to list them one by one; or it lists some again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Disorder;
 
@@ -209,6 +209,12 @@ impl Ranges {
         self.page_keys = self.page_keys.max(keys);
         let range = &mut self.ranges[place];
         range.flying = false;
+        if next
+            .as_deref()
+            .is_some_and(|next| range.circle.closes(next))
+        {
+            return Err(Disorder);
+        }
         let starts_right =
             |first: &T| *first.key() > *range.after || (range.after.is_empty() && !range.begun);
         let in_order =

@@ -9,9 +9,7 @@ use futures_util::StreamExt;
 
 use super::{
     client::S3Client,
-    headers::{checksum_in, crc32c_in},
-    multipart::{Multipart, Stored},
-    object,
+    multipart::{Multipart, Stored, is_made_of},
     sums::Sum,
 };
 use crate::{
@@ -37,6 +35,14 @@ fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
         Some((etag, sum)) => (etag, Some(sum)),
         None => (receipt, None),
     }
+}
+
+/// What the segments add up to, where the store keeps that of each.
+fn crc32c_of(segments: &[Segment<Stored>]) -> Option<Crc32c> {
+    let mut segments = segments.iter();
+    segments.try_fold(Crc32c::EMPTY, |sum, segment| {
+        Some(sum.then(segment.stored.crc32c?, segment.len))
+    })
 }
 
 impl Multipart {
@@ -77,23 +83,6 @@ impl Multipart {
         }
         let sum = summer.sum();
         Ok((sum, self.send_held(index, &data, sum).await?))
-    }
-
-    /// Whether the object under the final name is the one that was sent, as its checksum says.
-    async fn is_published(&self, size: u64, whole: Checksum, crc32c: Option<Crc32c>) -> bool {
-        let Self { client, key, .. } = self;
-        let Ok(Some(Head {
-            headers,
-            size: found,
-        })) = object::head(client, key, "look at").await
-        else {
-            return false;
-        };
-        let is_same = || match checksum_in(&headers) {
-            Some(found) => found == whole,
-            None => crc32c.is_some() && crc32c_in(&headers) == crc32c,
-        };
-        found == size && is_same()
     }
 }
 
@@ -162,35 +151,29 @@ impl Segments for Multipart {
     async fn complete(
         &self,
         segments: Vec<Segment<Stored>>,
-        size: u64,
+        _size: u64,
         whole: Checksum,
     ) -> Result<(), Incomplete> {
-        let crc32c = segments.iter().try_fold(Crc32c::EMPTY, |sum, segment| {
-            Some(sum.then(segment.stored.crc32c?, segment.len))
-        });
+        let crc32c = crc32c_of(&segments);
         let stored = segments
             .iter()
             .map(|segment| (segment.index, &segment.stored));
-        let is_right = match self.put_together(stored, Some(whole), crc32c).await {
-            Ok(is_right) => is_right,
-            // An earlier attempt may have succeeded without our hearing of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                if !self.is_published(size, whole, crc32c).await {
-                    return Err(Incomplete {
-                        error,
-                        is_gone: true,
-                    });
-                }
-                true
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let is_right = self.put_together(stored, Some(whole), crc32c).await;
+        let is_right = is_right.map_err(|error| Incomplete {
+            is_gone: error.kind() == ErrorKind::NotFound,
+            error,
+        })?;
         if !is_right {
             let error = Error::new(ErrorKind::Corrupt, "finish", self.shown());
             let error = error.cause("the store's checksum differs from what was sent");
             return Err(error.at(Locus::Destination).into());
         }
         Ok(())
+    }
+
+    fn is_made_of(head: &Head, segments: &[Segment<Stored>], whole: Checksum) -> bool {
+        let stored = segments.iter().map(|segment| &segment.stored);
+        is_made_of(&head.headers, stored, Some(whole), crc32c_of(segments))
     }
 
     async fn discard(&self) {

@@ -69,6 +69,25 @@ pub(super) struct Refusal {
     pub code: String,
     #[serde(default)]
     pub message: String,
+    /// Where the bucket is, if it is elsewhere.
+    pub region: Option<String>,
+    pub endpoint: Option<String>,
+}
+
+/// The name of the element that all of an answer stands in; empty for what is no XML.
+pub(super) fn root_of(body: &[u8]) -> &[u8] {
+    let mut rest = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    // Stores send spaces while they work, to keep the connection.
+    while let Some(tag) = rest.trim_ascii_start().strip_prefix(b"<") {
+        if !tag.starts_with(b"?") && !tag.starts_with(b"!") {
+            let name = tag.split(|byte| b" \t\r\n/>".contains(byte)).next();
+            let name = name.unwrap_or_default();
+            return name.rsplit(|byte| *byte == b':').next().unwrap_or(name);
+        }
+        let end = tag.iter().position(|byte| *byte == b'>');
+        rest = end.map_or(&[], |end| &tag[end + 1..]);
+    }
+    &[]
 }
 
 /// Percent-encodes all but RFC 3986's unreserved characters, as SigV4 wants; `/` too unless kept.
@@ -111,6 +130,25 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_known_by_its_root() {
+        for (body, root) in [
+            ("<Error><Code/></Error>", "Error"),
+            (
+                "\u{feff}<?xml version=\"1.0\"?>\n<!-- x -->\n<a:Error x='y'>",
+                "Error",
+            ),
+            ("<DeleteResult/>", "DeleteResult"),
+            ("", ""),
+            ("<?xml", ""),
+            ("what", ""),
+        ] {
+            assert_eq!(root_of(body.as_bytes()), root.as_bytes(), "{body}");
+        }
+        let late = " ".repeat(10_000) + "<Error>";
+        assert_eq!(root_of(late.as_bytes()), b"Error");
+    }
 
     #[test]
     fn keys_survive_the_listing() {

@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fronts;
+mod lost;
+mod pages;
+mod s3;
 mod sftp;
 mod stores;
 mod table;
@@ -14,7 +17,7 @@ use std::sync::Arc;
 
 use posthaste_endpoint::{
     Endpoint, Error, Result,
-    s3::{self, Store},
+    s3::{Store, open_store},
 };
 use posthaste_testbed::{AzureServer, conformance::open, odd::Server};
 
@@ -26,7 +29,7 @@ fn s3(server: &Server) -> Arc<dyn Endpoint> {
         secret_access_key: "secret".to_owned(),
         ca_file: None,
     };
-    s3::open_store("b", "t", &store).unwrap()
+    open_store("b", "t", &store).unwrap()
 }
 
 async fn azure(server: &Server) -> Arc<dyn Endpoint> {
@@ -36,6 +39,11 @@ async fn azure(server: &Server) -> Arc<dyn Endpoint> {
         AzureServer::ACCOUNT_KEY
     );
     open("az://b/t", &profile).await.unwrap()
+}
+
+async fn gcs(server: &Server) -> Arc<dyn Endpoint> {
+    let profile = format!("[gcs]\nendpoint = \"{}\"\nanonymous = true\n", server.url());
+    open("gs://b/t", &profile).await.unwrap()
 }
 
 async fn web(server: &Server) -> Arc<dyn Endpoint> {

@@ -33,7 +33,7 @@ async fn read_middle(endpoint: &dyn Endpoint, path: &[u8]) -> Result<Vec<u8>> {
     Ok(pieces.concat())
 }
 
-async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
+pub async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
     let mut listing = endpoint.list_tree(b"").await?.unwrap();
     let mut entries = Vec::new();
     loop {

@@ -4,6 +4,7 @@ use super::{
     Keyed,
     alphabet::{Alphabet, after_block, common},
 };
+use crate::objects::Circle;
 
 /// How boldly a guess goes at most, in letters.
 const LEAP_MAX: usize = 64;
@@ -34,6 +35,8 @@ pub(super) struct Range {
     pub alike: usize,
     /// There is no good place to cut it before its next page.
     pub whole: bool,
+    /// Of the store's own words for where its pages go on.
+    pub circle: Circle,
 }
 
 impl Range {

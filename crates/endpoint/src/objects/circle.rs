@@ -1,0 +1,44 @@
+//! Finds out when a store's pages come round: it would list them forever.
+
+/// The one mark that is kept of those that said where a page goes on: each time that twice as many have come, the newest
+/// (Brent's way to find a cycle).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Circle {
+    kept: Option<String>,
+    marks: u64,
+}
+
+impl Circle {
+    /// Whether this mark came before. A circle is found before it was gone round three times.
+    pub(crate) fn closes(&mut self, mark: &str) -> bool {
+        if self.kept.as_deref() == Some(mark) {
+            return true;
+        }
+        self.marks += 1;
+        if self.marks.is_power_of_two() {
+            self.kept = Some(mark.to_owned());
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_of_any_length_are_found() {
+        let found_after = |lead: usize, length: usize| {
+            let mut circle = Circle::default();
+            let marks = (0..lead).chain((lead..lead + length).cycle());
+            let mut marks = marks.map(|mark| mark.to_string());
+            marks.position(|mark| circle.closes(&mark)).unwrap()
+        };
+        for length in [1, 2, 3, 100] {
+            assert!(found_after(0, length) <= 3 * length, "{length}");
+            assert!(found_after(50, length) <= 3 * (50 + length), "{length}");
+        }
+        let mut straight = Circle::default();
+        assert!((0..1_000).all(|mark| !straight.closes(&mark.to_string())));
+    }
+}
