@@ -19,7 +19,10 @@ mod transfer;
 mod writer;
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -91,6 +94,9 @@ impl Ftp {
                 round_trip,
                 reads_ranges: AtomicBool::new(features.range),
                 sets_modes: AtomicBool::new(features.modes),
+                sets_times: AtomicBool::new(features.set_time),
+                dresses_folders: AtomicBool::new(true),
+                is_restart_proven: AtomicBool::new(false),
             }),
         })
     }
@@ -153,9 +159,11 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
 
 impl Remote {
     async fn get(self: &Arc<Self>, full: Vec<u8>, listed: &Entry) -> Result<Whole> {
-        let found = self.read_whole(&full, listed).await?;
-        if is_same(&found.entry, listed) {
-            return Ok(found);
+        match self.read_whole(&full, listed).await {
+            Ok(found) if is_same(&found.entry, listed) => return Ok(found),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Changed => {}
+            Err(error) => return Err(error),
         }
         // It changed since it was listed: now, or before it was read.
         let before = self.stat(&full).await?.ok_or_else(|| self.missing(&full))?;
@@ -183,9 +191,10 @@ impl Remote {
             }
             looked = download.looked();
         }
-        let entry = match looked {
-            Some(reply) => self.found(&reply, full)?,
-            None => self.stat(full).await?,
+        let entry = match looked.map(|reply| self.found(&reply, full)).transpose()? {
+            Some(Some(told)) if told.has_size => Some(told.entry),
+            Some(Some(_)) | None => self.stat(full).await?,
+            Some(None) => None,
         };
         let entry = entry.ok_or_else(|| self.missing(full))?;
         Ok(Whole {
@@ -262,12 +271,14 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 impl Endpoint for Ftp {
     fn capabilities(&self) -> Capabilities {
         let features = self.remote.features;
+        let times = self.remote.sets_times.load(Relaxed);
+        let modes = self.remote.sets_modes.load(Relaxed);
         Capabilities {
             ranges: features.restart,
             resumes: features.restart,
-            mtime_step_ns: CAPABILITIES.mtime_step_ns.filter(|_| features.set_time),
-            modes: features.modes,
-            directory_attributes: features.set_time && features.modes,
+            mtime_step_ns: CAPABILITIES.mtime_step_ns.filter(|_| times),
+            modes,
+            directory_attributes: times && modes && self.remote.dresses_folders.load(Relaxed),
             ..CAPABILITIES
         }
     }
@@ -382,10 +393,8 @@ impl Endpoint for Ftp {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async {
             let full = self.remote.full(path)?;
-            let mut lease = self.remote.lease().await?;
-            self.remote
-                .dress(&mut lease, &full, entry.mode, entry.mtime)
-                .await
+            let (mode, mtime) = (entry.mode, entry.mtime);
+            self.remote.dress_folder(&full, mode, mtime).await
         })
     }
 

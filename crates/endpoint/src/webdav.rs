@@ -53,7 +53,7 @@ struct Shelf {
     /// It tells checksums of what it stores, as far as is known.
     tells_sums: AtomicBool,
     /// Tells this writer from others.
-    writer: u128,
+    writer: String,
 }
 
 impl WebDav {
@@ -67,9 +67,6 @@ impl WebDav {
         chosen: Option<&Chosen>,
     ) -> Result<Self> {
         let place = Place::open(server, chosen)?;
-        let mut writer = [0; 16];
-        getrandom::fill(&mut writer)
-            .map_err(|cause| Error::new(ErrorKind::Other, "write", place.show(b"")).cause(cause))?;
         Ok(Self {
             shelf: Arc::new(Shelf {
                 pages: Arc::new(Pages::new(place)),
@@ -77,7 +74,7 @@ impl WebDav {
                 user: server.user.clone(),
                 is_nginx: AtomicBool::new(false),
                 tells_sums: AtomicBool::new(true),
-                writer: u128::from_be_bytes(writer),
+                writer: crate::unfinished::new_word(),
             }),
         })
     }

@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod front;
+mod ftp;
 mod server;
 mod sftp;
 
 pub use front::{Spoils, front};
+pub use ftp::{FtpHabit, FtpServer};
 pub use server::{Answer, Asked, Server};
 pub use sftp::{SftpSpoils, sftp_server};

@@ -50,12 +50,20 @@ impl Features {
     }
 }
 
+/// What a line of facts tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) entry: Entry,
+    /// A size is told: one that is not is not zero.
+    pub(super) has_size: bool,
+}
+
 /// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for what is none.
-pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
+pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     let cut = line.iter().position(|&byte| byte == b' ')?;
     let (facts, name) = (std::str::from_utf8(&line[..cut]).ok()?, &line[cut + 1..]);
     let mut entry = Entry::bare(name.to_vec(), Kind::Special);
-    let mut is_typed = false;
+    let (mut is_typed, mut has_size) = (false, false);
     for fact in facts.split(';').filter(|fact| !fact.is_empty()) {
         let (key, value) = fact.split_once('=')?;
         if key.eq_ignore_ascii_case("type") {
@@ -63,6 +71,7 @@ pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
             entry.kind = kind_of(value);
         } else if key.eq_ignore_ascii_case("size") {
             entry.size = value.parse().ok()?;
+            has_size = true;
         } else if key.eq_ignore_ascii_case("modify") {
             entry.mtime = time_of(value);
         } else if key.eq_ignore_ascii_case("unix.mode") {
@@ -73,7 +82,7 @@ pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
     if entry.kind != Kind::File {
         entry.size = 0;
     }
-    is_typed.then_some(entry)
+    is_typed.then_some(Told { entry, has_size })
 }
 
 fn kind_of(value: &str) -> Kind {
@@ -120,25 +129,27 @@ mod tests {
     #[test]
     fn facts_are_read_whatever_their_order() {
         let line = b"modify=20200102030405;perm=adfrw;size=3000;type=file;unique=FE00U9;UNIX.mode=0640;  x y";
-        let entry = entry_of(line).unwrap();
+        let entry = told_of(line).unwrap().entry;
         assert_eq!(
             (entry.kind, entry.size, entry.mode),
             (Kind::File, 3000, Some(0o640))
         );
         assert_eq!(entry.name, b" x y");
         assert_eq!(entry.mtime.unwrap().secs, 1_577_934_245);
-        let entry = entry_of(b"Type=dir;Modify=20200102030405.5;size=4096; d").unwrap();
+        let entry = told_of(b"Type=dir;Modify=20200102030405.5;size=4096; d");
+        let entry = entry.unwrap().entry;
         assert_eq!((entry.kind, entry.size), (Kind::Directory, 0));
         assert_eq!(entry.mtime.unwrap().nanos, 500_000_000);
-        let link = entry_of(b"type=OS.unix=slink:/x;size=1; l").unwrap();
-        assert_eq!(link.kind, Kind::Link);
+        let link = told_of(b"type=OS.unix=slink:/x;size=1; l").unwrap();
+        assert_eq!((link.entry.kind, link.has_size), (Kind::Link, true));
+        assert!(!told_of(b"type=file; unsized").unwrap().has_size);
         for other in [
             &b"total 3"[..],
             b"size=3; untyped",
             b"type=file;size=x; n",
             b"",
         ] {
-            assert_eq!(entry_of(other), None);
+            assert_eq!(told_of(other), None);
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    facts::entry_of,
+    facts::told_of,
     host::Wire,
     remote::{Remote, line},
 };
@@ -83,6 +83,9 @@ impl FtpListing {
         if read as u64 == LINE_BYTES_MAX {
             return Err(self.fail("a line has no end"));
         }
+        if read > 0 && line.last() != Some(&b'\n') {
+            return Err(self.fail("the server's list ends in the middle of a line"));
+        }
         while matches!(line.last(), Some(b'\n' | b'\r')) {
             line.pop();
         }
@@ -95,14 +98,20 @@ impl FtpListing {
             let Some(line) = self.next_line().await? else {
                 break;
             };
-            let Some(mut entry) = entry_of(&line) else {
+            let Some(told) = told_of(&line) else {
                 if line.is_empty() {
                     continue;
                 }
                 return Err(self.fail("the server sends a line that is no entry"));
             };
+            let mut entry = told.entry;
             if is_itself(&entry) {
                 continue;
+            }
+            if entry.kind == Kind::File && !told.has_size {
+                // What can't be looked at is listed: whoever reads it will be told why.
+                let found = self.remote.stat(&join(&self.full, &entry.name)).await;
+                entry.size = found.map_or(0, |found| found.map_or(0, |found| found.size));
             }
             if self.follow && entry.kind == Kind::Link {
                 let target = self.remote.stat(&join(&self.full, &entry.name)).await?;
@@ -197,7 +206,8 @@ mod tests {
             let mut read = taken.unwrap().lines();
             for index in 0..lines {
                 let line = read.next_line().await.unwrap().unwrap();
-                assert_eq!(entry_of(line.as_bytes()).unwrap().size, index as u64);
+                let told = told_of(line.as_bytes()).unwrap();
+                assert_eq!(told.entry.size, index as u64);
             }
             assert_eq!(read.next_line().await.unwrap(), None);
         }

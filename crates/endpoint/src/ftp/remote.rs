@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    facts::{Features, entry_of, show_time},
+    facts::{Features, Told, show_time, told_of},
     host::Host,
     pool::{Lease, Pool},
     reply::Reply,
@@ -40,6 +40,12 @@ pub(super) struct Remote {
     pub(super) reads_ranges: AtomicBool,
     /// It sets permission bits.
     pub(super) sets_modes: AtomicBool,
+    /// It sets times.
+    pub(super) sets_times: AtomicBool,
+    /// It sets times and modes of directories.
+    pub(super) dresses_folders: AtomicBool,
+    /// It was seen to begin in the middle of a file.
+    pub(super) is_restart_proven: AtomicBool,
 }
 
 /// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
@@ -153,11 +159,24 @@ impl Remote {
 
     pub(super) async fn stat_with(&self, lease: &mut Lease, full: &[u8]) -> Result<Option<Entry>> {
         let reply = lease.session()?.ask(&line("MLST", full)).await?;
-        self.found(&reply, full)
+        let Some(Told { entry, has_size }) = self.found(&reply, full)? else {
+            return Ok(None);
+        };
+        if has_size || entry.kind != Kind::File {
+            return Ok(Some(entry));
+        }
+        let reply = lease.session()?.ask(&line("SIZE", full)).await?;
+        let size = reply.text().parse().ok().filter(|_| reply.is_done());
+        let size = size.ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "look at", self.show_full(full))
+                .cause("the server doesn't say how long it is")
+                .at(Locus::Source)
+        })?;
+        Ok(Some(Entry { size, ..entry }))
     }
 
     /// What the answer to MLST tells.
-    pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Entry>> {
+    pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Told>> {
         if reply.is_missing() {
             return Ok(None);
         }
@@ -166,28 +185,33 @@ impl Remote {
         }
         let facts = reply.lines.iter().find_map(|line| {
             let line = line.strip_prefix(b" ").unwrap_or(line);
-            entry_of(line)
+            told_of(line)
         });
-        let entry = facts.ok_or_else(|| {
+        let mut told = facts.ok_or_else(|| {
             Error::new(ErrorKind::Other, "look at", self.show_full(full))
                 .cause("the server tells nothing of it that can be read")
         })?;
-        Ok(Some(Entry {
-            name: Vec::new(),
-            ..entry
-        }))
+        told.entry.name.clear();
+        Ok(Some(told))
     }
 
-    /// Gives what is at a path its time and mode.
-    pub(super) async fn dress(
+    /// Gives a directory its time and mode, where the server does that: some only know files.
+    pub(super) async fn dress_folder(
         &self,
-        lease: &mut Lease,
         full: &[u8],
         mode: Option<u32>,
         mtime: Option<FileTime>,
     ) -> Result<()> {
         let commands = self.dresses(full, mode, mtime);
+        if commands.is_empty() || !self.dresses_folders.load(Relaxed) {
+            return Ok(());
+        }
+        let mut lease = self.lease().await?;
         let replies = lease.session()?.ask_all(&commands).await?;
+        if replies.iter().any(Reply::is_final_refusal) {
+            self.dresses_folders.store(false, Relaxed);
+            return Ok(());
+        }
         self.dressed(full, &commands, &replies)
     }
 
@@ -195,17 +219,22 @@ impl Remote {
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let mode = mode.filter(|_| self.sets_modes.load(Relaxed));
         let mode = mode.map(|mode| format!("{CHMOD} {:03o}", mode & 0o7777));
-        let mtime = mtime.filter(|_| self.features.set_time);
+        let mtime = mtime.filter(|_| self.sets_times.load(Relaxed));
         let mtime = mtime.map(|mtime| format!("MFMT {}", show_time(mtime)));
         let commands = mode.into_iter().chain(mtime);
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Whether those commands did what they should.
+    /// Whether those commands did what they should. What a server refuses for good it does not keep, and is not asked for
+    /// again; the bytes are worth more.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
-            if command.starts_with(CHMOD.as_bytes()) && reply.is_unknown() {
-                self.sets_modes.store(false, Relaxed);
+            if reply.is_final_refusal() {
+                let kept = match command.starts_with(CHMOD.as_bytes()) {
+                    true => &self.sets_modes,
+                    false => &self.sets_times,
+                };
+                kept.store(false, Relaxed);
             } else if !reply.is_done() {
                 let doing = "set the attributes of";
                 return Err(self.refused(reply, doing, full, Locus::Destination));
@@ -242,10 +271,29 @@ impl Remote {
         let [look, rest @ .., from] = &replies[..] else {
             return Err(Error::new(ErrorKind::Other, "write", self.show_full(full)));
         };
-        let found = self.found(look, partial)?.map_or(0, |found| found.size);
-        self.expect_size(full, found, spec.size)?;
+        match self.found(look, partial)? {
+            Some(told) if told.has_size => self.expect_size(full, told.entry.size, spec.size)?,
+            Some(_) => {
+                let found = self.stat_with(lease, partial).await?;
+                self.expect_size(full, found.map_or(0, |found| found.size), spec.size)?;
+            }
+            // An earlier answer may have been lost: then it has its name.
+            None if self.has_arrived(lease, full, spec).await? => return Ok(()),
+            None => self.expect_size(full, 0, spec.size)?,
+        }
         self.dressed(partial, &dresses, rest)?;
         self.rename(lease, from, partial, full).await
+    }
+
+    /// Whether a file is at its place with the size and the time that it was given.
+    async fn has_arrived(&self, lease: &mut Lease, full: &[u8], spec: &FileSpec) -> Result<bool> {
+        let Some(there) = self.stat_with(lease, full).await? else {
+            return Ok(false);
+        };
+        let secs = |time: Option<FileTime>| time.map(|time| time.secs);
+        let is_size = there.kind == Kind::File && there.size == spec.size;
+        // The time alone tells it from another one of that size.
+        Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
     /// Gives a file its name when the server's answer to RNFR is `reply`. A directory is never

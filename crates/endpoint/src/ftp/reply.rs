@@ -84,9 +84,9 @@ impl Reply {
         matches!(self.code / 100, 1 | 3)
     }
 
-    /// Whether the server doesn't know the command, or not for this.
-    pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.code, 500 | 501 | 502 | 504)
+    /// Whether it refuses for good.
+    pub(super) fn is_final_refusal(&self) -> bool {
+        self.code / 100 == 5
     }
 
     /// What it says, as one line.

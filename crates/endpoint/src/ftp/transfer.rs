@@ -43,6 +43,10 @@ pub(super) struct Download {
     left: u64,
     /// The server sends no more than what was asked for.
     is_exact: bool,
+    /// The server was not told where to end: with its last byte the file ends.
+    is_to_end: bool,
+    /// It was told to begin inside of the file.
+    is_restarted: bool,
     /// When all is here, ask how the file looks.
     looks: bool,
     looked: Option<Reply>,
@@ -109,6 +113,15 @@ impl Download {
             ends_here = !matches!(read, Ok(Ok(beyond)) if beyond > 0);
         }
         drop(data);
+        if !ends_here && self.is_to_end {
+            self.lease.session()?.settle(SETTLED_WITHIN).await;
+            return Err(Error::new(ErrorKind::Changed, "read", self.shown())
+                .cause("more comes than there is: it grew, or the server passes over REST")
+                .at(Locus::Source));
+        }
+        if self.is_to_end && self.is_restarted {
+            self.remote.is_restart_proven.store(true, Relaxed);
+        }
         if ends_here {
             let session = self.lease.session()?;
             let looks = self.looks && !session.is_lockstep();
@@ -186,8 +199,24 @@ impl Remote {
         })))
     }
 
-    /// Begins to read a range, which is not empty.
+    /// Begins to read a range, which is not empty. A server that begins elsewhere than it was told to
+    /// is found out by what comes after the last byte.
     pub(super) async fn download(
+        self: &Arc<Self>,
+        full: Vec<u8>,
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<Download> {
+        let begins_inside = range.start > 0 && range.end < size;
+        let is_proven = self.is_restart_proven.load(Relaxed) || self.reads_ranges.load(Relaxed);
+        if begins_inside && !is_proven {
+            let mut last = self.begin(full.clone(), size - 1..size, size).await?;
+            while last.next().await?.is_some() {}
+        }
+        self.begin(full, range, size).await
+    }
+
+    async fn begin(
         self: &Arc<Self>,
         full: Vec<u8>,
         range: Range<u64>,
@@ -206,10 +235,15 @@ impl Remote {
         };
         let command = line("RETR", &full);
         let asked = before.as_deref().map(str::as_bytes);
+        let mut is_ranged = before
+            .as_deref()
+            .is_some_and(|text| text.starts_with("RANG"));
         let mut opened = lease.session()?.transfer(asked, &command).await?;
-        if let (Err(reply), Some(true)) = (&opened, before.map(|text| text.starts_with("RANG")))
+        if let Err(reply) = &opened
+            && is_ranged
             && !reply.is_missing()
         {
+            is_ranged = false;
             // It says that it can and doesn't: from there to wherever.
             self.reads_ranges.store(false, Relaxed);
             is_exact = false;
@@ -224,6 +258,8 @@ impl Remote {
             full,
             left,
             is_exact,
+            is_to_end: is_exact && !is_ranged,
+            is_restarted: range.start > 0,
             looks: false,
             looked: None,
         })

@@ -39,7 +39,7 @@ impl Shelf {
     /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
     /// writes there too. What a killed one leaves stays.
     pub(super) fn partial_path(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
-        let writer = format!("{}\n{:032x}", spec.origin, self.writer);
+        let writer = format!("{}\n{}", spec.origin, self.writer);
         let name = partial_name(base_name(full), &writer);
         [parent_of(full), b"/", &name].concat()
     }

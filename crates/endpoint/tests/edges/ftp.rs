@@ -1,0 +1,191 @@
+//! FTP servers that do other than they say.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use posthaste_endpoint::{
+    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Result, posix::DraftRules,
+};
+use posthaste_testbed::{
+    conformance::open_with,
+    odd::{FtpHabit, FtpServer},
+};
+
+use crate::{
+    says,
+    table::{End, shown},
+};
+
+/// Larger than what is read in one piece.
+const LARGE_BYTES: usize = (20 << 20) + 5;
+
+/// The moment that the server says of all it holds.
+const MTIME: FileTime = FileTime {
+    secs: 1_577_836_800,
+    nanos: 0,
+};
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..=250).cycle().take(len).collect()
+}
+
+async fn ftp(server: &FtpServer) -> Arc<dyn Endpoint> {
+    // What is looked at is what servers say.
+    let rules = DraftRules {
+        verify: false,
+        ..DraftRules::default()
+    };
+    let address = format!("{}/t", server.url());
+    open_with(&address, "", rules).await.unwrap()
+}
+
+async fn get(endpoint: &dyn Endpoint, path: &[u8]) -> Result<Vec<u8>> {
+    let entry = endpoint.stat(path, true).await?.unwrap();
+    Ok(endpoint.get(path, &entry).await?.data.concat())
+}
+
+/// Reads a range of a large file.
+async fn read(endpoint: &dyn Endpoint, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
+    let entry = endpoint.stat(b"large", true).await?.unwrap();
+    let reader = endpoint.open(b"large", &entry).await?;
+    let pieces: Vec<_> = reader.read(range).await?.try_collect().await?;
+    Ok(pieces.concat())
+}
+
+fn spec(size: usize) -> FileSpec {
+    FileSpec {
+        size: size as u64,
+        mtime: Some(MTIME),
+        mode: Some(0o644),
+        origin: "test:edges".into(),
+        version: None,
+    }
+}
+
+async fn put(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
+    let data = vec![Bytes::copy_from_slice(bytes)];
+    let sum = Checksum::of(bytes);
+    endpoint.put(path, &spec(bytes.len()), data, sum).await
+}
+
+async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
+    let mut listing = endpoint.list(b"", true).await?;
+    let mut entries = Vec::new();
+    loop {
+        let page = listing.next_page().await?;
+        if page.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(page);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_begins_elsewhere_is_found_out() {
+    let large = noise(LARGE_BYTES);
+    let held = [("/t/large", &*large)];
+    let server = FtpServer::start(FtpHabit::PassesOverRest, &held).await;
+    let size = LARGE_BYTES as u64;
+    for range in [8 << 20..9 << 20, 16 << 20..size] {
+        let endpoint = ftp(&server).await;
+        says(read(&*endpoint, range).await, "passes over REST");
+    }
+    let endpoint = ftp(&server).await;
+    assert!(read(&*endpoint, 0..size).await.unwrap() == large);
+    shown("FTP", "REST is taken and passed over", End::Refused);
+    let server = FtpServer::start(FtpHabit::KeepsNoFolderTimes, &held).await;
+    let read = read(&*ftp(&server).await, 8 << 20..9 << 20).await.unwrap();
+    assert!(read == large[8 << 20..9 << 20]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_that_ends_early_or_with_an_error_is_no_file() {
+    let held = [("/t/x", &b"some content"[..])];
+    let server = FtpServer::start(FtpHabit::EndsEarly, &held).await;
+    let early = get(&*ftp(&server).await, b"x").await;
+    assert_eq!(
+        says(early, "ended 6 bytes early").kind(),
+        ErrorKind::Changed
+    );
+    shown("FTP", "a file ends early, with success", End::Refused);
+    let server = FtpServer::start(FtpHabit::FailsAtEnd, &held).await;
+    says(get(&*ftp(&server).await, b"x").await, "transfer aborted");
+    says(list(&*ftp(&server).await).await, "transfer aborted");
+    let server = FtpServer::start(FtpHabit::FailsToStore, &[]).await;
+    says(
+        put(&*ftp(&server).await, b"x", b"content").await,
+        "local error",
+    );
+    assert_eq!(server.held("/t/x"), None);
+    shown("FTP", "an error is told after the last byte", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_size_that_is_not_told_is_asked_for() {
+    let held = [("/t/x", &b"some content"[..])];
+    let server = FtpServer::start(FtpHabit::TellsNoSizes, &held).await;
+    let endpoint = ftp(&server).await;
+    assert_eq!(get(&*endpoint, b"x").await.unwrap(), b"some content");
+    assert_eq!(list(&*endpoint).await.unwrap()[0].size, 12);
+    put(&*endpoint, b"y", b"content").await.unwrap();
+    assert_eq!(server.held("/t/y").unwrap(), b"content");
+    shown("FTP", "a listing leaves a size out", End::Right);
+    let server = FtpServer::start(FtpHabit::KnowsNoSizes, &held).await;
+    let endpoint = ftp(&server).await;
+    says(get(&*endpoint, b"x").await, "how long it is");
+    let entries = list(&*endpoint).await.unwrap();
+    let unsized_one = endpoint.get(b"x", &entries[0]).await;
+    says(unsized_one, "how long it is");
+    shown("FTP", "a size is not told", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_cut_is_not_all() {
+    let held = [("/t/a", &b"1"[..]), ("/t/long name", b"2")];
+    let server = FtpServer::start(FtpHabit::CutsLists, &held).await;
+    says(list(&*ftp(&server).await).await, "in the middle of a line");
+    shown("FTP", "a listing is cut short", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_does_not_keep_ends_nothing() {
+    for habit in [FtpHabit::KeepsNoFolderTimes, FtpHabit::KeepsNothing] {
+        let server = FtpServer::start(habit, &[]).await;
+        let endpoint = ftp(&server).await;
+        assert!(endpoint.capabilities().directory_attributes);
+        put(&*endpoint, b"x", b"content").await.unwrap();
+        assert_eq!(server.held("/t/x").unwrap(), b"content");
+        let folder = Entry {
+            mtime: Some(MTIME),
+            mode: Some(0o755),
+            ..Entry::bare(Vec::new(), Kind::Directory)
+        };
+        endpoint.seal_directory(b"", &folder, false).await.unwrap();
+        assert!(!endpoint.capabilities().directory_attributes);
+    }
+    shown("FTP", "times and modes are refused", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_whose_answer_is_lost_is_looked_for() {
+    let server = FtpServer::start(FtpHabit::LosesRenames, &[]).await;
+    let endpoint = ftp(&server).await;
+    let bytes = noise(LARGE_BYTES);
+    let writer = endpoint.create(b"x", &spec(LARGE_BYTES)).await.unwrap();
+    let step = usize::try_from(writer.segment_size()).unwrap();
+    for (index, piece) in (0..).zip(bytes.chunks(step)) {
+        let start = index * writer.segment_size();
+        let body = vec![Ok(Bytes::copy_from_slice(piece))];
+        let body = Box::pin(futures_util::stream::iter(body));
+        let range = start..start + piece.len() as u64;
+        writer.write(index, range, body).await.unwrap();
+    }
+    let sum = Checksum::of(&bytes);
+    // Its answer is lost; whoever tries again finds it done.
+    let lost = writer.finish(sum).await;
+    assert!(lost.is_ok() || lost.is_err_and(|error| error.is_temporary()));
+    writer.finish(sum).await.unwrap();
+    assert!(server.held("/t/x").unwrap() == bytes);
+    shown("FTP", "the answer to a rename is lost", End::Right);
+}
