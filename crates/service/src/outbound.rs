@@ -39,7 +39,7 @@ use crate::{
 };
 use carrier::{Carrier, Granted};
 pub(crate) use complaints::Complaints;
-pub(crate) use expected::Expected;
+pub(crate) use expected::{Expected, Wanted};
 pub(crate) use places::Places;
 
 /// Whether a request goes to an address: of a stage-in the destination is a path.

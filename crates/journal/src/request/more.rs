@@ -41,7 +41,7 @@ record! {
         pub profile: Option<String>,
         /// Whether what is there in the end is read back and compared with what was sent.
         pub verify: bool,
-        /// What is to be there in the end, like `adler32:0123abcd`.
+        /// What is to be there in the end, like `adler32:0123abcd`, or its size in bytes, or both with a space between.
         pub checksum: Option<String>,
     }
 }

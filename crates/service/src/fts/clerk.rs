@@ -421,12 +421,16 @@ impl Clerk {
         }
         let mut record = outbound::submit::check(&self.centre, &new, destination)?;
         let expected = pair.expected().ok().flatten();
-        let checksum = expected.filter(|_| asked.verify != 'n');
+        let wanted = outbound::Wanted {
+            sum: expected.filter(|_| asked.verify != 'n'),
+            // To FTS's clients none is zero.
+            bytes: Some(pair.bytes).filter(|bytes| *bytes > 0),
+        };
         record.one_file = Some(OneFile {
             replaces: replaces(asked, file, self.is_last_hop(file, asked)?),
             profile: into_profile,
-            verify: asked.verify != 'n' && checksum.is_none(),
-            checksum: checksum.map(|sum| sum.to_string()),
+            verify: asked.verify != 'n' && wanted.sum.is_none(),
+            checksum: wanted.to_text(),
         });
         Ok((submission::write_down(&self.centre, record, None)?, true))
     }

@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{
     by_mover::ByMover,
-    expected::Expected,
+    expected::Wanted,
     goes_out,
     listed::Listed,
     locked, onward,
@@ -313,7 +313,7 @@ impl Carrier {
         }
         let expected = self.record.one_file.as_ref();
         let expected = expected.and_then(|one| one.checksum.as_deref());
-        match expected.map(Expected::restore).transpose()? {
+        match expected.map(Wanted::restore).transpose()? {
             Some(expected) => {
                 let destination = submit::open(&self.record, &self.behalf).await?;
                 let compared = expected.compare(destination.as_ref()).await;

@@ -75,7 +75,7 @@ impl Expected {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
-    pub(super) fn restore(text: &str) -> Result<Self> {
+    fn restore(text: &str) -> Result<Self> {
         let (algorithm, value) = text.split_once(':').unwrap_or((text, ""));
         Self::read(algorithm, value)
             .map_err(|cause| Error::new(ErrorKind::Invalid, "read", "a checksum").cause(cause))
@@ -86,7 +86,7 @@ impl Expected {
     /// # Errors
     /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] where it is something else, [`ErrorKind::NotFound`] where nothing is there,
     /// and the endpoint's.
-    pub(super) async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
+    async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
         let at = |error: Error| error.at(Locus::Destination);
         let shown = endpoint.show(b"");
         let entry = endpoint.stat(b"", true).await.map_err(at)?;
@@ -112,6 +112,69 @@ impl Expected {
         Err(at(
             Error::new(ErrorKind::Corrupt, "verify", shown).cause(why)
         ))
+    }
+}
+
+/// What a file is to be in the end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Wanted {
+    /// Its checksum.
+    pub(crate) sum: Option<Expected>,
+    /// Its size.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Wanted {
+    /// As it is written down: `adler32:0123abcd`, `3000000`, or both with a space between; nothing where nothing was said.
+    pub(crate) fn to_text(&self) -> Option<String> {
+        let parts = [
+            self.sum.as_ref().map(ToString::to_string),
+            self.bytes.map(|bytes| bytes.to_string()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" "))
+    }
+
+    /// Reads what [`Wanted::to_text`] writes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for anything else.
+    pub(super) fn restore(text: &str) -> Result<Self> {
+        let mut wanted = Self::default();
+        for part in text.split(' ') {
+            match part.parse() {
+                Ok(bytes) => wanted.bytes = Some(bytes),
+                Err(_) => wanted.sum = Some(Expected::restore(part)?),
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Looks at what lies at an endpoint, reads it back where a checksum was said, and compares.
+    ///
+    /// # Errors
+    /// As [`Expected::compare`].
+    pub(super) async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
+        if let Some(bytes) = self.bytes {
+            let at = |error: Error| error.at(Locus::Destination);
+            let shown = endpoint.show(b"");
+            let entry = endpoint.stat(b"", true).await.map_err(at)?;
+            let entry =
+                entry.ok_or_else(|| at(Error::new(ErrorKind::NotFound, "verify", &*shown)))?;
+            if entry.size != bytes {
+                let why = format!(
+                    "{bytes} bytes were to be there, and {} are: it was something else at its source, or was damaged",
+                    entry.size
+                );
+                return Err(at(
+                    Error::new(ErrorKind::Corrupt, "verify", shown).cause(why)
+                ));
+            }
+        }
+        match &self.sum {
+            Some(sum) => sum.compare(endpoint).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -188,6 +251,52 @@ mod tests {
             sum.add(b"1234");
             sum.add(b"56789");
             assert_eq!(sum.value(), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_restored_as_it_was_written_down() {
+        let sum = Expected::read("adler32", "91e01de").unwrap();
+        for (sum, bytes, text) in [
+            (None, None, None),
+            (Some(&sum), None, Some("adler32:091e01de")),
+            (None, Some(9), Some("9")),
+            (Some(&sum), Some(9), Some("adler32:091e01de 9")),
+        ] {
+            let sum = sum.cloned();
+            let wanted = Wanted { sum, bytes };
+            assert_eq!(wanted.to_text().as_deref(), text);
+            if let Some(text) = text {
+                assert_eq!(Wanted::restore(text).unwrap(), wanted);
+            }
+        }
+        assert!(Wanted::restore("nine").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_file_of_another_size_is_not_what_was_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"123456789").unwrap();
+        let location = posthaste_endpoint::Location::Local(path);
+        let rules = posthaste_endpoint::posix::DraftRules::default();
+        let access = posthaste_endpoint::Access::default();
+        let endpoint = access.open(location, rules).await.unwrap();
+        let sum = Expected::read("adler32", "91e01de").ok();
+        for (bytes, is_it) in [(9, true), (10, false), (8, false)] {
+            let wanted = Wanted {
+                sum: sum.clone(),
+                bytes: Some(bytes),
+            };
+            let compared = wanted.compare(&*endpoint).await;
+            match is_it {
+                true => compared.unwrap(),
+                false => {
+                    let error = compared.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Corrupt);
+                    assert!(error.to_string().contains("and 9 are"), "{error}");
+                }
+            }
         }
     }
 
