@@ -17,7 +17,7 @@ use std::{
 pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows};
 pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
-pub(crate) use login::{Login, login_for};
+pub(crate) use login::{Login, login_for, token_source};
 pub use own::{is_secret, own_profile};
 pub use profiles::{Profile, Profiles, parse_profiles, profiles};
 pub(crate) use profiles::{Secret, TlsChoice, no_profile, profile};

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use http::HeaderValue;
-
 use crate::{
     Error, ErrorKind, Result, Server,
     access::Chosen,
     config::{self, AzureSettings, Secret},
+    web::bearer::Bearer,
 };
 
 /// What follows `ACCOUNT.blob.` in the clouds there are.
@@ -23,8 +22,8 @@ pub(super) enum Credential {
     Key { account: String, key: Vec<u8> },
     /// A shared access signature: what follows `?`, without it.
     Sas(Secret),
-    /// A bearer token, as the header's value.
-    Token(HeaderValue),
+    /// A bearer token.
+    Token(Bearer),
     /// What is public needs none.
     Nobody,
 }
@@ -143,7 +142,7 @@ impl Credential {
         let hash = match self {
             Self::Key { key, .. } => blake3::hash(key),
             Self::Sas(sas) => blake3::hash(sas.reveal().as_bytes()),
-            Self::Token(token) => blake3::hash(token.as_bytes()),
+            Self::Token(token) => blake3::hash(token.name().as_bytes()),
             Self::Nobody => return String::new(),
         };
         hash.to_hex()[..16].to_owned()
@@ -155,7 +154,7 @@ fn said_by(chosen: Option<&Chosen>) -> Result<AzureSettings> {
         Some(chosen) => {
             let profile = chosen.ours.as_ref();
             let profile = profile.ok_or_else(|| config::no_profile(&chosen.name))?;
-            Ok(AzureSettings::of_profile(profile))
+            AzureSettings::of_profile(profile, &chosen.name)
         }
         None => AzureSettings::of_environment(),
     }
@@ -202,11 +201,8 @@ fn credential_of(settings: AzureSettings) -> Result<Option<Credential>> {
         }
         return Ok(Some(Credential::Sas(Secret::new(text))));
     }
-    if let Some(token) = settings.token {
-        let value = HeaderValue::try_from(format!("Bearer {}", token.reveal().trim()));
-        let mut value = value.map_err(|_| wrong("the token has characters no header can carry"))?;
-        value.set_sensitive(true);
-        return Ok(Some(Credential::Token(value)));
+    if let Some(source) = settings.token {
+        return Ok(Some(Credential::Token(Bearer::new(source))));
     }
     Ok(settings.anonymous.then_some(Credential::Nobody))
 }
@@ -244,7 +240,7 @@ mod tests {
         assert_eq!(found.base, "http://h:1/me");
         assert!(matches!(found.credential, Credential::Sas(sas) if sas.reveal() == "sv=1&sig=x"));
         let found = load("account = \"me\"\ntoken = \"abc\"").unwrap();
-        assert!(matches!(found.credential, Credential::Token(token) if token == "Bearer abc"));
+        assert!(matches!(found.credential, Credential::Token(_)));
         let found = load("account = \"me\"\nanonymous = true").unwrap();
         assert!(matches!(found.credential, Credential::Nobody));
     }

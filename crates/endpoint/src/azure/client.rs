@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 
 use super::{
@@ -193,11 +193,10 @@ impl AzureClient {
         Uri::try_from(text).map_err(|cause| call.about.fail(ErrorKind::Invalid).cause(cause))
     }
 
-    /// What shows who we are.
+    /// What shows who we are, where that is no bearer token.
     fn authorization(&self, call: &Call<'_>, uri: &Uri) -> Result<Option<HeaderValue>> {
         let text = match &self.account.credential {
-            Credential::Sas(_) | Credential::Nobody => return Ok(None),
-            Credential::Token(token) => return Ok(Some(token.clone())),
+            Credential::Sas(_) | Credential::Token(_) | Credential::Nobody => return Ok(None),
             Credential::Key { account, key } => {
                 let signed = Signed {
                     method: call.method,
@@ -228,12 +227,17 @@ impl AzureClient {
         call.headers.push(("x-ms-date", date));
         call.headers.push(("x-ms-version", VERSION.to_owned()));
         let uri = self.uri(&call)?;
-        let authorization = self.authorization(&call, &uri)?;
+        let authorization = match &self.account.credential {
+            Credential::Token(token) => Some(token.header(&self.web).await?),
+            Credential::Key { .. } | Credential::Sas(_) | Credential::Nobody => {
+                self.authorization(&call, &uri)?
+            }
+        };
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
-        if let Some(authorization) = authorization {
+        if let Some(authorization) = &authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let about = call.about;
@@ -250,6 +254,13 @@ impl AzureClient {
         }
         let (head, body) = response.into_parts();
         let body = read_refusal(body).await;
+        if let (Credential::Token(token), Some(shown)) = (&self.account.credential, &authorization)
+            && head.status == StatusCode::UNAUTHORIZED
+            && token.forget(shown).await
+        {
+            // The next attempt has another one.
+            return Err(about.fail(ErrorKind::Busy).cause("the token has ended"));
+        }
         Err(refusal(&about, head.status, &head.headers, &body))
     }
 

@@ -1,7 +1,7 @@
 //! What Azure's own tools are set up with.
 
-use super::{profiles::Profile, profiles::Secret, variable};
-use crate::{Error, ErrorKind, Result};
+use super::{login::token_source, profiles::Profile, profiles::Secret, variable};
+use crate::{Error, ErrorKind, Result, web::bearer::TokenSource};
 
 /// A storage account and who we are to it, as far as somebody said.
 #[derive(Debug, Clone, Default)]
@@ -13,21 +13,24 @@ pub(crate) struct AzureSettings {
     /// A shared access signature: what follows `?`.
     pub sas: Option<Secret>,
     /// A bearer token.
-    pub token: Option<Secret>,
+    pub token: Option<TokenSource>,
     pub anonymous: bool,
 }
 
 impl AzureSettings {
-    /// What a profile says.
-    pub(crate) fn of_profile(profile: &Profile) -> Self {
-        Self {
+    /// What a profile of this name says.
+    ///
+    /// # Errors
+    /// As [`token_source`].
+    pub(crate) fn of_profile(profile: &Profile, name: &str) -> Result<Self> {
+        Ok(Self {
             account: profile.account.clone(),
             endpoint: profile.endpoint.clone(),
             key: profile.account_key.clone(),
             sas: profile.sas_token.clone(),
-            token: profile.token.clone(),
+            token: token_source(profile, name)?,
             anonymous: profile.anonymous,
-        }
+        })
     }
 
     /// What the environment says, under the names Azure's command line reads. A connection string

@@ -62,7 +62,10 @@ pub(crate) fn login_for(
 }
 
 /// Where the profile's bearer tokens come from, if it says so.
-fn token_source(profile: &Profile, name: &str) -> Result<Option<TokenSource>> {
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for half of what a refresh token needs.
+pub(crate) fn token_source(profile: &Profile, name: &str) -> Result<Option<TokenSource>> {
     let wrong = |cause| Error::new(ErrorKind::Invalid, "use profile", name).cause(cause);
     if let Some(token) = &profile.token {
         return Ok(Some(TokenSource::Fixed(token.clone())));

@@ -13,6 +13,7 @@ use crate::{
     config::{self, Profile, Secret, google_emulator, google_key_file, read_small_file},
     web::{
         Web,
+        bearer::Bearer,
         oauth::{self, Account, Grant, Token},
     },
 };
@@ -32,13 +33,14 @@ impl Address {
         let profile = match chosen {
             Some(chosen) => {
                 let ours = chosen.ours.as_ref();
-                Some(ours.ok_or_else(|| config::no_profile(&chosen.name))?)
+                let ours = ours.ok_or_else(|| config::no_profile(&chosen.name))?;
+                Some((&*chosen.name, ours))
             }
             None => None,
         };
         let emulator = google_emulator();
         let is_emulated = emulator.is_some();
-        let named = profile.and_then(|profile| profile.endpoint.clone());
+        let named = profile.and_then(|(_, profile)| profile.endpoint.clone());
         let base = named.or(emulator).unwrap_or_else(|| GOOGLE.to_owned());
         let base = base.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") && !base.starts_with("https://") {
@@ -68,20 +70,21 @@ enum Identity {
     Anonymous,
     /// Nothing says who asks. An error as soon as something is asked, since opening asks nothing.
     Unknown,
-    Bearer(Secret),
+    Bearer(Bearer),
     Account(Box<Account>),
 }
 
 impl Identity {
-    fn of(profile: Option<&Profile>) -> Result<Option<Self>> {
-        let Some(profile) = profile else {
+    /// Who a profile of this name says that we are.
+    fn of(profile: Option<(&str, &Profile)>) -> Result<Option<Self>> {
+        let Some((name, profile)) = profile else {
             return Ok(None);
         };
         if profile.anonymous {
             return Ok(Some(Self::Anonymous));
         }
-        if let Some(token) = &profile.token {
-            return Ok(Some(Self::Bearer(token.clone())));
+        if let Some(source) = config::token_source(profile, name)? {
+            return Ok(Some(Self::Bearer(Bearer::new(source))));
         }
         let account = profile.service_account_file.as_deref().map(key_file);
         Ok(account.transpose()?.map(|key| Self::Account(Box::new(key))))
@@ -165,10 +168,7 @@ impl Authority {
     pub(super) fn name(&self) -> String {
         match &self.identity {
             Identity::Anonymous | Identity::Unknown => "anonymous".to_owned(),
-            Identity::Bearer(token) => {
-                let hash = blake3::hash(token.reveal().as_bytes()).to_hex();
-                format!("token {}", &hash[..12])
-            }
+            Identity::Bearer(token) => token.name(),
             Identity::Account(account) => account.grant.name().to_owned(),
         }
     }
@@ -187,7 +187,7 @@ impl Authority {
             )
             .cause("there are no credentials")
             .hint("set GOOGLE_APPLICATION_CREDENTIALS or name a profile, see docs/reference/profiles.md")),
-            Identity::Bearer(token) => bearer(token).map(Some),
+            Identity::Bearer(token) => token.header(web).await.map(Some),
             Identity::Account(account) => {
                 // Held while a token is fetched, so that one request fetches it for all.
                 let mut token = self.token.lock().await;
@@ -205,9 +205,11 @@ impl Authority {
 
     /// Forgets the token in this header, which was refused; says whether another can be had.
     pub(super) async fn forget(&self, shown: &Option<HeaderValue>) -> bool {
-        let Identity::Account(_) = &self.identity else {
-            return false;
-        };
+        match (&self.identity, shown) {
+            (Identity::Account(_), _) => {}
+            (Identity::Bearer(token), Some(shown)) => return token.forget(shown).await,
+            (Identity::Bearer(_) | Identity::Anonymous | Identity::Unknown, _) => return false,
+        }
         let mut token = self.token.lock().await;
         let held = token.as_ref().and_then(|held| bearer(&held.secret).ok());
         // Another request may have fetched a new one meanwhile.

@@ -1,6 +1,12 @@
 //! Bearer tokens that end, and where the next one comes from.
 
-use std::{path::PathBuf, process::Stdio, time::Duration, time::Instant};
+use std::{
+    fmt,
+    path::PathBuf,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use http::HeaderValue;
 use tokio::{process::Command, sync::Mutex, time::timeout};
@@ -24,6 +30,7 @@ const PRINTS_WITHIN: Duration = Duration::from_secs(60);
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Where a bearer token comes from.
+#[derive(Clone)]
 pub(crate) enum TokenSource {
     /// It is as it is, and never renewed.
     Fixed(Secret),
@@ -32,7 +39,13 @@ pub(crate) enum TokenSource {
     /// A program with its arguments, which prints one.
     Command(Vec<String>),
     /// A refresh token, and who gives tokens for it.
-    Grant(Account),
+    Grant(Arc<Account>),
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSource").finish_non_exhaustive()
+    }
 }
 
 /// A bearer token of now.
@@ -50,6 +63,19 @@ struct Held {
 }
 
 impl Bearer {
+    /// Tells two apart; never a secret.
+    pub(crate) fn name(&self) -> String {
+        match &self.source {
+            TokenSource::Fixed(token) => {
+                let hash = blake3::hash(token.reveal().as_bytes()).to_hex();
+                format!("token {}", &hash[..12])
+            }
+            TokenSource::File(path) => format!("token in {}", path.display()),
+            TokenSource::Command(words) => format!("token of {}", words.join(" ")),
+            TokenSource::Grant(account) => account.grant.name().to_owned(),
+        }
+    }
+
     pub(crate) fn new(source: TokenSource) -> Self {
         Self {
             source,
@@ -120,14 +146,14 @@ pub(crate) fn of_refresh_token(
     client_secret: Option<Secret>,
     token_uri: String,
 ) -> TokenSource {
-    TokenSource::Grant(Account {
+    TokenSource::Grant(Arc::new(Account {
         grant: Grant::Refreshed {
             client_id,
             client_secret,
             refresh_token,
         },
         token_uri,
-    })
+    }))
 }
 
 fn header_of(token: &Secret) -> Result<HeaderValue> {
