@@ -225,7 +225,13 @@ impl<S: RawStore> Objects<S> {
             Err(refused) if S::is_about_listing(&refused) => {
                 let found = file.ok().flatten().or(link.ok().flatten());
                 let hint = "is it there? Keys that may not list are not told what is missing";
-                return found.ok_or_else(|| refused.hint(hint)).map(Some);
+                let is_denied = refused.kind() == ErrorKind::PermissionDenied;
+                let told = if is_denied {
+                    refused.hint(hint)
+                } else {
+                    refused
+                };
+                return found.ok_or(told).map(Some);
             }
             Err(refused) => return Err(refused),
         }

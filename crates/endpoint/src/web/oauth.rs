@@ -106,10 +106,11 @@ pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>
         let body = read_refusal(body).await;
         let mut kind = kind_of_status(head.status);
         if head.status.is_client_error() && kind.0 != ErrorKind::Busy {
-            kind = (
-                ErrorKind::Unauthenticated,
-                "check the account's key or refresh token, and this machine's clock",
-            );
+            let hint = match &account.grant {
+                Grant::Signed { .. } => "check the account's key file and this machine's clock",
+                Grant::Refreshed { .. } => "log in again: the refresh token may have ended",
+            };
+            kind = (ErrorKind::Unauthenticated, hint);
         }
         return Err(refused(
             &about,
