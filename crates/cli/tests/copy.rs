@@ -19,6 +19,8 @@ mod gcs;
 mod host;
 #[path = "copy/killed.rs"]
 mod killed;
+#[path = "copy/left_out.rs"]
+mod left_out;
 #[path = "copy/parking.rs"]
 mod parking;
 #[path = "copy/plugin.rs"]
@@ -27,6 +29,8 @@ mod plugin;
 mod processes;
 #[path = "copy/relay.rs"]
 mod relay;
+#[path = "copy/s3.rs"]
+mod s3;
 #[path = "copy/stream.rs"]
 mod stream;
 #[path = "copy/trouble.rs"]

@@ -220,9 +220,8 @@ pub(crate) struct Placed {
 async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<Vec<Placed>> {
     let destination = &shared.destination.endpoint;
     destination.check_writes()?;
-    let there = retry::reached(shared, || destination.stat(b"", true))
-        .await
-        .map_err(|error| error.at(Locus::Destination))?;
+    let there = retry::reached(shared, || destination.stat(b"", true)).await;
+    let there = lane::seen(&**destination, there)?;
     let is_directory = there
         .as_ref()
         .is_some_and(|entry| entry.kind == Kind::Directory);

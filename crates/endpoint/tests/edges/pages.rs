@@ -11,12 +11,12 @@ use crate::{
 
 /// A page of Azure of these names below `t/`.
 fn azure_page(names: &[&str], size: &str, next: &str) -> Answer {
-    let blobs: String = names
+    let objects: String = names
         .iter()
         .map(|name| format!("<Blob><Name>t/{name}</Name><Properties>{size}</Properties></Blob>"))
         .collect();
     let text = format!(
-        "<EnumerationResults><Blobs>{blobs}</Blobs><NextMarker>{next}</NextMarker></EnumerationResults>"
+        "<EnumerationResults><Blobs>{objects}</Blobs><NextMarker>{next}</NextMarker></EnumerationResults>"
     );
     Answer::sized(200, "", text)
 }

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, FileSpec, Kind, Locus, limits::Gate};
+use posthaste_endpoint::{
+    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, limits::Gate,
+};
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
 use tokio::{
@@ -213,6 +215,18 @@ fn is_left_out(error: &Error) -> bool {
             | ErrorKind::Unsupported
             | ErrorKind::Conflict
     )
+}
+
+/// What is known to be at the destination. Who may write to a store need not be allowed to look: then nothing is.
+pub(super) fn seen(
+    destination: &dyn Endpoint,
+    there: Result<Option<Entry>>,
+) -> Result<Option<Entry>> {
+    let is_store = !destination.capabilities().directories;
+    match there {
+        Err(error) if is_store && error.kind() == ErrorKind::PermissionDenied => Ok(None),
+        there => there.map_err(|error| error.at(Locus::Destination)),
+    }
 }
 
 /// What the destination is to keep of `entry`.

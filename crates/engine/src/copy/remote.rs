@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     Links, Notice,
     board::{Board, Hand},
-    lane::{Shared, spec_of},
+    lane::{Shared, seen, spec_of},
     large,
     retry::retried,
     small,
@@ -106,9 +106,10 @@ pub(super) async fn needs_copy(
     let there = match &work.there {
         There::Nothing => None,
         There::Found(entry) => Some(entry.clone()),
-        There::Ask => retried(shared, || destination.stat(&work.to, false))
-            .await
-            .map_err(|error| error.at(Locus::Destination))?,
+        There::Ask => {
+            let there = retried(shared, || destination.stat(&work.to, false)).await;
+            seen(&**destination, there)?
+        }
     };
     let Some(mut there) = there else {
         return Ok(Some(work.entry.clone()));

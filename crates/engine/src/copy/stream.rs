@@ -19,7 +19,7 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinSet};
 use super::{
     Ending, Notice, Options, Place, Progress,
     cargo::Cargo,
-    lane::Shared,
+    lane::{Shared, seen},
     progress::Moving,
     remote::check_copy,
     retry::{reached, retried},
@@ -204,7 +204,7 @@ impl Pouring {
     async fn look(&self) -> Result<()> {
         let destination = &self.shared.destination.endpoint;
         let there = reached(&self.shared, || destination.stat(b"", true)).await;
-        let there = there.map_err(|error| error.at(Locus::Destination))?;
+        let there = seen(&**destination, there)?;
         if there.is_some_and(|there| there.kind == Kind::Directory) {
             return Err(Error::new(
                 ErrorKind::Conflict,

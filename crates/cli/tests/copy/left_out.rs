@@ -1,0 +1,73 @@
+//! One object of a tree that can't be read is left out and named, and the rest arrives.
+
+use std::fs;
+
+use posthaste_testbed::odd::{Answer, Server};
+use tokio::task::block_in_place;
+
+use crate::world::{World, lines_of};
+
+/// Copies a tree of `a`, `b` and `c` of which `b` can't be read.
+fn copies_all_but_one(profile: &str, from: &str, words: &str) {
+    let world = World::new()
+        .with_profiles(profile)
+        .with_arguments(&["--profile", "p"]);
+    let output = block_in_place(|| world.cp([from, "back"]).output().unwrap());
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(lines.contains("t/b") && lines.contains(words), "{lines}");
+    for name in ["back/a", "back/c"] {
+        assert_eq!(fs::read(world.path(name)).unwrap(), b"x");
+    }
+    assert!(!world.path("back/b").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_archived_object_of_azure_is_left_out() {
+    let server = Server::start(|asked| {
+        let path = asked.target.split('?').next().unwrap_or_default();
+        match path {
+            "/a/b/t/b" => Answer::sized(409, "x-ms-error-code: BlobArchived\r\n", ""),
+            "/a/b/t/a" | "/a/b/t/c" => Answer::sized(200, "etag: \"e\"\r\n", "x"),
+            "/a/b" => {
+                let object = |name| {
+                    format!(
+                        "<Blob><Name>t/{name}</Name><Properties>\
+                         <Content-Length>1</Content-Length></Properties></Blob>"
+                    )
+                };
+                let objects = ["a", "b", "c"].map(object).concat();
+                let text =
+                    format!("<EnumerationResults><Blobs>{objects}</Blobs></EnumerationResults>");
+                Answer::sized(200, "", text)
+            }
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let profile = format!("[p]\nendpoint = \"{}/a\"\nanonymous = true\n", server.url());
+    copies_all_but_one(&profile, "az://b/t/", "it is archived: rehydrate it first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_forbidden_object_of_gcs_is_left_out() {
+    let server = Server::start(|asked| {
+        let path = asked.target.split('?').next().unwrap_or_default();
+        match path {
+            "/storage/v1/b/b/o/t%2Fb" => {
+                let why = "Anonymous caller does not have storage.objects.get access";
+                Answer::sized(401, "", why)
+            }
+            "/storage/v1/b/b/o/t%2Fa" | "/storage/v1/b/b/o/t%2Fc" => Answer::sized(200, "", "x"),
+            "/storage/v1/b/b/o" => {
+                let item = |name| format!(r#"{{"name":"t/{name}","size":"1","generation":"1"}}"#);
+                let items = ["a", "b", "c"].map(item).join(",");
+                Answer::sized(200, "", format!(r#"{{"items":[{items}]}}"#))
+            }
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let profile = format!("[p]\nendpoint = \"{}\"\nanonymous = true\n", server.url());
+    copies_all_but_one(&profile, "gs://b/t/", "it is not public");
+}
