@@ -161,9 +161,8 @@ impl Location {
 
     /// A colon before the first slash makes a path one on a host, as with scp and rsync.
     fn parse_host(bytes: &[u8], shown: &str) -> Result<Self> {
-        let colon = bytes.iter().position(|&byte| byte == b':');
-        let slash = bytes.iter().position(|&byte| byte == b'/');
-        let Some(colon) = colon.filter(|&colon| slash.is_none_or(|slash| colon < slash)) else {
+        let (head, _) = split_authority(bytes);
+        let Some(colon) = colon_behind_host(head) else {
             return Ok(local(bytes));
         };
         let hint = "write user@host:path, or ./NAME for a local file with a colon in its name";
@@ -353,6 +352,18 @@ impl Authority {
     }
 }
 
+/// Where a host ends in `user@host:…`. One in brackets, an address of IPv6, has colons of its own.
+fn colon_behind_host(head: &[u8]) -> Option<usize> {
+    let first = head.iter().position(|&byte| byte == b':')?;
+    let at = head[..first].iter().position(|&byte| byte == b'@');
+    let host = at.map_or(0, |at| at + 1);
+    if head[host] != b'[' {
+        return Some(first);
+    }
+    let end = head.windows(2).position(|pair| pair == b"]:")?;
+    Some(end + 1)
+}
+
 /// Splits `authority/path`; the path keeps its slash.
 fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     let cut = rest.iter().position(|&byte| byte == b'/');
@@ -389,7 +400,12 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     if let Some(rest) = host.strip_prefix('[')
         && let Some((address, port)) = rest.split_once(']')
     {
-        return (address, port.strip_prefix(':'));
+        // What else may stand there is no port: it is kept, to be refused.
+        let port = match port {
+            "" => None,
+            _ => Some(port.strip_prefix(':').unwrap_or("no number")),
+        };
+        return (address, port);
     }
     match host.split_once(':') {
         Some((host, port)) => (host, Some(port)),
@@ -423,6 +439,37 @@ mod tests {
 
     fn parse(text: &str) -> Result<Location> {
         Location::parse(OsStr::new(text))
+    }
+
+    #[test]
+    fn addresses_of_ipv6_are_hosts_everywhere() {
+        for (text, wanted_user, wanted_path) in [
+            ("me@[::1]:/data/x", Some("me"), "/data/x"),
+            ("me@[fe80::1%eth0]:x:y", Some("me"), "x:y"),
+            ("[::1]:x@y", None, "x@y"),
+            ("[::1]:", None, ""),
+        ] {
+            let Location::Host { user, host, path } = parse(text).unwrap() else {
+                panic!("{text} is a path on a host");
+            };
+            assert!(matches!(&*host, "::1" | "fe80::1%eth0"), "{host}");
+            assert_eq!(user.as_deref(), wanted_user);
+            assert_eq!(path, wanted_path.as_bytes());
+        }
+        for scheme in ["http", "webdav", "ftp", "posthaste", "sftp"] {
+            let found = parse(&format!("{scheme}://[::1]:81/x")).unwrap();
+            let (host, port) = if let Location::Sftp { host, port, .. } = found {
+                (host, port)
+            } else if let Location::Server(server) = found {
+                (server.host, server.port)
+            } else {
+                panic!("{found:?} is no server");
+            };
+            assert_eq!((&*host, port), ("::1", Some(81)), "{scheme}");
+            assert!(parse(&format!("{scheme}://[::1]81/x")).is_err());
+        }
+        assert!(matches!(parse("./[::1]:x").unwrap(), Location::Local(_)));
+        assert!(matches!(parse("[::1]").unwrap(), Location::Local(_)));
     }
 
     #[test]

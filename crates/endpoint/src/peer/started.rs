@@ -372,11 +372,15 @@ fn failed(shown: &str, kind: ErrorKind) -> Error {
     Error::new(kind, "connect to", shown).at(Locus::Network)
 }
 
-/// `user@host`.
+/// `user@host`, as it can be written again.
 fn show(host: &Host) -> String {
+    let name = match host.host.contains(':') {
+        true => format!("[{}]", host.host),
+        false => host.host.clone(),
+    };
     match &host.user {
-        Some(user) => format!("{user}@{}", host.host),
-        None => host.host.clone(),
+        Some(user) => format!("{user}@{name}"),
+        None => name,
     }
 }
 

@@ -158,7 +158,7 @@ impl Signing {
         let context = Context::new()
             .with_env(Environment)
             .with_file_read(Files)
-            .with_http_send(Http(web::client(&Dialler::default(), None)?))
+            .with_http_send(Http(web::client(&Dialler::new()?, None)?))
             .with_command_execute(Printer(process.clone().unwrap_or_default()));
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
