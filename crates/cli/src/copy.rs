@@ -20,7 +20,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use posthaste_endpoint::{
-    Access, ErrorKind,
+    Access, ErrorKind, Unkept,
     peer::{Notices, StartOptions},
     posix::DraftRules,
 };
@@ -68,7 +68,7 @@ pub struct CopyArguments {
     /// Copy directories with all that is in them, as is always done
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
-    /// Keep modes and modification times, as is always done
+    /// Keep modes and modification times, as is always done, and say with exit code 6 if the destination refuses any
     #[arg(short = 'p', long)]
     preserve: bool,
     /// Keep all that can be kept, and say at the end what can't: owners, hard links, extended attributes (exit code 6)
@@ -231,7 +231,8 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     if code == 0 && !arguments.dry_run {
         begun.end();
     }
-    if code == 0 && arguments.archive && !arguments.dry_run {
+    let is_less = arguments.archive || arguments.preserve && ending.unkept != Unkept::default();
+    if code == 0 && is_less && !arguments.dry_run {
         code = Exit::LessSerious as u8;
     }
     summary::print(&arguments, &ending, None, code);

@@ -86,6 +86,8 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             "corrupt_fragments": report.corrupt_fragments,
             "depots_lost": report.depots_lost,
             "skipped_chunks": report.skipped_chunks,
+            "modes_not_kept": report.unkept.modes,
+            "times_not_kept": report.unkept.times,
         }));
     } else {
         output::line(&format!(

@@ -21,6 +21,8 @@ mod host;
 mod killed;
 #[path = "copy/left_out.rs"]
 mod left_out;
+#[path = "copy/odd_files.rs"]
+mod odd_files;
 #[path = "copy/parking.rs"]
 mod parking;
 #[path = "copy/plugin.rs"]

@@ -17,6 +17,7 @@ use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     limits::Limits,
     pass::{Errand, Pass},
+    unkept::Unkept,
 };
 pub use crate::{
     file_spec::FileSpec,
@@ -431,6 +432,11 @@ pub trait Endpoint: Send + Sync {
         _lifetime: Duration,
     ) -> Boxed<'a, Result<Pass>> {
         Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
+    }
+
+    /// What files arrived without so far, because it is refused here.
+    fn unkept(&self) -> Unkept {
+        Unkept::default()
     }
 
     /// The way to the endpoint and back, once something measured it; `None` where it is not remote.

@@ -171,10 +171,16 @@ impl Error {
         self
     }
 
-    /// The same error for somebody else who waited for the same: its cause is kept as text.
+    /// The same error for somebody else who waited for the same: its cause is kept as the system's number, or as text.
     #[must_use]
     pub fn retold(&self) -> Self {
-        let cause = self.cause.as_ref();
+        let retell = |cause: &(dyn error::Error + Send + Sync + 'static)| {
+            let number = cause.downcast_ref::<io::Error>();
+            match number.and_then(io::Error::raw_os_error) {
+                Some(number) => io::Error::from_raw_os_error(number).into(),
+                None => cause.to_string().into(),
+            }
+        };
         Self {
             kind: self.kind,
             status: self.status,
@@ -182,7 +188,7 @@ impl Error {
             operation: self.operation,
             subject: self.subject.clone(),
             context: self.context.clone(),
-            cause: cause.map(|cause| cause.to_string().into()),
+            cause: self.cause.as_deref().map(retell),
             hint: self.hint.clone(),
             retry_after_ms: self.retry_after_ms,
         }

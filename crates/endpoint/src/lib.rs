@@ -41,6 +41,7 @@ pub mod sftp;
 pub mod site;
 mod ssh;
 mod unfinished;
+mod unkept;
 mod web;
 pub mod webdav;
 mod xml;
@@ -60,6 +61,7 @@ pub use location::{Location, Protocol, Server, Store};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;
+pub use unkept::Unkept;
 pub use web::{
     connector::{WebConnector, web_connector},
     deepest, encode,

@@ -3,10 +3,15 @@
 //! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
 //! made of; [`Posix`] wraps them for copies whose other end is remote.
 
+mod attributes;
 mod block;
+mod clock;
+mod directory;
 mod draft;
 mod flush;
 mod listing;
+mod owner;
+mod partial;
 mod source;
 mod writer;
 
@@ -18,13 +23,19 @@ use std::{
         fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps};
+use rustix::{
+    fs::{AtFlags, CWD},
+    io::Errno,
+};
 
+pub use attributes::{is_refused, seal_directory};
 pub use block::Block;
+use clock::Clocks;
+pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 pub use listing::PosixListing;
@@ -34,6 +45,7 @@ use writer::PosixWriter;
 use crate::{
     Actor, Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
+    unkept::Unkept,
 };
 
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
@@ -62,6 +74,8 @@ pub struct Posix {
     root: PathBuf,
     rules: DraftRules,
     actor: Actor,
+    clocks: Clocks,
+    unkept: Arc<Mutex<Unkept>>,
 }
 
 impl Posix {
@@ -78,6 +92,8 @@ impl Posix {
             root,
             rules,
             actor: Actor::oneself(),
+            clocks: Clocks::default(),
+            unkept: Arc::default(),
         }
     }
 
@@ -96,6 +112,15 @@ impl Posix {
         async move { actor.blocking(call).await }
     }
 
+    /// The same for a call that tells what is not kept.
+    fn noted(
+        &self,
+        call: impl FnOnce() -> Result<Unkept> + Send + 'static,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let done = self.blocking(call);
+        async move { done.await.map(|unkept| self.note(unkept)) }
+    }
+
     /// The real path of a relative one.
     #[must_use]
     pub fn path(&self, path: &[u8]) -> PathBuf {
@@ -103,6 +128,43 @@ impl Posix {
             return self.root.clone();
         }
         self.root.join(OsStr::from_bytes(path))
+    }
+
+    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Learnt once for each file system,
+    /// by a file that is made and removed there. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
+    pub fn time_step_ns(&self, path: &[u8]) -> Result<Option<u32>> {
+        let path = self.path(path);
+        self.actor.run(|| Ok(self.clocks.step_ns(&path)))
+    }
+
+    /// As [`Posix::time_step_ns`], on one of the runtime's blocking threads.
+    ///
+    /// # Errors
+    /// As [`Posix::time_step_ns`].
+    pub fn learn_time_step_ns(&self, path: &[u8]) -> Boxed<'_, Result<Option<u32>>> {
+        let (path, clocks) = (self.path(path), self.clocks.clone());
+        Box::pin(self.blocking(move || Ok(clocks.step_ns(&path))))
+    }
+
+    /// What tells a directory from all others of this machine, whatever ways lead to it: its device and its number there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn identity(&self, path: &[u8]) -> Boxed<'_, Result<(u64, u64)>> {
+        let path = self.path(path);
+        Box::pin(self.blocking(move || {
+            let found = fs::metadata(&path);
+            let found = found.map_err(|cause| Error::io("look at", show(&path), cause))?;
+            Ok((found.dev(), found.ino()))
+        }))
+    }
+
+    /// Counts what something arrived without.
+    pub fn note(&self, unkept: Unkept) {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }
 
     /// How unfinished files are treated.
@@ -173,134 +235,42 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     }
 }
 
-pub(crate) fn timestamps(mtime: FileTime) -> Timestamps {
-    let time = Timespec {
-        tv_sec: mtime.secs,
-        tv_nsec: mtime.nanos.into(),
-    };
-    Timestamps {
-        last_access: time,
-        last_modification: time,
-    }
-}
-
-/// Makes a directory and those above it; says whether it is new. Blocks.
+/// Makes a symbolic link under its final name, replacing a file or link, and tells what of it the file system refuses to keep.
+/// Blocks.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
-pub fn make_directory(path: &Path) -> Result<bool> {
-    let fail = |cause| Error::io("make directory", show(path), cause).at(Locus::Destination);
-    match fs::create_dir(path) {
-        Ok(()) => Ok(true),
-        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => Ok(false),
-            Ok(_) => Err(
-                Error::new(ErrorKind::Conflict, "make directory", show(path))
-                    .cause("a file has that name")
-                    .at(Locus::Destination),
-            ),
-            Err(cause) => Err(fail(cause)),
-        },
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
-            match parent {
-                Some(parent) => {
-                    make_directory(parent)?;
-                    match fs::create_dir(path) {
-                        Ok(()) => Ok(true),
-                        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                        Err(cause) => Err(fail(cause)),
-                    }
-                }
-                None => Err(fail(cause)),
-            }
-        }
-        Err(cause) => Err(fail(cause)),
-    }
-}
-
-/// Makes a directory that will be written to, and those above it; says whether it is new. A link
-/// that leads to a directory will do only if `follow`. Blocks.
-///
-/// # Errors
-/// As [`make_directory`].
-pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
-    if !follow && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        return Err(
-            Error::new(ErrorKind::Conflict, "make directory", show(path))
-                .cause("a symbolic link has that name")
-                .hint("remove the link, or copy to where it points")
-                .at(Locus::Destination),
-        );
-    }
-    let new = make_directory(path)?;
-    if !new && !follow {
-        open_directory(path);
-    }
-    Ok(new)
-}
-
-/// Lets the owner write into a directory that an earlier run may have sealed. When that is not
-/// ours to do, the files in it say so.
-fn open_directory(path: &Path) {
-    let Ok(metadata) = fs::metadata(path) else {
-        return;
-    };
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o700 != 0o700 {
-        let opened = Mode::from_raw_mode(mode | 0o700);
-        let _ = rustix::fs::chmodat(CWD, path, opened, AtFlags::empty());
-    }
-}
-
-/// Gives a directory its mode and mtime. Blocks.
-///
-/// # Errors
-/// The system's.
-pub fn seal_directory(path: &Path, entry: &Entry) -> Result<()> {
-    let fail = |cause: rustix::io::Errno| {
-        Error::io("set the attributes of", show(path), cause.into()).at(Locus::Destination)
-    };
-    if let Some(mode) = entry.mode {
-        rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())
-            .map_err(fail)?;
-    }
-    if let Some(mtime) = entry.mtime {
-        rustix::fs::utimensat(CWD, path, &timestamps(mtime), AtFlags::empty()).map_err(fail)?;
-    }
-    Ok(())
-}
-
-/// Makes a symbolic link under its final name, replacing a file or link. Blocks.
-///
-/// # Errors
-/// The system's.
-pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<()> {
+/// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
+pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> {
     let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
-    let draft = draft::partial_path(path, &spec.origin);
-    match fs::remove_file(&draft) {
-        Ok(()) => {}
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-        Err(cause) => return Err(fail(cause)),
-    }
-    std::os::unix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(fail)?;
-    if let Some(mtime) = spec.mtime {
-        rustix::fs::utimensat(CWD, &draft, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|cause| fail(cause.into()))?;
-    }
-    fs::rename(&draft, path).map_err(|cause| {
+    let draft = partial::own_path(path);
+    rustix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(|cause| match cause {
+        // What symlink(2) says of file systems that have none.
+        Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
+            Error::new(ErrorKind::Unsupported, "make link", show(path))
+                .cause(cause)
+                .hint("--links follow copies what links point to")
+                .at(Locus::Destination)
+        }
+        cause => fail(cause.into()),
+    })?;
+    let set_times =
+        |times: &_| rustix::fs::utimensat(CWD, &draft, times, AtFlags::SYMLINK_NOFOLLOW);
+    let set = attributes::set((None, |_| Ok(())), (spec.mtime, set_times));
+    let made = set.map_err(io::Error::from).and_then(|unkept| {
+        fs::rename(&draft, path)?;
+        Ok(unkept)
+    });
+    made.map_err(|cause| {
         let _ = fs::remove_file(&draft);
         fail(cause)
     })
 }
 
-/// Stores a small file under its final name. Blocks.
+/// Stores a small file under its final name, and tells what of it the file system refuses to keep. Blocks.
 ///
 /// # Errors
 /// The system's; [`ErrorKind::Corrupt`] when what was written reads back differently.
-pub fn put(path: &Path, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<()> {
+pub fn put(path: &Path, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
     let draft = Draft::small(path, spec, rules)?;
     draft.write_pieces(data, 0)?;
     draft.publish(spec)
@@ -331,6 +301,10 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 impl Endpoint for Posix {
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
+    }
+
+    fn unkept(&self) -> Unkept {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn show(&self, path: &[u8]) -> String {
@@ -376,7 +350,7 @@ impl Endpoint for Posix {
         _sum: Checksum,
     ) -> Boxed<'a, Result<()>> {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
-        Box::pin(self.blocking(move || put(&path, &spec, &data, rules)))
+        Box::pin(self.noted(move || put(&path, &spec, &data, rules)))
     }
 
     fn create<'a>(
@@ -385,11 +359,11 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
-        let actor = self.actor.clone();
+        let (actor, unkept) = (self.actor.clone(), Arc::clone(&self.unkept));
         Box::pin(self.blocking(move || {
             let segment_size = received_segment_bytes(spec.size);
             let (draft, kept) = Draft::resumable(&path, &spec, segment_size, rules)?;
-            let writer = PosixWriter::new(actor, draft, kept, spec, segment_size);
+            let writer = PosixWriter::new(actor, draft, kept, spec, segment_size, unkept);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
@@ -401,10 +375,10 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         let (path, spec, rules) = (self.path(path), spec.open_ended(), self.rules.of_received());
-        let actor = self.actor.clone();
+        let (actor, unkept) = (self.actor.clone(), Arc::clone(&self.unkept));
         Box::pin(self.blocking(move || {
             let (draft, kept) = Draft::open_ended(&path, &spec, SEGMENT_BYTES, rules)?;
-            let writer = PosixWriter::new(actor, draft, kept, spec, SEGMENT_BYTES);
+            let writer = PosixWriter::new(actor, draft, kept, spec, SEGMENT_BYTES, unkept);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
         }))
@@ -422,7 +396,7 @@ impl Endpoint for Posix {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
         let (path, target, spec) = (self.path(path), target.to_vec(), spec.clone());
-        Box::pin(self.blocking(move || make_link(&path, &target, &spec)))
+        Box::pin(self.noted(move || make_link(&path, &target, &spec)))
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
@@ -446,7 +420,7 @@ impl Endpoint for Posix {
         _empty: bool,
     ) -> Boxed<'a, Result<()>> {
         let (path, entry) = (self.path(path), entry.clone());
-        Box::pin(self.blocking(move || seal_directory(&path, &entry)))
+        Box::pin(self.noted(move || seal_directory(&path, &entry)))
     }
 }
 

@@ -7,7 +7,7 @@
 //! so that a killed copy continues where it was. What fails for now is tried again (`retry`), a
 //! stream that stalls is given up for another (`watch`). A file that fails
 //! is reported and left out; the others go on. Only what would fail for every file (no space, no
-//! credentials) stops the copy.
+//! credentials, a read-only file system) stops the copy.
 
 mod board;
 mod cargo;
@@ -29,7 +29,7 @@ mod watch;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result,
+    Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, Unkept,
     posix::{DraftRules, Posix},
 };
 use posthaste_plan::tuner::{Method, Setting};
@@ -161,8 +161,14 @@ pub enum Notice<'a> {
 pub struct Ending {
     /// The counters.
     pub figures: Figures,
-    /// What stopped everything.
+    /// What stopped everything, or why nothing could be written at all.
     pub fatal: Option<Error>,
+    /// What arrived without something of its own.
+    pub unkept: Unkept,
+    /// Symbolic links that the destination refuses to make; they are among those left out.
+    pub links_refused: u64,
+    /// Files that count as unchanged by their size, because the destination keeps no times.
+    pub untimed: u64,
     /// The last thing that failed without stopping everything.
     pub last_error: Option<String>,
     /// How many failed in a way that may pass when tried again.

@@ -13,7 +13,7 @@ mod resume;
 
 use std::{collections::BTreeSet, path::Path, pin::pin, sync::Arc, time::Duration};
 
-use posthaste_endpoint::{Error, ErrorKind, Result, relay::RelayClient};
+use posthaste_endpoint::{Error, ErrorKind, Result, Unkept, relay::RelayClient};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, FragmentIndex};
 use tokio::{
     task::{JoinSet, spawn_blocking},
@@ -118,6 +118,8 @@ pub struct PullReport {
     pub depots_lost: u64,
     /// Chunks that were at the destination already.
     pub skipped_chunks: u64,
+    /// What files and directories are there without, because the destination refuses to keep it.
+    pub unkept: Unkept,
 }
 
 /// Pulls the dataset into `destination`, which is made when missing. `progress` is called a few
@@ -183,6 +185,7 @@ pub async fn pull(
             .filter(|holder| holder.is_silent())
             .count() as u64,
         skipped_chunks,
+        unkept: run.place.unkept(),
     })
 }
 

@@ -344,7 +344,7 @@ impl Files {
         match make(false) {
             Err(error) if error.kind() == ErrorKind::NotFound => make(true)?,
             made => made?,
-        }
+        };
         Ok(Done)
     }
 
@@ -385,7 +385,7 @@ impl Files {
                 }
                 sealed => sealed,
             };
-            sealed.map(|()| Done).map_err(|error| Refusal::of(&error))
+            sealed.map(|_| Done).map_err(|error| Refusal::of(&error))
         });
         Ok(Outcomes(sealed.collect()))
     }

@@ -35,6 +35,7 @@ use posthaste_engine::{
     pull::{Holder, Progress, PullOptions, PullReport, Ticket, pull},
     stripe::{Stripe, digest_of, encode_stripe},
 };
+use posthaste_testbed::odd::{Deed, Files, Habits};
 use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
 use running::{Running, later, noise};
 
@@ -631,4 +632,54 @@ async fn take_whole_chunks(scene: Scene) {
         .await
         .unwrap();
     assert_same(&scene.source(), &scene.home());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_system_says_once_when_a_file_is_closed_ends_a_pull() {
+    const EDQUOT: i32 = 122;
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("large"), noise(1, 900_000)).unwrap();
+    })
+    .await;
+    let told = AtomicBool::new(false);
+    let files = Files::mount(Habits::refusing(move |call| {
+        let is_large = call.deed == Deed::Close && call.end > 50_000;
+        (is_large && !told.swap(true, Ordering::Relaxed)).then_some(EDQUOT)
+    }));
+    let home = files.path().join("home");
+    let pull = async || {
+        pull(
+            scene.ticket().await,
+            &home,
+            &PullOptions::default(),
+            &|_| (),
+        )
+        .await
+    };
+    let error = pull().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert_eq!(error.locus(), Locus::Destination);
+    assert!(!home.join("large").exists());
+    pull().await.unwrap();
+    assert!(fs::read(home.join("large")).unwrap() == noise(1, 900_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_comes_home_without_modes_and_times_where_none_are_kept() {
+    const EPERM: i32 = 1;
+    let scene = Scene::new("2+1", fill).await;
+    let files = Files::mount(Habits::refusing(|call| {
+        matches!(call.deed, Deed::SetMode | Deed::SetTimes).then_some(EPERM)
+    }));
+    let home = files.path().join("home");
+    let options = PullOptions::default();
+    let report = pull(scene.ticket().await, &home, &options, &|_| ());
+    let unkept = report.await.unwrap().unkept;
+    assert!(unkept.modes > 300 && unkept.times > 300, "{unkept:?}");
+    let contents = |root: &Path| {
+        let found = tree(root).into_iter();
+        let contents: Vec<_> = found.map(|(name, facts)| (name, facts.3)).collect();
+        contents
+    };
+    assert!(contents(&home) == contents(&scene.source()));
 }

@@ -23,7 +23,7 @@ pub mod install;
 mod mail_server;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
-#[cfg(feature = "conformance")]
+#[cfg(feature = "odd")]
 pub mod odd;
 #[cfg(feature = "reservations")]
 mod oscars_stand_in;

@@ -66,10 +66,42 @@ pub(super) fn print(
     if !arguments.quiet {
         print_figures(arguments, figures, parked);
     }
+    let is_asked = arguments.archive || arguments.preserve;
+    if !arguments.quiet || is_asked || ending.links_refused > 0 {
+        for line in refused(ending) {
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
     // It is why the exit code is what it is, so it is told also where little else is.
     if arguments.archive && !arguments.dry_run {
         let _ = writeln!(io::stderr(), "not kept, as -a asks for: {NOT_KEPT}");
     }
+}
+
+/// What the destination refused to keep of what arrived, once and not for each file.
+fn refused(ending: &Ending) -> Vec<String> {
+    let (unkept, links) = (ending.unkept, ending.links_refused);
+    let kinds = [
+        (unkept.modes, "mode"),
+        (unkept.times, "modification time"),
+        (links, "symbolic link"),
+    ];
+    let counted = kinds.into_iter().filter(|&(count, _)| count > 0);
+    let counted: Vec<_> = counted
+        .map(|(count, kind)| output::counted(count, kind))
+        .collect();
+    let mut lines = Vec::new();
+    if !counted.is_empty() {
+        let counted = counted.join(", ");
+        lines.push(format!("not kept, as the destination refuses: {counted}"));
+    }
+    if ending.untimed > 0 {
+        lines.push(format!(
+            "{} told from the same there by size alone, as no times are kept there (--ignore-times copies all)",
+            output::counted(ending.untimed, "file"),
+        ));
+    }
+    lines
 }
 
 fn print_figures(arguments: &CopyArguments, figures: &Figures, parked: Option<&(Record, String)>) {
@@ -132,6 +164,10 @@ fn print_json(
     stats["fatalError"] = json!(ending.fatal.is_some());
     stats["lastError"] = json!(ending.last_error);
     stats["notKept"] = json!(arguments.archive.then_some(NOT_KEPT));
+    stats["modesNotKept"] = json!(ending.unkept.modes);
+    stats["timesNotKept"] = json!(ending.unkept.times);
+    stats["linksNotKept"] = json!(ending.links_refused);
+    stats["comparedBySizeAlone"] = json!(ending.untimed);
     stats["dryRun"] = json!(arguments.dry_run);
     stats["exitCode"] = json!(code);
     stats["tuning"] = ending

@@ -1,14 +1,10 @@
 //! Writing a local file that nobody sees until it is whole.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io::{self, IoSlice},
     ops::Range,
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::{FileExt, MetadataExt, OpenOptionsExt},
-    },
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -17,24 +13,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::{
-    fs::{FlockOperation, Mode},
-    io::{Errno, retry_on_intr},
-};
+use rustix::io::retry_on_intr;
 
-use super::{BLOCK_BYTES, flush, show, source::with_block, timestamps};
+use super::{
+    BLOCK_BYTES, attributes, flush,
+    owner::Owner,
+    partial::{create_own, is_at, ledger_path, open_own_partial, own_path, partial_path},
+    show,
+    source::with_block,
+};
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
-    endpoint::{FileSpec, LEDGER_SUFFIX, PARTIAL_SUFFIX, partial_name},
+    endpoint::FileSpec,
     ledger::{Head, Kept, Ledger},
+    unkept::Unkept,
 };
 
 /// Set-user-ID and set-group-ID: bits of a mode that lend the rights of a file's owner.
 const LENT_RIGHTS: u32 = 0o6000;
-
-/// Times that an unfinished copy is opened until it is nobody else's.
-const OPENED_MAX: u32 = 8;
 
 /// Pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
@@ -69,20 +66,6 @@ impl Default for DraftRules {
     }
 }
 
-/// The path of the unfinished copy of `path`.
-pub(super) fn partial_path(path: &Path, origin: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default();
-    path.with_file_name(OsString::from_vec(partial_name(name.as_bytes(), origin)))
-}
-
-fn ledger_path(partial: &Path) -> PathBuf {
-    let text = partial.as_os_str().as_bytes();
-    let stem = text.strip_suffix(PARTIAL_SUFFIX.as_bytes()).unwrap_or(text);
-    PathBuf::from(OsString::from_vec(
-        [stem, LEDGER_SUFFIX.as_bytes()].concat(),
-    ))
-}
-
 /// An unfinished local file under a hidden name beside its final one.
 #[derive(Debug)]
 pub struct Draft {
@@ -92,6 +75,8 @@ pub struct Draft {
     ledger: Option<Ledger>,
     rules: DraftRules,
     published: AtomicBool,
+    /// What another writer left, or still writes, under the name that is tried first.
+    beside: Option<PathBuf>,
     /// The kernel lets one thread at a time write to a file. Waiting here sleeps; waiting there
     /// spins.
     turn: Mutex<()>,
@@ -104,15 +89,25 @@ impl Draft {
     /// The system's.
     pub fn small(path: &Path, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
         refuse_special(path)?;
-        let partial = partial_path(path, &spec.origin);
-        let file = open_partial(&partial, path, true)?;
+        let fail = |cause| failed("write", path, cause);
+        let mut partial = partial_path(path, &spec.origin);
+        let mut beside = None;
+        let file = match create_own(&partial) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+                beside = Some(partial);
+                partial = own_path(path);
+                create_own(&partial)
+            }
+            created => created,
+        };
         Ok(Self {
-            file,
+            file: file.map_err(fail)?,
             partial,
             path: path.to_owned(),
             ledger: None,
             rules,
             published: AtomicBool::new(false),
+            beside,
             turn: Mutex::new(()),
         })
     }
@@ -154,15 +149,20 @@ impl Draft {
         refuse_special(path)?;
         let partial = partial_path(path, &spec.origin);
         let fail = |cause| failed("write", path, cause);
-        let file = open_own_partial(&partial, path)?;
+        let ledger_path = ledger_path(&partial);
+        let found = Ledger::load(&ledger_path);
+        let owner = found.as_ref().map(|(head, _)| head.token.as_str());
+        let file = open_own_partial(&partial, path, owner)?;
         let head = Head {
             identity: spec.identity(),
             segment_size,
-            token: "-".to_owned(),
+            token: Owner::oneself().to_string(),
         };
-        let ledger_path = ledger_path(&partial);
-        let mut kept = match Ledger::load(&ledger_path) {
-            Some((found, kept)) if found == head => kept,
+        let is_same = |found: &Head| {
+            (&found.identity, found.segment_size) == (&head.identity, head.segment_size)
+        };
+        let mut kept = match found {
+            Some((found, kept)) if is_same(&found) => kept,
             Some(_) | None => {
                 // Truncating even an empty file makes ext4 write it out when it is closed.
                 if file.metadata().map_err(fail)?.len() > 0 {
@@ -197,6 +197,7 @@ impl Draft {
             ledger: Some(ledger),
             rules,
             published: AtomicBool::new(false),
+            beside: None,
             turn: Mutex::new(()),
         };
         Ok((draft, segments))
@@ -322,11 +323,11 @@ impl Draft {
         }
     }
 
-    /// Gives the file its mode, its mtime and its final name. Blocks.
+    /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system refuses. Blocks.
     ///
     /// # Errors
-    /// The system's. The unfinished copy is then removed if it is small.
-    pub fn publish(&self, spec: &FileSpec) -> Result<()> {
+    /// [`ErrorKind::Conflict`] when another writer took its place; the system's. The unfinished copy is then removed if it is small.
+    pub fn publish(&self, spec: &FileSpec) -> Result<Unkept> {
         self.publish_with(spec, self.rules.fsync)
     }
 
@@ -334,25 +335,32 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::publish`].
-    pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<()> {
+    pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", &self.path, cause);
-        if let Some(mode) = spec.mode {
-            // Bits that lend an owner's rights would lend another one's here: the owner is not kept.
-            let mode = Mode::from_raw_mode(mode & !LENT_RIGHTS);
-            rustix::fs::fchmod(&self.file, mode).map_err(|cause| fail(cause.into()))?;
-        }
-        if let Some(mtime) = spec.mtime {
-            rustix::fs::futimens(&self.file, &timestamps(mtime))
-                .map_err(|cause| fail(cause.into()))?;
-        }
+        // Bits that lend an owner's rights would lend another one's here: the owner is not kept.
+        let mode = spec.mode.map(|mode| mode & !LENT_RIGHTS);
+        let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
+        let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
+        let unkept = attributes::set((mode, set_mode), (spec.mtime, set_times))
+            .map_err(|cause| fail(cause.into()))?;
         if fsync {
             self.file.sync_all().map_err(fail)?;
         }
         flush(&self.file).map_err(fail)?;
+        if !is_at(&self.file, &self.partial) {
+            return Err(Error::new(ErrorKind::Conflict, "write", show(&self.path))
+                .cause("another posthaste wrote it meanwhile")
+                .hint("let one at a time write to a name")
+                .at(Locus::Destination));
+        }
         fs::rename(&self.partial, &self.path).map_err(fail)?;
         self.published.store(true, Ordering::Relaxed);
         if let Some(ledger) = &self.ledger {
             ledger.remove();
+        }
+        if let Some(beside) = &self.beside {
+            // Left by who was killed; whoever still writes it is told that its place was taken.
+            let _ = fs::remove_file(beside);
         }
         if fsync && let Some(parent) = self.path.parent() {
             let parent = if parent.as_os_str().is_empty() {
@@ -364,7 +372,7 @@ impl Draft {
                 .and_then(|folder| folder.sync_all())
                 .map_err(fail)?;
         }
-        Ok(())
+        Ok(unkept)
     }
 
     /// Removes the unfinished copy and its record. Blocks.
@@ -379,7 +387,8 @@ impl Draft {
 impl Drop for Draft {
     /// A small file that did not get its final name is of no use: it is written anew next time.
     fn drop(&mut self) {
-        if self.ledger.is_none() && !self.published.load(Ordering::Relaxed) {
+        let is_left = self.ledger.is_none() && !self.published.load(Ordering::Relaxed);
+        if is_left && is_at(&self.file, &self.partial) {
             let _ = fs::remove_file(&self.partial);
         }
     }
@@ -412,46 +421,6 @@ pub(super) fn failed(operation: &'static str, path: &Path, cause: io::Error) -> 
     }
 }
 
-fn open_partial(partial: &Path, path: &Path, truncate: bool) -> Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(truncate)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(partial)
-        .map_err(|cause| failed("write", path, cause))
-}
-
-/// Opens an unfinished copy that nobody else writes.
-fn open_own_partial(partial: &Path, path: &Path) -> Result<File> {
-    let taken = || {
-        Error::new(ErrorKind::Conflict, "write", show(path))
-            .cause("another posthaste writes it")
-            .hint("wait for it to end")
-            .at(Locus::Destination)
-    };
-    for _ in 0..OPENED_MAX {
-        let file = open_partial(partial, path, false)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Lustre and others may have no locks at all.
-            Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
-            Err(Errno::WOULDBLOCK) => return Err(taken()),
-            Err(cause) => return Err(failed("write", path, cause.into())),
-        }
-        // Whoever wrote it before may have given it its final name between the two calls: then it is no draft any more.
-        let opened = file
-            .metadata()
-            .map_err(|cause| failed("write", path, cause))?;
-        let is_same = fs::symlink_metadata(partial)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));
-        if is_same {
-            return Ok(file);
-        }
-    }
-    Err(taken())
-}
-
 /// Fails where something is that a file must not replace: a device, a pipe or a socket.
 fn refuse_special(path: &Path) -> Result<()> {
     let Ok(there) = fs::symlink_metadata(path) else {
@@ -482,7 +451,9 @@ fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checks
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, mknodat};
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 

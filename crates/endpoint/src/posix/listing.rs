@@ -23,6 +23,8 @@ pub struct PosixListing {
     first: Option<Vec<Entry>>,
     /// That was all.
     ended: bool,
+    /// The first name that can't be looked at, told when the others were, with how many there are.
+    unseen: Option<(Error, u64)>,
     path: PathBuf,
     follow: bool,
     actor: Actor,
@@ -41,18 +43,25 @@ impl PosixListing {
     pub(super) fn acting(actor: Actor, path: PathBuf, follow: bool) -> Result<Self> {
         let mut pages = fs::read_dir(&path)
             .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
-        let first = Self::read_page(&path, follow, &mut pages)?;
+        let mut unseen = None;
+        let first = Self::read_page(&path, follow, &mut pages, &mut unseen)?;
         Ok(Self {
             pages: Some(pages),
             ended: first.len() < PAGE_ENTRIES,
             first: Some(first),
+            unseen,
             path,
             follow,
             actor,
         })
     }
 
-    fn read_page(path: &Path, follow: bool, pages: &mut fs::ReadDir) -> Result<Vec<Entry>> {
+    fn read_page(
+        path: &Path,
+        follow: bool,
+        pages: &mut fs::ReadDir,
+        unseen: &mut Option<(Error, u64)>,
+    ) -> Result<Vec<Entry>> {
         let mut page = Vec::new();
         for found in pages.by_ref() {
             let found =
@@ -65,7 +74,10 @@ impl PosixListing {
                 Ok(metadata) => metadata,
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
                 Err(cause) => {
-                    return Err(Error::io("look at", show(&found.path()), cause).at(Locus::Source));
+                    let look = || Error::io("look at", show(&found.path()), cause);
+                    let (_, count) = unseen.get_or_insert_with(|| (look().at(Locus::Source), 0));
+                    *count += 1;
+                    continue;
                 }
             };
             page.push(entry_of(name, &metadata));
@@ -84,7 +96,13 @@ impl Listing for PosixListing {
                 return Ok(first);
             }
             if self.ended {
-                return Ok(Vec::new());
+                return match &self.unseen {
+                    Some((error, 1)) => Err(error.retold()),
+                    Some((error, count)) => {
+                        Err(error.retold().hint(format!("and {} more there", count - 1)))
+                    }
+                    None => Ok(Vec::new()),
+                };
             }
             let Some(mut pages) = self.pages.take() else {
                 return Err(Error::new(ErrorKind::Other, "list", show(&self.path))
@@ -92,12 +110,13 @@ impl Listing for PosixListing {
                     .at(Locus::Source));
             };
             let (path, follow) = (self.path.clone(), self.follow);
+            let mut unseen = self.unseen.take();
             let reading = self.actor.blocking(move || {
-                let page = Self::read_page(&path, follow, &mut pages)?;
-                Ok((pages, page))
+                let page = Self::read_page(&path, follow, &mut pages, &mut unseen)?;
+                Ok((pages, page, unseen))
             });
-            let (pages, page) = reading.await?;
-            self.pages = Some(pages);
+            let (pages, page, unseen) = reading.await?;
+            (self.pages, self.unseen) = (Some(pages), unseen);
             self.ended = page.len() < PAGE_ENTRIES;
             Ok(page)
         })

@@ -24,6 +24,9 @@ use crate::{
 /// Longest file without a size, in bytes: it is held whole.
 const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
+/// Files that occupy nothing may have another size than they say up to here, in bytes: those of /sys say a page.
+const PAGE_BYTES: u64 = 4096;
+
 /// Bytes read in vain that cost less than to zero the memory of a read.
 const OVERREAD_BYTES_MAX: usize = 4096;
 
@@ -46,8 +49,8 @@ pub struct SourceFile {
     entry: Entry,
     path: PathBuf,
     sparse: bool,
-    /// All that it holds, where its size is said to be 0: files of /proc and the like tell none.
-    untold: Vec<u8>,
+    /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
+    untold: Option<Vec<u8>>,
 }
 
 impl SourceFile {
@@ -76,20 +79,24 @@ impl SourceFile {
             entry,
             path,
             sparse,
-            untold: Vec::new(),
+            untold: None,
         };
-        if source.entry.size == 0 {
+        let said = source.entry.size;
+        if said == 0 || metadata.blocks() == 0 && said <= PAGE_BYTES {
             source.hold_untold()?;
         }
         Ok(source)
     }
 
-    /// Reads what an empty file holds all the same. For one that is empty this is one call.
+    /// Reads what a file holds, whatever it says. For one that is empty this is one call.
     fn hold_untold(&mut self) -> Result<()> {
-        let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut self.untold);
+        let mut untold = Vec::new();
+        let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut untold);
         reading.map_err(|cause| Error::io("read", show(&self.path), cause).at(Locus::Source))?;
-        self.entry.size = self.untold.len() as u64;
-        if self.entry.size > UNTOLD_BYTES_MAX {
+        let (said, size) = (self.entry.size, untold.len() as u64);
+        self.entry.size = size;
+        self.untold = (said > 0 || size > 0).then_some(untold);
+        if size > UNTOLD_BYTES_MAX {
             return Err(Error::new(ErrorKind::Unsupported, "read", show(&self.path))
                 .cause("its size is said to be 0, and it holds many bytes")
                 .hint("copy it as a stream: cat FILE | posthaste cp - DESTINATION")
@@ -121,9 +128,9 @@ impl SourceFile {
     /// # Errors
     /// [`ErrorKind::Changed`] when the file has become shorter; the system's.
     pub fn read_at(&self, block: &mut [u8], offset: u64) -> Result<()> {
-        if !self.untold.is_empty() {
+        if let Some(untold) = &self.untold {
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
-            let held = self.untold.get(start..start.saturating_add(block.len()));
+            let held = untold.get(start..start.saturating_add(block.len()));
             block.copy_from_slice(held.ok_or_else(|| self.changed("it became shorter"))?);
             return Ok(());
         }
@@ -162,7 +169,7 @@ impl SourceFile {
     /// [`ErrorKind::Changed`].
     pub fn confirm(&self) -> Result<()> {
         // What is held was read at once, and its time may be that of each look.
-        if !self.untold.is_empty() {
+        if self.untold.is_some() {
             return Ok(());
         }
         let metadata = self
@@ -219,7 +226,7 @@ impl SourceFile {
     /// As [`SourceFile::read_at`].
     pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
         let end = out.len() + len;
-        if !self.untold.is_empty() {
+        if self.untold.is_some() {
             out.resize(end, 0);
             return self.read_at(&mut out[end - len..], offset);
         }
@@ -327,6 +334,25 @@ mod tests {
         source.read_at(&mut end, wanted.len() as u64 - 4).unwrap();
         assert_eq!(end[..], wanted[wanted.len() - 4..]);
         assert!(source.read_at(&mut end, wanted.len() as u64 - 3).is_err());
+    }
+
+    #[test]
+    fn a_file_that_gives_less_than_it_says_is_read_whole() {
+        let path = "/sys/kernel/fscaps";
+        let wanted = std::fs::read(path).unwrap();
+        assert!(std::fs::metadata(path).unwrap().len() > wanted.len() as u64);
+        let source = SourceFile::open(path.into()).unwrap();
+        assert_eq!(source.entry().size, wanted.len() as u64);
+        assert_eq!(source.read_whole().unwrap().data.concat(), wanted);
+        source.confirm().unwrap();
+    }
+
+    #[test]
+    fn a_hole_is_read_as_zeros() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4000).unwrap();
+        let source = SourceFile::open(file.path().to_owned()).unwrap();
+        assert_eq!(source.read_whole().unwrap().data.concat(), [0; 4000]);
     }
 
     #[test]

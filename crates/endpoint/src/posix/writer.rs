@@ -1,6 +1,9 @@
 //! Large local files whose bytes come from elsewhere.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -13,6 +16,7 @@ use crate::{
     Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
+    unkept::Unkept,
 };
 
 /// A large local file whose bytes come from a remote source.
@@ -22,6 +26,7 @@ pub(super) struct PosixWriter {
     kept: Vec<(u64, Checksum)>,
     spec: FileSpec,
     segment_size: u64,
+    unkept: Arc<Mutex<Unkept>>,
 }
 
 /// Bytes gathered before a hop to a blocking thread writes them.
@@ -34,6 +39,7 @@ impl PosixWriter {
         kept: Vec<(u64, Checksum)>,
         spec: FileSpec,
         segment_size: u64,
+        unkept: Arc<Mutex<Unkept>>,
     ) -> Self {
         Self {
             actor,
@@ -41,6 +47,7 @@ impl PosixWriter {
             kept,
             spec,
             segment_size,
+            unkept,
         }
     }
 
@@ -148,7 +155,12 @@ impl Writer for PosixWriter {
 
     fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
         let (draft, spec) = (Arc::clone(&self.draft), self.spec.clone());
-        Box::pin(self.actor.blocking(move || draft.publish(&spec)))
+        let unkept = Arc::clone(&self.unkept);
+        Box::pin(self.actor.blocking(move || {
+            let refused = draft.publish(&spec)?;
+            *unkept.lock().unwrap_or_else(PoisonError::into_inner) += refused;
+            Ok(())
+        }))
     }
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {

@@ -2,6 +2,7 @@
 //! for what it is not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod files;
 mod fronts;
 mod ftp;
 mod lost;

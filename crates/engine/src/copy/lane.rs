@@ -1,15 +1,17 @@
 //! What the lanes share, how they are started and how a copy ends.
 
 use std::{
+    io,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, limits::Gate,
+    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept, limits::Gate,
+    posix::Posix,
 };
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
@@ -44,9 +46,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Lanes between local paths that nobody asked for more than.
 const TRANSFERS_MAX: usize = 256;
 
+/// Files that a destination refuses to take from us, after which all would be refused where none has arrived.
+const DENIALS_MAX: u64 = 16;
+
 #[derive(Debug, Default)]
 struct Tally {
     fatal: Option<Error>,
+    /// The first thing that may not be written at the destination, and how many there are.
+    denied: Option<Error>,
+    denials: u64,
+    links_refused: u64,
     last_error: Option<String>,
     temporary: u64,
     left_out: u64,
@@ -69,6 +78,8 @@ pub(super) struct Shared {
     pub spare_threads: AtomicUsize,
     /// The file systems can't share extents: don't ask again.
     pub no_clone: AtomicBool,
+    /// Files that count as unchanged though no times are kept there.
+    untimed: AtomicU64,
     is_local: AtomicBool,
     stopped: AtomicBool,
     tally: Mutex<Tally>,
@@ -86,6 +97,7 @@ impl Shared {
             buffers: Arc::new(Semaphore::new(BUFFERED_MIB_MAX as usize)),
             spare_threads: AtomicUsize::new(0),
             no_clone: AtomicBool::new(false),
+            untimed: AtomicU64::new(0),
             is_local: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             tally: Mutex::default(),
@@ -126,6 +138,13 @@ impl Shared {
         (self.options.on_notice)(&Notice::Failed(&error));
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.last_error = Some(error.to_string());
+        if is_denied(&error) {
+            tally.denials += 1;
+            tally.denied.get_or_insert_with(|| error.retold());
+            if tally.denials >= DENIALS_MAX && !self.has_arrived() {
+                self.stopped.store(true, Relaxed);
+            }
+        }
         if error.is_temporary() {
             tally.temporary += 1;
             if tally.temporary >= TEMPORARY_FAILURES_MAX {
@@ -136,6 +155,35 @@ impl Shared {
         } else {
             tally.other += 1;
         }
+    }
+
+    /// Counts what something arrived without at a local destination.
+    pub(super) fn note(&self, unkept: Unkept) {
+        if let Some(local) = &self.destination.local {
+            local.note(unkept);
+        }
+    }
+
+    /// Whether anything is at the destination as it should be.
+    fn has_arrived(&self) -> bool {
+        let figures = self.progress.figures();
+        figures.files + figures.unchanged + figures.links > 0
+    }
+
+    /// A link that the destination refuses to make: as it may keep none at all, the first is named, and all are counted.
+    pub(super) fn refused_link(&self, error: &Error, shown: &str) {
+        self.progress.failed();
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.left_out += 1;
+        tally.links_refused += 1;
+        tally.last_error = Some(error.to_string());
+        let is_first = tally.links_refused == 1;
+        drop(tally);
+        (self.options.on_notice)(&if is_first {
+            Notice::Failed(error)
+        } else {
+            Notice::LeftOut(shown)
+        });
     }
 
     /// Whether the user's limits allow another file; notes the limit that doesn't.
@@ -161,8 +209,35 @@ impl Shared {
 
     /// Whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
-        let kept = self.destination.endpoint.capabilities();
-        let (kept_ns, [first, last]) = (kept.mtime_step_ns, kept.mtime_secs);
+        let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
+        self.is_same(work, source, there, kept_ns)
+    }
+
+    /// The local file system whose clock decides, where a time is another than it should be.
+    pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> Option<&Posix> {
+        let may_be_same = !self.options.again && source.size == there.size;
+        // To learn how exact it is takes a file that is made there.
+        let local = self.destination.local.as_ref();
+        local.filter(|_| may_be_same && !self.options.dry_run)
+    }
+
+    /// As [`Shared::is_unchanged`] where times are kept in steps of `kept_ns`, or not at all.
+    pub(super) fn is_unchanged_by(
+        &self,
+        work: &Work,
+        source: &Entry,
+        there: &Entry,
+        kept_ns: Option<u32>,
+    ) -> bool {
+        let is_same = self.is_same(work, source, there, kept_ns);
+        if is_same && kept_ns.is_none() {
+            self.untimed.fetch_add(1, Relaxed);
+        }
+        is_same
+    }
+
+    fn is_same(&self, work: &Work, source: &Entry, there: &Entry, kept_ns: Option<u32>) -> bool {
+        let [first, last] = self.destination.endpoint.capabilities().mtime_secs;
         let told_ns = work.source.place.endpoint.capabilities().mtime_step_ns;
         !self.options.again
             && there.kind == Kind::File
@@ -187,9 +262,14 @@ impl Shared {
     pub(super) fn ending(&self) -> Ending {
         let mut tuned = self.tuned.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
+        // Where nothing could be written, that is no matter of single files.
+        let denied = tally.denied.filter(|_| !self.has_arrived());
         Ending {
             figures: self.progress.figures(),
-            fatal: tally.fatal,
+            fatal: tally.fatal.or(denied),
+            unkept: self.destination.endpoint.unkept(),
+            links_refused: tally.links_refused,
+            untimed: self.untimed.load(Relaxed),
             last_error: tally.last_error,
             temporary: tally.temporary,
             left_out: tally.left_out,
@@ -200,21 +280,39 @@ impl Shared {
     }
 }
 
+/// Whether the same would happen to every file.
 fn is_fatal(error: &Error) -> bool {
-    let at_destination = error.locus() == Locus::Destination;
     error.kind() == ErrorKind::Unauthenticated
-        || at_destination && matches!(error.kind(), ErrorKind::Full | ErrorKind::PermissionDenied)
+        || error.locus() == Locus::Destination
+            && (error.kind() == ErrorKind::Full
+                || system_cause(error) == Some(io::ErrorKind::ReadOnlyFilesystem))
+}
+
+/// Whether a destination refuses one thing, and perhaps all.
+fn is_denied(error: &Error) -> bool {
+    error.locus() == Locus::Destination && error.kind() == ErrorKind::PermissionDenied
+}
+
+/// What the operating system said, where it was that.
+fn system_cause(error: &Error) -> Option<io::ErrorKind> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
+    Some(cause.kind())
 }
 
 fn is_left_out(error: &Error) -> bool {
-    matches!(
+    let is_single = matches!(
         error.kind(),
         ErrorKind::Changed
             | ErrorKind::NotFound
             | ErrorKind::PermissionDenied
             | ErrorKind::Unsupported
             | ErrorKind::Conflict
-    )
+    );
+    // A name that a file system can't have, a file that a disk can't read or take.
+    let is_of_one_end = matches!(error.locus(), Locus::Source | Locus::Destination);
+    let is_systems = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Other)
+        && system_cause(error).is_some();
+    is_single || is_of_one_end && is_systems
 }
 
 /// What is known to be at the destination. Who may write to a store need not be allowed to look: then nothing is.

@@ -80,7 +80,15 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
                 .cause("a directory has that name")
                 .at(Locus::Destination));
         }
-        if shared.is_unchanged(work, &work.entry, there) {
+        let is_unchanged = shared.is_unchanged(work, &work.entry, there)
+            || match shared.asks_clock(&work.entry, there) {
+                Some(local) => {
+                    let step_ns = local.time_step_ns(&work.to)?;
+                    shared.is_unchanged_by(work, &work.entry, there, step_ns)
+                }
+                None => false,
+            };
+        if is_unchanged {
             shared.progress.was_unchanged(work.entry.size);
             (shared.options.on_notice)(&Notice::Unchanged(&shown));
             return Ok(());
@@ -137,8 +145,16 @@ fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Path) -> Result<()>
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
         return Ok(());
     }
-    posix::make_link(to, &target, &spec_of(work, &work.entry))?;
-    shared.progress.made_link();
+    match posix::make_link(to, &target, &spec_of(work, &work.entry)) {
+        Ok(unkept) => {
+            shared.note(unkept);
+            shared.progress.made_link();
+        }
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            shared.refused_link(&error, &shown);
+        }
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 
@@ -159,7 +175,12 @@ impl Copying<'_> {
             self.copy_range(&draft, 0..self.spec.size, block)?;
         }
         self.source.confirm()?;
-        draft.publish(self.spec)
+        self.publish(&draft)
+    }
+
+    fn publish(&self, draft: &Draft) -> Result<()> {
+        self.shared.note(draft.publish(self.spec)?);
+        Ok(())
     }
 
     /// Lets the file system share the source's extents, where it can.
@@ -217,7 +238,7 @@ impl Copying<'_> {
         let copied = self.copy_segments(&draft, &kept, block);
         let finished = copied.and_then(|()| self.source.confirm());
         match finished {
-            Ok(()) => draft.publish(self.spec),
+            Ok(()) => self.publish(&draft),
             Err(error) => {
                 if error.kind() == ErrorKind::Changed {
                     draft.discard();

@@ -130,7 +130,15 @@ pub(super) async fn needs_copy(
             entry = asked.unwrap_or(entry);
         }
     }
-    if shared.is_unchanged(work, &entry, &there) {
+    let is_unchanged = shared.is_unchanged(work, &entry, &there)
+        || match shared.asks_clock(&entry, &there) {
+            Some(local) => {
+                let step_ns = local.learn_time_step_ns(&work.to).await?;
+                shared.is_unchanged_by(work, &entry, &there, step_ns)
+            }
+            None => false,
+        };
+    if is_unchanged {
         shared.progress.was_unchanged(work.entry.size);
         (shared.options.on_notice)(&Notice::Unchanged(shown));
         return Ok(None);
@@ -178,10 +186,11 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
         return Ok(());
     }
     let spec = spec_of(work, &work.entry);
-    retried(shared, || destination.make_link(&work.to, &target, &spec))
-        .await
-        .map_err(|error| error.at(Locus::Destination))?;
-    shared.progress.made_link();
+    match retried(shared, || destination.make_link(&work.to, &target, &spec)).await {
+        Ok(()) => shared.progress.made_link(),
+        Err(error) if error.kind() == ErrorKind::Unsupported => shared.refused_link(&error, shown),
+        Err(error) => return Err(error.at(Locus::Destination)),
+    }
     Ok(())
 }
 

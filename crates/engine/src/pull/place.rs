@@ -4,6 +4,8 @@
 //! destination, so that the names in a manifest matter only when a whole file gets its place. Each
 //! directory on the way there is opened by itself and never through a link.
 
+mod attributes;
+
 use std::{
     fs::{self, File},
     io::Write,
@@ -19,18 +21,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::flush};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::flush};
 use rustix::{
     fs::{
-        AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod,
-        flock, ftruncate, futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat,
-        unlinkat, utimensat,
+        AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, ftruncate,
+        futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 
 use super::resume::{self, ChunkSet};
 use crate::dataset::{FileEntry, FileKind, Manifest};
+use attributes::{times, unless_refused};
 
 /// Prefix of the directory with what is unfinished.
 const STAGING_PREFIX: &str = ".posthaste-pull-";
@@ -53,6 +55,7 @@ pub(super) struct Destination {
     /// For each file of the list, chunks that are not in place yet.
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
+    unkept: Mutex<Unkept>,
     /// The directory used last: files come in order, so the next one is likely there too.
     last_parent: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
 }
@@ -123,6 +126,7 @@ impl Destination {
             is_fresh,
             missing,
             files_done: AtomicUsize::new(0),
+            unkept: Mutex::default(),
             last_parent: Mutex::new(None),
         };
         destination.make_directories()?;
@@ -302,7 +306,9 @@ impl Destination {
             at = end;
         }
         out.write_all_at(&bytes[start..], offset + start as u64)
-            .map_err(failed)
+            .map_err(failed)?;
+        // Whoever closes it hears what was lost: to the next one who opens it that may be told no more.
+        flush(&out).map_err(failed)
     }
 
     /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that is
@@ -347,8 +353,9 @@ impl Destination {
         let failed = |cause: Errno| self.failed(file, cause);
         let staged = self.stage(index)?;
         ftruncate(&staged, file.size).map_err(failed)?;
-        fchmod(&staged, Mode::from_raw_mode(file.mode)).map_err(failed)?;
-        futimens(&staged, &times(file)).map_err(failed)?;
+        // What is refused is asked for again at the end, and counted then.
+        unless_refused(fchmod(&staged, Mode::from_raw_mode(file.mode))).map_err(failed)?;
+        unless_refused(futimens(&staged, &times(file))).map_err(failed)?;
         flush(&staged).map_err(|cause| at(&self.root_path, "write to", cause))?;
         self.rename_staged(&index.to_string(), file)?;
         self.files_done.fetch_add(1, Ordering::Relaxed);
@@ -386,10 +393,11 @@ impl Destination {
             return Ok(());
         };
         if self.is_fresh {
-            fchmod(&self.root, Mode::from_raw_mode(root.mode))
-                .map_err(|cause| self.failed(root, cause))?;
+            let set = fchmod(&self.root, Mode::from_raw_mode(root.mode));
+            self.note(set, root, |unkept| unkept.modes += 1)?;
         }
-        futimens(&self.root, &times(root)).map_err(|cause| self.failed(root, cause))
+        let set = futimens(&self.root, &times(root));
+        self.note(set, root, |unkept| unkept.times += 1)
     }
 
     fn remove_staging(&self) -> Result<()> {
@@ -402,28 +410,6 @@ impl Destination {
         }
         unlinkat(&self.root, self.staging_name.as_str(), AtFlags::REMOVEDIR)
             .map_err(|cause| failed(cause.into()))
-    }
-
-    /// Mode and mtime of what is there, where they differ.
-    fn restore(&self, file: &FileEntry) -> Result<()> {
-        let (parent, name) = self.parent(file)?;
-        let failed = |cause| self.failed(file, cause);
-        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-        if stat.st_mode & 0o7777 != file.mode {
-            chmodat(
-                &parent,
-                name,
-                Mode::from_raw_mode(file.mode),
-                AtFlags::empty(),
-            )
-            .map_err(failed)?;
-        }
-        let is_in_time =
-            stat.st_mtime == file.mtime_s && stat.st_mtime_nsec == u64::from(file.mtime_ns);
-        if is_in_time {
-            return Ok(());
-        }
-        utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)
     }
 
     /// Makes a link in staging and moves it to its place, unless the same is there.
@@ -440,8 +426,8 @@ impl Destination {
             symlinkat(target, &self.staging, STAGED).map_err(|cause| self.failed(file, cause))?;
             self.rename_staged(STAGED, file)?;
         }
-        utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|cause| self.failed(file, cause))
+        let set = utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW);
+        self.note(set, file, |unkept| unkept.times += 1)
     }
 }
 
@@ -451,21 +437,6 @@ fn is_zero_at(file: &File, offset: u64, length: usize) -> bool {
     let bytes = &mut bytes[..length.min(HOLE_BYTES)];
     file.read_at(bytes, offset)
         .is_ok_and(|count| bytes[..count].iter().all(|&byte| byte == 0))
-}
-
-fn times(file: &FileEntry) -> Timestamps {
-    let mtime = Timespec {
-        tv_sec: file.mtime_s,
-        tv_nsec: i64::from(file.mtime_ns),
-    };
-    let atime = Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_OMIT,
-    };
-    Timestamps {
-        last_access: atime,
-        last_modification: mtime,
-    }
 }
 
 fn at(path: &Path, operation: &'static str, cause: std::io::Error) -> Error {

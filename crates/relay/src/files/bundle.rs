@@ -186,10 +186,11 @@ fn store_one(
         let place = ground.place(&stored.path.0, make)?;
         let had = size_at(&place.path);
         space.change(had, stored.spec.size)?;
-        posix::put(&place.path, &stored.spec, data, rules).inspect_err(|_| {
+        let put = posix::put(&place.path, &stored.spec, data, rules).inspect_err(|_| {
             // What was taken a moment ago can be given back.
             let _ = space.change(stored.spec.size, had);
-        })
+        });
+        put.map(|_| ())
     };
     match put(false) {
         Err(error) if error.kind() == ErrorKind::NotFound => put(true),

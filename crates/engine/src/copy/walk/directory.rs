@@ -9,12 +9,12 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
-use posthaste_endpoint::{Entry, Locus, Result};
+use posthaste_endpoint::{Entry, Error, ErrorKind, Locus, Result};
 use tokio::sync::OnceCell;
 
 use super::{
@@ -44,6 +44,8 @@ pub(in crate::copy) struct Directory {
     by_keys: bool,
     parent: Option<Arc<Self>>,
     made: OnceCell<Made>,
+    /// Which directory it is, where links are followed.
+    identity: OnceLock<(u64, u64)>,
     empty: AtomicBool,
     /// It could not be made, and that was told.
     refused: AtomicBool,
@@ -71,6 +73,7 @@ impl Directory {
             by_keys: false,
             parent: None,
             made: OnceCell::new(),
+            identity: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed,
@@ -96,11 +99,29 @@ impl Directory {
             by_keys,
             parent: Some(Arc::clone(self)),
             made: OnceCell::new(),
+            identity: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed: false,
             seals: Arc::clone(&self.seals),
         })
+    }
+
+    /// Notes which directory it is. Fails where it is one that it lies in, which a followed link led back to.
+    pub(super) fn identify(&self, identity: (u64, u64)) -> Result<()> {
+        let _ = self.identity.set(identity);
+        let mut above = self.parent.as_deref();
+        while let Some(this) = above {
+            if this.identity.get() == Some(&identity) {
+                let shown = self.source.place.endpoint.show(&self.from);
+                return Err(Error::new(ErrorKind::Unsupported, "list", shown)
+                    .cause("a followed link leads back to a directory that it lies in")
+                    .hint("leave it out with --exclude, or keep links")
+                    .at(Locus::Source));
+            }
+            above = this.parent.as_deref();
+        }
+        Ok(())
     }
 
     /// Something goes into it.

@@ -38,6 +38,16 @@ impl DirectoryVisit {
             None => {
                 let from = &self.directory.from;
                 check_depth(&self.directory)?;
+                if let Some(local) = self
+                    .directory
+                    .source
+                    .place
+                    .local
+                    .as_ref()
+                    .filter(|_| follow)
+                {
+                    self.directory.identify(local.identity(from).await?)?;
+                }
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
                 // It can be listed: now it is made, even if it is empty.
                 self.walk.place(&self.directory, Vec::new()).await;
@@ -48,7 +58,7 @@ impl DirectoryVisit {
     }
 }
 
-/// A symbolic link to its own parent ends here when followed.
+/// A symbolic link to its own parent ends here when followed on another host.
 pub(super) fn check_depth(directory: &Directory) -> Result<()> {
     if directory.depth <= DEPTH_MAX {
         return Ok(());

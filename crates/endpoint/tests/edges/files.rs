@@ -1,0 +1,253 @@
+//! File systems: what they refuse, round, and tell late.
+
+use std::{fs, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::stream;
+use posthaste_endpoint::{
+    ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Unkept,
+    posix::{Draft, DraftRules, Posix, PosixListing},
+};
+use posthaste_testbed::odd::{Call, Deed, Files, Habits};
+
+use crate::{
+    says,
+    table::{End, shown},
+};
+
+/// What errno(3) calls numbers.
+const EPERM: i32 = 1;
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
+const EOPNOTSUPP: i32 = 95;
+const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
+
+/// How file systems say that they do not keep something.
+const REFUSALS: [i32; 4] = [EPERM, EINVAL, ENOSYS, EOPNOTSUPP];
+
+const MTIME: FileTime = FileTime {
+    secs: 1_500_000_001,
+    nanos: 987_654_321,
+};
+
+fn spec(size: u64) -> FileSpec {
+    FileSpec {
+        size,
+        mtime: Some(MTIME),
+        mode: Some(0o640),
+        origin: "test".into(),
+        version: None,
+    }
+}
+
+fn posix(files: &Files, fsync: bool) -> Posix {
+    let rules = DraftRules {
+        fsync,
+        ..DraftRules::default()
+    };
+    Posix::new(files.path(), rules)
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * at / 251).to_le_bytes()[0]).collect()
+}
+
+async fn put(end: &Posix, path: &str, data: &[u8]) -> posthaste_endpoint::Result<()> {
+    let parts = vec![Bytes::copy_from_slice(data)];
+    let spec = spec(data.len() as u64);
+    let put = end.put(path.as_bytes(), &spec, parts, Checksum::of(data));
+    put.await
+}
+
+/// Writes a file in segments, the last one first.
+async fn write(end: &Posix, path: &str, data: &[u8]) -> posthaste_endpoint::Result<()> {
+    let writer = end
+        .create(path.as_bytes(), &spec(data.len() as u64))
+        .await?;
+    let size = usize::try_from(writer.segment_size()).unwrap();
+    let segments: Vec<_> = data.chunks(size).enumerate().collect();
+    for (index, segment) in segments.into_iter().rev() {
+        let start = (index * size) as u64;
+        let bytes = Bytes::copy_from_slice(segment);
+        let body: ByteStream = Box::pin(stream::iter([Ok(bytes)]));
+        let range = start..start + segment.len() as u64;
+        writer.write(index as u64, range, body).await?;
+    }
+    writer.finish(Checksum::of(data)).await
+}
+
+#[tokio::test]
+async fn what_is_told_when_a_file_is_closed_or_flushed_is_heard() {
+    for (deed, fsync) in [(Deed::Close, false), (Deed::Sync, true)] {
+        for (errno, kind) in [(EDQUOT, ErrorKind::Full), (EIO, ErrorKind::Other)] {
+            let fails = move |call: &Call| (call.deed == deed && call.end > 0).then_some(errno);
+            let files = Files::mount(Habits::refusing(fails));
+            let end = posix(&files, fsync);
+            let small = put(&end, "small", &noise(5000)).await.unwrap_err();
+            let large = write(&end, "large", &noise(3 << 20)).await.unwrap_err();
+            assert_eq!([small.kind(), large.kind()], [kind; 2]);
+            assert!(!files.behind().join("small").exists());
+            assert!(!files.behind().join("large").exists());
+        }
+    }
+    shown(
+        "files",
+        "that a write failed is told when the file is closed",
+        End::Refused,
+    );
+}
+
+#[tokio::test]
+async fn files_arrive_where_no_modes_or_times_are_kept() {
+    for (deed, unkept) in [
+        (Deed::SetMode, Unkept { modes: 3, times: 0 }),
+        (Deed::SetTimes, Unkept { modes: 0, times: 3 }),
+    ] {
+        for errno in REFUSALS {
+            let refuses = move |call: &Call| (call.deed == deed).then_some(errno);
+            let files = Files::mount(Habits::refusing(refuses));
+            let end = posix(&files, false);
+            put(&end, "d/small", b"abc").await.unwrap_err();
+            assert!(end.make_directory(b"d").await.unwrap());
+            put(&end, "d/small", b"abc").await.unwrap();
+            write(&end, "d/large", &noise(3 << 20)).await.unwrap();
+            let directory = end.stat(b"d", false).await.unwrap().unwrap();
+            end.seal_directory(b"d", &directory, false).await.unwrap();
+            assert_eq!(fs::read(files.behind().join("d/small")).unwrap(), b"abc");
+            let large = fs::read(files.behind().join("d/large")).unwrap();
+            assert_eq!(large, noise(3 << 20));
+            assert_eq!(end.unkept(), unkept, "{errno}");
+        }
+    }
+    shown("files", "no modes or times are kept", End::Right);
+}
+
+#[tokio::test]
+async fn a_link_that_is_refused_is_one_link() {
+    for errno in REFUSALS {
+        let refuses = move |call: &Call| (call.deed == Deed::MakeLink).then_some(errno);
+        let files = Files::mount(Habits::refusing(refuses));
+        let made = posix(&files, false)
+            .make_link(b"link", b"target", &spec(0))
+            .await;
+        let error = says(made, "--links follow");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(fs::read_dir(files.behind()).unwrap().count(), 0);
+    }
+    shown("files", "no symbolic links are kept", End::LeftOut);
+}
+
+#[tokio::test]
+async fn how_exactly_times_are_kept_is_learnt() {
+    for (step_s, forgets_times, step_ns) in [
+        (0, false, Some(1)),
+        (1, false, Some(1_000_000_000)),
+        (2, false, Some(2_000_000_000)),
+        (0, true, None),
+    ] {
+        let files = Files::mount(Habits {
+            step_s,
+            forgets_times,
+            ..Habits::default()
+        });
+        let end = posix(&files, false);
+        put(&end, "file", b"abc").await.unwrap();
+        assert_eq!(end.time_step_ns(b"file").unwrap(), step_ns);
+        assert_eq!(fs::read_dir(files.behind()).unwrap().count(), 1);
+        let there = end.stat(b"file", false).await.unwrap().unwrap();
+        let agrees = |step_ns| there.mtime.unwrap().agrees(MTIME, step_ns);
+        assert_eq!(step_ns.is_some_and(agrees), step_ns.is_some());
+    }
+    let refuses = |call: &Call| (call.deed == Deed::SetTimes).then_some(EPERM);
+    let files = Files::mount(Habits::refusing(refuses));
+    let end = posix(&files, false);
+    put(&end, "file", b"abc").await.unwrap();
+    assert_eq!(end.time_step_ns(b"file").unwrap(), None);
+    shown(
+        "files",
+        "times are kept in whole seconds, or in two",
+        End::Right,
+    );
+}
+
+#[tokio::test]
+async fn a_name_that_is_refused_is_one_file() {
+    let refuses = |call: &Call| {
+        let makes = matches!(call.deed, Deed::Create | Deed::MakeDirectory);
+        (makes && call.has(":")).then_some(EINVAL)
+    };
+    let files = Files::mount(Habits::refusing(refuses));
+    let end = posix(&files, false);
+    let error = put(&end, "a:b", b"abc").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    put(&end, "ab", b"abc").await.unwrap();
+    shown("files", "a name can't be", End::LeftOut);
+}
+
+#[tokio::test]
+async fn one_file_that_can_t_be_looked_at_hides_no_others() {
+    let refuses = |call: &Call| (call.deed == Deed::Look && call.has("bad")).then_some(ESTALE);
+    let files = Files::mount(Habits::refusing(refuses));
+    for name in ["a", "bad1", "bad2", "z"] {
+        fs::write(files.behind().join(name), "x").unwrap();
+    }
+    let mut listing = posix(&files, false).list(b"", false).await.unwrap();
+    let page = listing.next_page().await.unwrap();
+    let names: Vec<_> = page.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [b"a", b"z"]);
+    for _ in 0..2 {
+        let next = listing.next_page().await;
+        says(next, "Stale file handle (os error 116) (and 1 more there)");
+    }
+    assert!(PosixListing::open(files.path().into(), false).is_ok());
+    shown("files", "one file can't be looked at", End::LeftOut);
+}
+
+fn draft(path: &Path, data: &[u8]) -> Draft {
+    let draft = Draft::small(path, &spec(data.len() as u64), DraftRules::default()).unwrap();
+    draft.write_at(&data[..2], 0).unwrap();
+    draft
+}
+
+#[test]
+fn two_writers_to_one_name_do_not_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let end = |draft: &Draft, data: &[u8]| {
+        draft.write_at(&data[2..], 2).unwrap();
+        draft.publish(&spec(data.len() as u64))
+    };
+    let (mine, theirs) = (draft(&path, b"mine"), draft(&path, b"theirs"));
+    // Whoever came second has the name first.
+    end(&theirs, b"theirs").unwrap();
+    let error = says(end(&mine, b"mine"), "another posthaste wrote it meanwhile");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    drop(mine);
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    // Whoever was killed has left something, which goes with the next one who comes to an end.
+    std::mem::forget(draft(&path, b"killed"));
+    let (first, second) = (draft(&path, b"first"), draft(&path, b"second"));
+    end(&second, b"second").unwrap();
+    end(&first, b"first").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"first");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    shown("files", "two write to one name at once", End::Right);
+}
+
+#[tokio::test]
+async fn two_writers_of_a_large_file_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = Arc::new(Posix::new(folder.path(), DraftRules::default()));
+    let data = noise(3 << 20);
+    let first = end
+        .create(b"large", &spec(data.len() as u64))
+        .await
+        .unwrap();
+    let second = end.create(b"large", &spec(data.len() as u64)).await;
+    says(second, "another posthaste writes it");
+    drop(first);
+    write(&end, "large", &data).await.unwrap();
+    assert_eq!(fs::read(folder.path().join("large")).unwrap(), data);
+}

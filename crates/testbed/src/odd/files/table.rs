@@ -1,0 +1,78 @@
+//! The numbers that the kernel calls paths and open files by.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fuser::{Errno, FileHandle, INodeNo};
+
+/// Paths and open files by number. No number is given twice: the kernel may remember one.
+#[derive(Default)]
+pub(super) struct Table {
+    paths: HashMap<u64, PathBuf>,
+    inodes: HashMap<PathBuf, u64>,
+    files: HashMap<u64, (Arc<File>, PathBuf)>,
+    last: u64,
+}
+
+impl Table {
+    /// Where a number lies, below the mount.
+    pub(super) fn path(&self, inode: INodeNo) -> Result<PathBuf, Errno> {
+        if inode == INodeNo::ROOT {
+            return Ok(PathBuf::new());
+        }
+        self.paths.get(&inode.0).cloned().ok_or(Errno::ESTALE)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last + INodeNo::ROOT.0
+    }
+
+    /// The number of a path.
+    pub(super) fn inode(&mut self, path: &Path) -> INodeNo {
+        if let Some(&known) = self.inodes.get(path) {
+            return INodeNo(known);
+        }
+        let inode = self.next();
+        self.paths.insert(inode, path.to_owned());
+        self.inodes.insert(path.to_owned(), inode);
+        INodeNo(inode)
+    }
+
+    /// Nothing lies there any more.
+    pub(super) fn forget(&mut self, path: &Path) {
+        if let Some(inode) = self.inodes.remove(path) {
+            self.paths.remove(&inode);
+        }
+    }
+
+    /// A file has another path; what had that one is gone.
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) {
+        self.forget(to);
+        if let Some(inode) = self.inodes.remove(from) {
+            self.inodes.insert(to.to_owned(), inode);
+            self.paths.insert(inode, to.to_owned());
+        }
+    }
+
+    /// The number of an open file.
+    pub(super) fn keep(&mut self, file: File, path: &Path) -> FileHandle {
+        let handle = self.next();
+        self.files.insert(handle, (Arc::new(file), path.to_owned()));
+        FileHandle(handle)
+    }
+
+    /// An open file, and the path it was opened by.
+    pub(super) fn file(&self, handle: FileHandle) -> Result<(Arc<File>, PathBuf), Errno> {
+        self.files.get(&handle.0).cloned().ok_or(Errno::EBADF)
+    }
+
+    /// A file is not open any more.
+    pub(super) fn close(&mut self, handle: FileHandle) {
+        self.files.remove(&handle.0);
+    }
+}
