@@ -51,7 +51,9 @@ fn posix(files: &Files, fsync: bool) -> Posix {
 }
 
 fn noise(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at * at / 251).to_le_bytes()[0]).collect()
+    (0..bytes)
+        .map(|at| (at * at / 251).to_le_bytes()[0])
+        .collect()
 }
 
 async fn put(end: &Posix, path: &str, data: &[u8]) -> posthaste_endpoint::Result<()> {

@@ -3,6 +3,8 @@
 //! It is mounted by FUSE without any library: as root, with `/dev/fuse`; anybody else needs `fusermount3` (package `fuse3`). What it
 //! takes lies in a folder behind it.
 
+mod change;
+mod habits;
 mod table;
 
 use std::{
@@ -22,99 +24,12 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, Timestamps};
 use tempfile::TempDir;
 
+use change::{Change, timespec};
+pub use habits::{Call, Deed, Habits, Refuses};
 use table::Table;
-
-/// What a file system is asked to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
-    /// Tell what lies under a name.
-    Look,
-    /// List a directory.
-    List,
-    /// Make a directory.
-    MakeDirectory,
-    /// Make a symbolic link.
-    MakeLink,
-    /// Make and open a file.
-    Create,
-    /// Open a file.
-    Open,
-    /// Read from an open file.
-    Read,
-    /// Write to an open file.
-    Write,
-    /// Cut or lengthen a file.
-    SetSize,
-    /// Set a mode.
-    SetMode,
-    /// Set times.
-    SetTimes,
-    /// Put a file on the disk.
-    Sync,
-    /// Close a file.
-    Close,
-    /// Give a file another name.
-    Rename,
-    /// Remove a file.
-    Remove,
-}
-
-/// A call of the file system.
-#[derive(Debug)]
-pub struct Call<'a> {
-    /// What it is to do.
-    pub deed: Deed,
-    /// To which path below the mount; an open file keeps the one that it was opened by.
-    pub path: &'a Path,
-    /// Where a write or a read ends, in bytes; elsewhere how large the file is.
-    pub end: u64,
-}
-
-impl Call<'_> {
-    /// Whether the path has this text in it.
-    pub fn has(&self, text: &str) -> bool {
-        self.path.to_string_lossy().contains(text)
-    }
-}
-
-/// Returns which error a call ends with, as errno(3) numbers it; with none, it does what was asked.
-pub type Refuses = Box<dyn Fn(&Call) -> Option<i32> + Send + Sync>;
-
-/// How a file system is other than its folder.
-pub struct Habits {
-    /// What it refuses.
-    pub refuses: Refuses,
-    /// Seconds of its clock's step; 0 keeps nanoseconds.
-    pub step_s: u64,
-    /// It takes each mode and tells the same one always.
-    pub fixed_modes: bool,
-    /// It takes each time and tells when a file was written.
-    pub forgets_times: bool,
-}
-
-impl Default for Habits {
-    fn default() -> Self {
-        Self {
-            refuses: Box::new(|_| None),
-            step_s: 0,
-            fixed_modes: false,
-            forgets_times: false,
-        }
-    }
-}
-
-impl Habits {
-    /// Those of one that is other in what it refuses alone.
-    pub fn refusing(refuses: impl Fn(&Call) -> Option<i32> + Send + Sync + 'static) -> Self {
-        Self {
-            refuses: Box::new(refuses),
-            ..Self::default()
-        }
-    }
-}
 
 /// A mounted file system; gone when dropped, also with files open in it.
 #[derive(Debug)]
@@ -306,36 +221,6 @@ impl System {
             rustix::fs::utimensat(CWD, &real, times, flags).map_err(io::Error::from)?;
         }
         Ok(self.attributes(inode, &fs::symlink_metadata(&real)?))
-    }
-}
-
-struct Change {
-    mode: Option<u32>,
-    size: Option<u64>,
-    times: Option<Timestamps>,
-}
-
-fn timespec(time: Option<TimeOrNow>) -> Timespec {
-    let bare = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-    let time = match time {
-        None => return bare(UTIME_OMIT),
-        Some(TimeOrNow::Now) => return bare(UTIME_NOW),
-        Some(TimeOrNow::SpecificTime(time)) => time,
-    };
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH);
-    match since(time) {
-        Ok(since) => Timespec {
-            tv_sec: since.as_secs().cast_signed(),
-            tv_nsec: since.subsec_nanos().into(),
-        },
-        // Before 1970, seconds are counted downwards and nanoseconds upwards.
-        Err(before) => {
-            let nanos = before.duration().as_nanos().cast_signed();
-            Timespec {
-                tv_sec: i64::try_from((-nanos).div_euclid(1_000_000_000)).unwrap(),
-                tv_nsec: i64::try_from((-nanos).rem_euclid(1_000_000_000)).unwrap(),
-            }
-        }
     }
 }
 

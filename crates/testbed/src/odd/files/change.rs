@@ -1,0 +1,38 @@
+//! Attributes that are set.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fuser::TimeOrNow;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+
+/// What is set of a file.
+pub(super) struct Change {
+    pub(super) mode: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) times: Option<Timestamps>,
+}
+
+/// A time as the kernel takes it.
+pub(super) fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    let bare = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let time = match time {
+        None => return bare(UTIME_OMIT),
+        Some(TimeOrNow::Now) => return bare(UTIME_NOW),
+        Some(TimeOrNow::SpecificTime(time)) => time,
+    };
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH);
+    match since(time) {
+        Ok(since) => Timespec {
+            tv_sec: since.as_secs().cast_signed(),
+            tv_nsec: since.subsec_nanos().into(),
+        },
+        // Before 1970, seconds are counted downwards and nanoseconds upwards.
+        Err(before) => {
+            let nanos = before.duration().as_nanos().cast_signed();
+            Timespec {
+                tv_sec: i64::try_from((-nanos).div_euclid(1_000_000_000)).unwrap(),
+                tv_nsec: i64::try_from((-nanos).rem_euclid(1_000_000_000)).unwrap(),
+            }
+        }
+    }
+}
