@@ -52,8 +52,6 @@ struct Shelf {
     is_nginx: AtomicBool,
     /// It tells checksums of what it stores, as far as is known.
     tells_sums: AtomicBool,
-    /// Tells this writer from others.
-    writer: String,
 }
 
 impl WebDav {
@@ -74,7 +72,6 @@ impl WebDav {
                 user: server.user.clone(),
                 is_nginx: AtomicBool::new(false),
                 tells_sums: AtomicBool::new(true),
-                writer: crate::unfinished::new_word(),
             }),
         })
     }
@@ -102,7 +99,7 @@ impl Shelf {
     }
 
     async fn forget(&self, partial: &[u8]) {
-        // What is left over is hidden, and the next attempt of this writer writes over it.
+        // What is left over is hidden.
         let _ = self.command(self.call("DELETE", partial, "remove")).await;
     }
 
@@ -113,7 +110,7 @@ impl Shelf {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = self.partial_path(full, spec);
+        let partial = Self::partial_path(full, spec);
         let stored = async {
             self.send(&partial, spec, data).await?;
             self.check(&partial, spec.size, Some(sum)).await?;
@@ -173,7 +170,7 @@ impl Shelf {
     }
 
     async fn copy(&self, from: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
-        let partial = self.partial_path(full, spec);
+        let partial = Self::partial_path(full, spec);
         let mut call = self
             .call("COPY", from, "copy on the server to")
             .header("destination", self.address(&partial))

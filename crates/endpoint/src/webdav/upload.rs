@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use super::{Shelf, is_lost, parent_of};
 use crate::{
     Checksum, ErrorKind, Result, Summer, dates,
-    endpoint::{Boxed, ByteStream, FileSpec, Writer, base_name, partial_name},
+    endpoint::{Boxed, ByteStream, FileSpec, Writer, base_name, new_word, partial_name},
     web::{About, Sent, drain, stream, told_adler32},
 };
 
@@ -38,8 +38,8 @@ impl Tally {
 impl Shelf {
     /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
     /// writes there too. What a killed one leaves stays.
-    pub(super) fn partial_path(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
-        let writer = format!("{}\n{}", spec.origin, self.writer);
+    pub(super) fn partial_path(full: &[u8], spec: &FileSpec) -> Vec<u8> {
+        let writer = format!("{}\n{}", spec.origin, new_word());
         let name = partial_name(base_name(full), &writer);
         [parent_of(full), b"/", &name].concat()
     }
@@ -195,7 +195,7 @@ pub(super) struct Upload {
 impl Upload {
     pub(super) fn new(shelf: Arc<Shelf>, full: Vec<u8>, spec: &FileSpec) -> Self {
         Self {
-            partial: shelf.partial_path(&full, spec),
+            partial: Shelf::partial_path(&full, spec),
             spec: spec.clone(),
             shelf,
             full,
