@@ -20,7 +20,7 @@ mod writer;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -36,6 +36,7 @@ use crate::{
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, unsupported},
     outgoing::Outgoing,
     posix::DraftRules,
+    unkept::Unkept,
     web::tls,
 };
 use host::{Host, Security, Ways};
@@ -97,6 +98,7 @@ impl Ftp {
                 sets_times: AtomicBool::new(features.set_time),
                 dresses_folders: AtomicBool::new(true),
                 is_restart_proven: AtomicBool::new(false),
+                unkept: Mutex::default(),
             }),
         })
     }
@@ -285,6 +287,11 @@ impl Endpoint for Ftp {
 
     fn show(&self, path: &[u8]) -> String {
         self.remote.show(path)
+    }
+
+    fn unkept(&self) -> Unkept {
+        let unkept = self.remote.unkept.lock();
+        *unkept.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn round_trip(&self) -> Option<Duration> {

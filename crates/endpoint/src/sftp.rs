@@ -17,7 +17,10 @@ mod session;
 mod wire;
 mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
@@ -29,6 +32,7 @@ use crate::{
     },
     posix::DraftRules,
     ssh,
+    unkept::Unkept,
 };
 use pool::Pool;
 use reader::SftpReader;
@@ -107,6 +111,7 @@ impl Sftp {
                 pool,
                 round_trip,
                 copies,
+                unkept: Mutex::default(),
             }),
         })
     }
@@ -167,6 +172,11 @@ impl Endpoint for Sftp {
 
     fn show(&self, path: &[u8]) -> String {
         self.remote.show(&self.remote.path(path))
+    }
+
+    fn unkept(&self) -> Unkept {
+        let unkept = self.remote.unkept.lock();
+        *unkept.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn round_trip(&self) -> Option<Duration> {

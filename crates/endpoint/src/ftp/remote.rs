@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use crate::{
     Error, ErrorKind, FileTime, Locus, Result,
     endpoint::{Entry, FileSpec, Kind, base_name, beside, own_partial_name, partial_name},
     posix::DraftRules,
+    unkept::Unkept,
 };
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
@@ -46,6 +47,8 @@ pub(super) struct Remote {
     pub(super) dresses_folders: AtomicBool,
     /// It was seen to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
+    /// What files arrived without, because the server refuses it though it says that it can.
+    pub(super) unkept: Mutex<Unkept>,
 }
 
 /// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
@@ -217,9 +220,14 @@ impl Remote {
 
     /// What gives a path its time and mode. The mode first: a server may count it as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
-        let mode = mode.filter(|_| self.sets_modes.load(Relaxed));
+        let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
+        self.note(Unkept {
+            modes: (mode.is_some() && self.features.modes && !modes).into(),
+            times: (mtime.is_some() && self.features.set_time && !times).into(),
+        });
+        let mode = mode.filter(|_| modes);
         let mode = mode.map(|mode| format!("{CHMOD} {:03o}", mode & 0o7777));
-        let mtime = mtime.filter(|_| self.sets_times.load(Relaxed));
+        let mtime = mtime.filter(|_| times);
         let mtime = mtime.map(|mtime| format!("MFMT {}", show_time(mtime)));
         let commands = mode.into_iter().chain(mtime);
         commands.map(|command| line(&command, full)).collect()
@@ -230,17 +238,27 @@ impl Remote {
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
-                let kept = match command.starts_with(CHMOD.as_bytes()) {
+                let is_mode = command.starts_with(CHMOD.as_bytes());
+                let kept = match is_mode {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
                 kept.store(false, Relaxed);
+                self.note(Unkept {
+                    modes: is_mode.into(),
+                    times: (!is_mode).into(),
+                });
             } else if !reply.is_done() {
                 let doing = "set the attributes of";
                 return Err(self.refused(reply, doing, full, Locus::Destination));
             }
         }
         Ok(())
+    }
+
+    /// Counts what something arrived without.
+    fn note(&self, unkept: Unkept) {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }
 
     /// Fails unless the server holds all.

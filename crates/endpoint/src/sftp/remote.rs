@@ -1,6 +1,9 @@
 //! What can be asked of a host, over a connection that is made anew when it breaks.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -23,6 +26,7 @@ use crate::{
         partial_name, same_partial_name, unsupported,
     },
     posix::DraftRules,
+    unkept::Unkept,
 };
 
 /// What open files share: the way to a living connection.
@@ -35,6 +39,8 @@ pub(super) struct Remote {
     pub(super) round_trip: Option<Duration>,
     /// The server copies among its own files.
     pub(super) copies: bool,
+    /// What files arrived without.
+    pub(super) unkept: Mutex<Unkept>,
 }
 
 impl Remote {
@@ -242,6 +248,7 @@ impl Remote {
             mode: None,
             ..wanted
         };
+        let (mut modes, mut times) = (wanted.mode.is_some(), wanted.mtime.is_some());
         for attributes in [wanted, mode, time] {
             let request = Request::new(SETSTAT).string(full).attributes(&attributes);
             match self.ask(request).await? {
@@ -252,10 +259,16 @@ impl Remote {
                     let error = self.refusal(&reply, "set the attributes of", full);
                     return Err(error.at(Locus::Destination));
                 }
+                Reply::Status { code: OK, .. } => {
+                    modes &= attributes.mode.is_none();
+                    times &= attributes.mtime.is_none();
+                }
                 // What it refuses together it may take alone.
                 _ => {}
             }
         }
+        let (modes, times) = (modes.into(), times.into());
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += Unkept { modes, times };
         Ok(())
     }
 

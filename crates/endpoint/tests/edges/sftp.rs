@@ -122,6 +122,8 @@ async fn attributes_that_are_refused_end_nothing() {
         write(&sftp, b"large", &vec![7; LARGE]).await.unwrap();
         assert_eq!(fs::read(root.join("small")).unwrap(), [7; 50_000]);
         assert_eq!(fs::read(root.join("large")).unwrap().len(), LARGE);
+        let unkept = sftp.unkept();
+        assert_eq!((unkept.modes, unkept.times), (2, 2));
     }
     shown("SFTP", "modes and times are refused", End::Right);
 }
