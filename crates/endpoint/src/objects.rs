@@ -4,6 +4,7 @@
 //! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
 
 mod circle;
+mod raw;
 mod record;
 mod spans;
 mod store;
@@ -17,9 +18,10 @@ use crate::{
 };
 
 pub(crate) use circle::Circle;
+pub(crate) use raw::{KeysListing, RawStore};
 pub(crate) use record::Record;
 pub(crate) use spans::Spans;
-pub(crate) use store::{KeysListing, Objects, RawStore, directory_entry};
+pub(crate) use store::{Objects, directory_entry};
 pub(crate) use upload::{Incomplete, Length, Noted, Segment, Segments, Upload};
 
 /// What a store says of an object in the headers of an answer.

@@ -20,6 +20,7 @@ mod multipart;
 mod object;
 mod page;
 mod ranges;
+mod refusal;
 mod sums;
 mod upload;
 mod wire;

@@ -263,7 +263,7 @@ fn where_no_times_are_kept_sizes_are_compared_and_that_is_told_once() {
 }
 
 #[test]
-fn a_source_that_fails_in_part_gives_the_rest() {
+fn a_source_that_fails_here_and_there_gives_the_rest() {
     let world = World::new();
     let faults = [
         (Deed::Look, "hidden", ESTALE),

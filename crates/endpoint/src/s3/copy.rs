@@ -10,10 +10,11 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
 
 use super::{
-    client::{Call, S3Client, is_not_understood},
+    client::{Call, S3Client},
     headers::{checksum_in, crc32c_in, entry_of, metadata_of},
     multipart::{Multipart, Stored, is_made_of},
     object::head,
+    refusal::is_not_understood,
     upload::LIMITS,
     wire::{Made, encode},
 };

@@ -17,7 +17,7 @@ use md5::{Digest as _, Md5};
 use reqsign_core::hash::base64_encode;
 
 use super::{
-    client::is_not_understood,
+    refusal::is_not_understood,
     wire::{CHECKSUM, CHECKSUM_CRC32C},
 };
 use crate::{Checksum, Result, checksum::Crc32c};

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{SERVER_WORKS_FOR, Shelf, multistatus::refused_part};
+use super::{SERVER_WORKS_FOR, Shelf, multistatus::refused_member};
 use crate::{
     Error, ErrorKind, Result,
     endpoint::Kind,
@@ -28,13 +28,13 @@ impl Shelf {
         match response.status() {
             StatusCode::MULTI_STATUS => {
                 let answer = read_refusal(response.into_body()).await;
-                let Some((path, status)) = refused_part(&answer) else {
+                let Some((path, status)) = refused_member(&answer) else {
                     let error = about.fail(ErrorKind::Other);
                     return Err(error.cause("the server does not say what it did"));
                 };
-                let part = self.place().show_full(&path);
+                let member = self.place().show_full(&path);
                 let error = about.fail(kind_of_status(status).0);
-                Err(error.cause(format!("the server answered {status} for {part}")))
+                Err(error.cause(format!("the server answered {status} for {member}")))
             }
             status => {
                 drain(response.into_body()).await;

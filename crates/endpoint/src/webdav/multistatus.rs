@@ -203,7 +203,7 @@ fn code_of(line: &str) -> Option<StatusCode> {
 }
 
 /// What was refused of a change, in an answer about several things (RFC 4918, section 13): the path and the status.
-pub(super) fn refused_part(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
+pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     let mut cutter = Cutter::default();
     cutter.add(answer);
     while let Some(told) = cutter.next() {
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_part_of_a_change_is_found() {
+    fn a_refused_member_of_a_change_is_found() {
         let answer = "<d:multistatus xmlns:d='DAV:'><d:response><d:href>/a</d:href><d:status>\
             HTTP/1.1 204 No Content</d:status></d:response><d:response><d:href>/a/b</d:href>\
             <d:status>HTTP/1.1 423 Locked</d:status></d:response></d:multistatus>";
-        let found = refused_part(answer.as_bytes());
+        let found = refused_member(answer.as_bytes());
         assert_eq!(found, Some((b"/a/b".to_vec(), StatusCode::LOCKED)));
-        assert_eq!(refused_part(b"<x/>"), None);
+        assert_eq!(refused_member(b"<x/>"), None);
     }
 
     #[test]

@@ -57,9 +57,9 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 async fn put(end: &Posix, path: &str, data: &[u8]) -> posthaste_endpoint::Result<()> {
-    let parts = vec![Bytes::copy_from_slice(data)];
+    let pieces = vec![Bytes::copy_from_slice(data)];
     let spec = spec(data.len() as u64);
-    let put = end.put(path.as_bytes(), &spec, parts, Checksum::of(data));
+    let put = end.put(path.as_bytes(), &spec, pieces, Checksum::of(data));
     put.await
 }
 

@@ -127,12 +127,12 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// As it is written down: `adler32:0123abcd`, `3000000`, or both with a space between; nothing where nothing was said.
     pub(crate) fn to_text(&self) -> Option<String> {
-        let parts = [
+        let words = [
             self.sum.as_ref().map(ToString::to_string),
             self.bytes.map(|bytes| bytes.to_string()),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(" "))
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join(" "))
     }
 
     /// Reads what [`Wanted::to_text`] writes.
@@ -141,10 +141,10 @@ impl Wanted {
     /// [`ErrorKind::Invalid`] for anything else.
     pub(super) fn restore(text: &str) -> Result<Self> {
         let mut wanted = Self::default();
-        for part in text.split(' ') {
-            match part.parse() {
+        for word in text.split(' ') {
+            match word.parse() {
                 Ok(bytes) => wanted.bytes = Some(bytes),
-                Err(_) => wanted.sum = Some(Expected::restore(part)?),
+                Err(_) => wanted.sum = Some(Expected::restore(word)?),
             }
         }
         Ok(wanted)
