@@ -19,7 +19,7 @@ use super::{
     show,
 };
 use crate::{
-    Error, ErrorKind, Locus, Result,
+    Error, ErrorKind, Locus, Result, Status,
     endpoint::{LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name},
 };
 
@@ -103,7 +103,8 @@ pub(super) fn open_own_partial(partial: &Path, path: &Path, owner: Option<&str>)
         let written = file.metadata().map_err(fail)?.mtime();
         match Owner::may_write(owner, is_locked, written) {
             Claim::Goes => return Ok(file),
-            Claim::Waits => return Err(taken()),
+            // Whoever takes over from a machine that went away may go on in a minute.
+            Claim::Waits => return Err(taken().status_is(Status::Temporary)),
             // Its own writer, if it is still there, writes to what has no name any more.
             Claim::Anew => fs::remove_file(partial).map_err(fail)?,
         }
