@@ -32,7 +32,7 @@ use rustix::{
     io::Errno,
 };
 
-pub use attributes::{is_refused, seal_directory};
+pub use attributes::{is_refused, seal_directory, without_lent_rights};
 pub use block::Block;
 use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};

@@ -25,6 +25,12 @@ pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     }
 }
 
+/// The mode that a file gets whose owner is not kept: set-user-ID and set-group-ID would lend another one's rights.
+#[must_use]
+pub fn without_lent_rights(mode: u32) -> u32 {
+    mode & !0o6000
+}
+
 /// Whether a file system says so of what it does not keep, as SMB, FUSE and FAT do, or that only an owner may change it.
 #[must_use]
 pub fn is_refused(cause: Errno) -> bool {

@@ -30,9 +30,6 @@ use crate::{
     unkept::Unkept,
 };
 
-/// Set-user-ID and set-group-ID: bits of a mode that lend the rights of a file's owner.
-const LENT_RIGHTS: u32 = 0o6000;
-
 /// Pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
 
@@ -337,8 +334,7 @@ impl Draft {
     /// As [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", &self.path, cause);
-        // Bits that lend an owner's rights would lend another one's here: the owner is not kept.
-        let mode = spec.mode.map(|mode| mode & !LENT_RIGHTS);
+        let mode = spec.mode.map(attributes::without_lent_rights);
         let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
         let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
         let unkept = attributes::set((mode, set_mode), (spec.mtime, set_times))

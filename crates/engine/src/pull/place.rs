@@ -32,7 +32,7 @@ use rustix::{
 
 use super::resume::{self, ChunkSet};
 use crate::dataset::{FileEntry, FileKind, Manifest};
-use attributes::{times, unless_refused};
+use attributes::{mode_of, times, unless_refused};
 
 /// Prefix of the directory with what is unfinished.
 const STAGING_PREFIX: &str = ".posthaste-pull-";
@@ -354,7 +354,7 @@ impl Destination {
         let staged = self.stage(index)?;
         ftruncate(&staged, file.size).map_err(failed)?;
         // What is refused is asked for again at the end, and counted then.
-        unless_refused(fchmod(&staged, Mode::from_raw_mode(file.mode))).map_err(failed)?;
+        unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
         unless_refused(futimens(&staged, &times(file))).map_err(failed)?;
         flush(&staged).map_err(|cause| at(&self.root_path, "write to", cause))?;
         self.rename_staged(&index.to_string(), file)?;

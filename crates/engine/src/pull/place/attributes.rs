@@ -2,11 +2,14 @@
 
 use std::sync::PoisonError;
 
-use posthaste_endpoint::{Result, Unkept, posix::is_refused};
+use posthaste_endpoint::{
+    Result, Unkept,
+    posix::{is_refused, without_lent_rights},
+};
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, chmodat, statat, utimensat};
 
 use super::Destination;
-use crate::dataset::FileEntry;
+use crate::dataset::{FileEntry, FileKind};
 
 impl Destination {
     /// What files and directories are there without, because it was refused.
@@ -33,8 +36,8 @@ impl Destination {
         let (parent, name) = self.parent(file)?;
         let failed = |cause| self.failed(file, cause);
         let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-        if stat.st_mode & 0o7777 != file.mode {
-            let mode = Mode::from_raw_mode(file.mode);
+        let mode = mode_of(file);
+        if stat.st_mode & 0o7777 != mode.as_raw_mode() {
             let set = chmodat(&parent, name, mode, AtFlags::empty());
             self.note(set, file, |unkept| unkept.modes += 1)?;
         }
@@ -46,6 +49,14 @@ impl Destination {
         let set = utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW);
         self.note(set, file, |unkept| unkept.times += 1)
     }
+}
+
+/// The mode it gets. Owners are not kept; the group of a directory's new files is nobody's right.
+pub(super) fn mode_of(file: &FileEntry) -> Mode {
+    Mode::from_raw_mode(match file.kind {
+        FileKind::Regular => without_lent_rights(file.mode),
+        FileKind::Directory | FileKind::Symlink { .. } => file.mode,
+    })
 }
 
 /// Whether an attribute was set; not where the file system refuses to keep it.
