@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, IoSlice},
     ops::Range,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -18,7 +18,9 @@ use rustix::io::retry_on_intr;
 use super::{
     BLOCK_BYTES, attributes, flush,
     owner::Owner,
-    partial::{create_own, is_at, ledger_path, open_own_partial, own_path, partial_path},
+    partial::{
+        create_own, is_at, is_still_at, ledger_path, open_own_partial, own_path, partial_path,
+    },
     show,
     source::with_block,
 };
@@ -334,7 +336,10 @@ impl Draft {
     /// As [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", &self.path, cause);
+        let opened = self.file.metadata().map_err(fail)?;
         let mode = spec.mode.map(attributes::without_lent_rights);
+        // What it has already is not set again.
+        let mode = mode.filter(|mode| opened.mode() & 0o7777 != *mode);
         let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
         let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
         let unkept = attributes::set((mode, set_mode), (spec.mtime, set_times))
@@ -343,7 +348,7 @@ impl Draft {
             self.file.sync_all().map_err(fail)?;
         }
         flush(&self.file).map_err(fail)?;
-        if !is_at(&self.file, &self.partial) {
+        if !is_still_at(&self.file, &opened, &self.partial) {
             return Err(Error::new(ErrorKind::Conflict, "write", show(&self.path))
                 .cause("another posthaste wrote it meanwhile")
                 .hint("let one at a time write to a name")
