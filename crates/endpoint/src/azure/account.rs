@@ -202,7 +202,7 @@ fn credential_of(settings: AzureSettings) -> Result<Option<Credential>> {
         return Ok(Some(Credential::Sas(Secret::new(text))));
     }
     if let Some(source) = settings.token {
-        return Ok(Some(Credential::Token(Bearer::new(source))));
+        return Ok(Some(Credential::Token(Bearer::new(source)?)));
     }
     Ok(settings.anonymous.then_some(Credential::Nobody))
 }

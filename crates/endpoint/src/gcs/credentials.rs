@@ -84,7 +84,7 @@ impl Identity {
             return Ok(Some(Self::Anonymous));
         }
         if let Some(source) = config::token_source(profile, name)? {
-            return Ok(Some(Self::Bearer(Bearer::new(source))));
+            return Ok(Some(Self::Bearer(Bearer::new(source)?)));
         }
         let account = profile.service_account_file.as_deref().map(key_file);
         Ok(account.transpose()?.map(|key| Self::Account(Box::new(key))))

@@ -76,11 +76,18 @@ impl Bearer {
         }
     }
 
-    pub(crate) fn new(source: TokenSource) -> Self {
-        Self {
+    /// A token from there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a fixed one that makes no header.
+    pub(crate) fn new(source: TokenSource) -> Result<Self> {
+        if let TokenSource::Fixed(token) = &source {
+            header_of(token)?;
+        }
+        Ok(Self {
             source,
             held: Mutex::default(),
-        }
+        })
     }
 
     /// The header with the token of now.
@@ -157,7 +164,7 @@ pub(crate) fn of_refresh_token(
 }
 
 fn header_of(token: &Secret) -> Result<HeaderValue> {
-    let text = format!("Bearer {}", token.reveal());
+    let text = format!("Bearer {}", token.reveal().trim());
     let mut header = HeaderValue::try_from(text).map_err(|_| {
         Error::new(ErrorKind::Invalid, "use", "the token")
             .cause("it has characters no header can carry")
@@ -215,7 +222,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bt_u1000");
         std::fs::write(&path, "\none\n").unwrap();
-        let bearer = Bearer::new(TokenSource::File(path.clone()));
+        let bearer = Bearer::new(TokenSource::File(path.clone())).unwrap();
         assert_eq!(token(&bearer).await, "Bearer one");
         std::fs::write(&path, "two").unwrap();
         assert_eq!(token(&bearer).await, "Bearer one");
@@ -236,7 +243,7 @@ mod tests {
     async fn a_program_s_complaint_is_shown_and_what_it_prints_is_not() {
         let command = |script: &str| {
             let words = ["sh", "-c", script].map(str::to_owned);
-            Bearer::new(TokenSource::Command(words.to_vec()))
+            Bearer::new(TokenSource::Command(words.to_vec())).unwrap()
         };
         assert_eq!(token(&command("echo t")).await, "Bearer t");
         let failing = command("echo hidden; echo 'no agent runs' >&2; exit 1");
@@ -247,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_fixed_token_is_never_renewed() {
-        let bearer = Bearer::new(TokenSource::Fixed(Secret::new("t")));
+        let bearer = Bearer::new(TokenSource::Fixed(Secret::new("t"))).unwrap();
         assert_eq!(token(&bearer).await, "Bearer t");
         assert!(!bearer.forget(&HeaderValue::from_static("Bearer t")).await);
     }

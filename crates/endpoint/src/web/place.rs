@@ -389,7 +389,7 @@ impl Credentials {
     fn of(login: Login) -> Result<Self> {
         let (user, password) = match login {
             Login::Password { user, password } => (user, password),
-            Login::Token(source) => return Ok(Self::Token(Bearer::new(source))),
+            Login::Token(source) => return Bearer::new(source).map(Self::Token),
         };
         let pair = format!("{user}:{}", password.reveal());
         let text = reqsign_core::hash::base64_encode(pair.as_bytes());
