@@ -641,16 +641,17 @@ async fn take_whole_chunks(scene: Scene) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_file_system_says_once_when_a_file_is_closed_ends_a_pull() {
+async fn what_a_file_system_says_when_a_file_is_closed_ends_a_pull() {
     const EDQUOT: i32 = 122;
     let scene = Scene::new("2+1", |root| {
         fs::write(root.join("large"), noise(1, 900_000)).unwrap();
     })
     .await;
-    let told = AtomicBool::new(false);
+    let is_full = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&is_full);
     let files = Files::mount(Habits::refusing(move |call| {
         let is_large = call.deed == Deed::Close && call.end > 50_000;
-        (is_large && !told.swap(true, Ordering::Relaxed)).then_some(EDQUOT)
+        (is_large && fails.load(Ordering::Relaxed)).then_some(EDQUOT)
     }));
     let home = files.path().join("home");
     let pull = async || {
@@ -666,6 +667,7 @@ async fn what_a_file_system_says_once_when_a_file_is_closed_ends_a_pull() {
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
     assert_eq!(error.locus(), Locus::Destination);
     assert!(!home.join("large").exists());
+    is_full.store(false, Ordering::Relaxed);
     pull().await.unwrap();
     assert!(fs::read(home.join("large")).unwrap() == noise(1, 900_000));
 }

@@ -21,7 +21,7 @@ use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     config::state_folder,
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
-    ledger::{Head, Kept, Ledger},
+    ledger::{Claim, Head, Kept, Ledger},
 };
 
 /// Longest name of an unfinished file, in bytes: a path as long as file systems allow.
@@ -200,15 +200,19 @@ impl PluginWriter {
         let can = remote.greeting.capabilities(remote.scheme());
         let segment_size = remote.greeting.segment_size();
         let note = ledger_path(&remote, path, spec);
-        let found = if can.resumes {
-            Ledger::load(&note)
-        } else {
-            None
-        };
+        let unnoted =
+            |cause| Error::io("note an unfinished copy in", note.to_string_lossy(), cause);
+        // None where another process has it: this copy can't be continued then. Where none can, what was left is removed.
+        let claim = Claim::take(&note).map_err(unnoted)?;
+        let found = claim.as_ref().and_then(Claim::load);
         let identity = spec.identity();
         let continued = match &found {
             Some((head, noted)) => match decode_token(&head.token) {
-                Some(name) if head.identity == identity && head.segment_size == segment_size => {
+                Some(name)
+                    if can.resumes
+                        && head.identity == identity
+                        && head.segment_size == segment_size =>
+                {
                     Some((name, noted.as_slice()))
                 }
                 Some(stale) => {
@@ -227,18 +231,13 @@ impl PluginWriter {
             .unwrap_or_default();
         let kept = still_held(&draft, segment_size, noted, can.segments_in_any_order).await?;
         let name = draft.name;
-        let ledger = if can.resumes {
-            let head = Head {
-                identity,
-                segment_size,
-                token: encode_token(&name),
-            };
-            Some(Ledger::start(note.clone(), &head, &kept).map_err(|cause| {
-                Error::io("note an unfinished copy in", note.to_string_lossy(), cause)
-            })?)
-        } else {
-            None
+        let head = Head {
+            identity,
+            segment_size,
+            token: encode_token(&name),
         };
+        let ledger = claim.map(|claim| claim.start(&head, &kept));
+        let ledger = ledger.transpose().map_err(unnoted)?;
         let turn = (!can.segments_in_any_order).then(|| watch::Sender::new(kept.len() as u64));
         Ok(Self {
             path: path.to_vec(),
