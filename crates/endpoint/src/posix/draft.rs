@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, IoSlice},
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -338,8 +338,6 @@ impl Draft {
         let fail = |cause| failed("write", &self.path, cause);
         let opened = self.file.metadata().map_err(fail)?;
         let mode = spec.mode.map(attributes::without_lent_rights);
-        // What it has already is not set again.
-        let mode = mode.filter(|mode| opened.mode() & 0o7777 != *mode);
         let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
         let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
         let unkept = attributes::set((mode, set_mode), (spec.mtime, set_times))

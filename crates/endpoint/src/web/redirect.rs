@@ -60,7 +60,9 @@ fn join(from: &Uri, to: &str) -> Option<Uri> {
         format!("{scheme}://{authority}{folder}/{to}")
     };
     let next = Uri::try_from(text).ok()?;
-    (matches!(next.scheme_str(), Some("http" | "https")) && next.host().is_some()).then_some(next)
+    // Who logs in so has a secret in the address, which errors would show.
+    let has_login = next.authority()?.as_str().contains('@');
+    (matches!(next.scheme_str(), Some("http" | "https")) && !has_login).then_some(next)
 }
 
 /// Whether two addresses have scheme, host and port in common: what is a secret of one server stays with it.
@@ -129,6 +131,7 @@ mod tests {
             ("http://p/y", "p without TLS"),
             ("", "no address"),
             ("ftp://p/y", "no address"),
+            ("https://user:secret@p/y", "no address"),
         ] {
             let error = next("https://h/x", "PUT", 307, location).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
