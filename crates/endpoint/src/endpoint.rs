@@ -11,7 +11,7 @@ use futures_util::Stream;
 
 pub(crate) use crate::relative::beside;
 pub(crate) use crate::unfinished::{
-    LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, own_partial_name, partial_name, same_partial_name,
+    LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name, same_partial_name,
 };
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Result,

@@ -33,7 +33,9 @@ use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Protocol, Result, Server, Summer,
     access::Chosen,
     config::{self, Login, Secret, TlsChoice},
-    endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, unsupported},
+    endpoint::{
+        Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, new_word, unsupported,
+    },
     outgoing::Outgoing,
     posix::DraftRules,
     unkept::Unkept,
@@ -217,7 +219,7 @@ impl Remote {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = self.own_partial(full, spec);
+        let partial = self.partial(full, &new_word());
         let stored = self.store(&partial, full, spec, data, sum).await;
         if stored.is_err() {
             // Of no use: a small file is written anew.

@@ -3,7 +3,6 @@
 use std::{
     hash::{BuildHasher, RandomState},
     process,
-    sync::LazyLock,
 };
 
 use crate::FileSpec;
@@ -19,9 +18,6 @@ pub fn is_unfinished(name: &[u8]) -> bool {
         && (name.ends_with(PARTIAL_SUFFIX.as_bytes()) || name.ends_with(LEDGER_SUFFIX.as_bytes()))
 }
 
-/// Stands for this process, and for no other on any machine.
-static THIS_PROCESS: LazyLock<String> = LazyLock::new(new_word);
-
 /// Makes a word that nobody else makes: 16 hexadecimal digits.
 #[must_use]
 pub(crate) fn new_word() -> String {
@@ -34,13 +30,6 @@ pub(crate) fn new_word() -> String {
 #[must_use]
 pub(crate) fn same_partial_name(name: &[u8], spec: &FileSpec) -> Vec<u8> {
     partial_name(name, &spec.identity())
-}
-
-/// The name of the unfinished copy of `name` that this process makes of `spec`, and nobody else of anything, where what is
-/// written replaces what is there: no other run finds it.
-#[must_use]
-pub(crate) fn own_partial_name(name: &[u8], spec: &FileSpec) -> Vec<u8> {
-    partial_name(name, &format!("{}\n{}", spec.identity(), *THIS_PROCESS))
 }
 
 /// The name of the unfinished copy of `name`: hidden, beside it, the same in every run, different

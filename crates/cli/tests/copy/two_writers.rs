@@ -36,15 +36,21 @@ fn begin(world: &World, there: &str) -> Child {
     child
 }
 
+/// Begins both copies, and lets the first end while the other is half way; returns the other.
+fn first_ends(first: &World, second: &World, there: &str) -> Child {
+    let mut copying = begin(first, there);
+    let other = begin(second, there);
+    fs::write(first.path("limit"), "off").unwrap();
+    assert!(copying.wait().unwrap().success());
+    other
+}
+
 #[test]
 fn of_two_that_write_one_name_the_killed_one_harms_nothing() {
     let server = SshServer::start().unwrap();
     let (first, second) = (machine(&server, 1), machine(&server, 2));
     let there = server.address(&first.path("far/large").display().to_string());
-    let mut copying = begin(&first, &there);
-    let mut other = begin(&second, &there);
-    fs::write(first.path("limit"), "off").unwrap();
-    assert!(copying.wait().unwrap().success());
+    let mut other = first_ends(&first, &second, &there);
     other.kill().unwrap();
     other.wait().unwrap();
     let found = fs::read(first.path("far/large")).unwrap();
@@ -61,10 +67,7 @@ fn of_two_that_write_one_name_the_later_one_is_told() {
     let server = SshServer::start().unwrap();
     let (first, second) = (machine(&server, 1), machine(&server, 2));
     let there = server.address(&first.path("far/large").display().to_string());
-    let mut copying = begin(&first, &there);
-    let mut other = begin(&second, &there);
-    fs::write(first.path("limit"), "off").unwrap();
-    assert!(copying.wait().unwrap().success());
+    let mut other = first_ends(&first, &second, &there);
     fs::write(second.path("limit"), "off").unwrap();
     assert!(!other.wait().unwrap().success());
     let told = fs::read_to_string(second.path("told")).unwrap();

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, FileTime, Locus, Result,
-    endpoint::{Entry, FileSpec, Kind, base_name, beside, own_partial_name, partial_name},
+    endpoint::{Entry, FileSpec, Kind, base_name, beside, partial_name},
     posix::DraftRules,
     unkept::Unkept,
 };
@@ -111,11 +111,6 @@ impl Remote {
     /// Where the writer with this word writes what becomes `full`.
     pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
         beside(full, &partial_name(base_name(full), word))
-    }
-
-    /// Where this process writes what becomes `full` in one go.
-    pub(super) fn own_partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
-        beside(full, &own_partial_name(base_name(full), spec))
     }
 
     pub(super) async fn lease(&self) -> Result<Lease> {

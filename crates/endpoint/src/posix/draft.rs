@@ -18,9 +18,7 @@ use rustix::io::retry_on_intr;
 use super::{
     BLOCK_BYTES, attributes, flush,
     owner::Owner,
-    partial::{
-        create_own, is_at, is_still_at, ledger_path, open_own_partial, own_path, partial_path,
-    },
+    partial::{create_own, is_at, ledger_path, open_own_partial, own_path, partial_path},
     show,
     source::with_block,
 };
@@ -336,7 +334,6 @@ impl Draft {
     /// As [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", &self.path, cause);
-        let opened = self.file.metadata().map_err(fail)?;
         let mode = spec.mode.map(attributes::without_lent_rights);
         let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
         let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
@@ -346,7 +343,7 @@ impl Draft {
             self.file.sync_all().map_err(fail)?;
         }
         flush(&self.file).map_err(fail)?;
-        if !is_still_at(&self.file, &opened, &self.partial) {
+        if !is_at(&self.file, &self.partial) {
             return Err(Error::new(ErrorKind::Conflict, "write", show(&self.path))
                 .cause("another posthaste wrote it meanwhile")
                 .hint("let one at a time write to a name")

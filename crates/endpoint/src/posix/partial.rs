@@ -46,23 +46,14 @@ pub(super) fn ledger_path(partial: &Path) -> PathBuf {
     ))
 }
 
-/// Whether an open file lies under this path.
+/// Whether an open file lies under this path. SMB and others may number it anew each time; then what it is like tells.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    let opened = file.metadata();
-    opened.is_ok_and(|opened| is_still_at(file, &opened, path))
-}
-
-/// The same where it is known what the file was like. SMB and others may number it anew each time; then what it is like now
-/// tells.
-pub(super) fn is_still_at(file: &File, opened: &Metadata, path: &Path) -> bool {
     let number = |it: &Metadata| (it.dev(), it.ino());
     let looks = |it: &Metadata| (it.len(), it.mtime(), it.mtime_nsec());
-    fs::symlink_metadata(path).is_ok_and(|there| {
-        number(&there) == number(opened)
-            || file
-                .metadata()
-                .is_ok_and(|now| looks(&there) == looks(&now))
-    })
+    let (Ok(opened), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else {
+        return false;
+    };
+    number(&there) == number(&opened) || looks(&there) == looks(&opened)
 }
 
 /// Makes an unfinished copy that is not there yet.

@@ -4,16 +4,18 @@ use std::{any::Any, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use posthaste_endpoint::{
-    Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Result, posix::DraftRules, posix::Posix,
-};
+use posthaste_endpoint::{Endpoint, ErrorKind, Result, posix::DraftRules, posix::Posix};
 use posthaste_testbed::{
     AzureServer, GcsServer, S3Kind, S3Server, WebFace, WebServer,
     conformance::open,
     odd::{Asked, Spoils, front},
 };
 
-use crate::table::{End, shown};
+use crate::{
+    put,
+    table::{End, shown},
+    write,
+};
 
 const SMALL: usize = 100_000;
 /// More than two segments of every store.
@@ -124,44 +126,21 @@ fn dav() -> Real {
     }
 }
 
+fn all() -> [Real; 5] {
+    [
+        s3(S3Kind::Versity),
+        s3(S3Kind::Minio),
+        azure(),
+        gcs(),
+        dav(),
+    ]
+}
+
 fn noise(len: usize) -> Vec<u8> {
     let words = (0..len as u64 / 8 + 1).map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     bytes.truncate(len);
     bytes
-}
-
-fn spec(bytes: &[u8]) -> FileSpec {
-    FileSpec {
-        size: bytes.len() as u64,
-        mtime: Some(FileTime {
-            secs: 1_600_000_000,
-            nanos: 0,
-        }),
-        mode: None,
-        origin: "test:front".into(),
-        version: None,
-    }
-}
-
-async fn put(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
-    let data = vec![Bytes::copy_from_slice(bytes)];
-    endpoint
-        .put(path, &spec(bytes), data, Checksum::of(bytes))
-        .await
-}
-
-async fn write(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
-    let writer = endpoint.create(path, &spec(bytes)).await?;
-    let step = usize::try_from(writer.segment_size()).unwrap();
-    for (index, segment) in bytes.chunks(step).enumerate() {
-        let start = (index * step) as u64;
-        let body = Bytes::copy_from_slice(segment);
-        let body = Box::pin(futures_util::stream::iter([Ok(body)]));
-        let range = start..start + segment.len() as u64;
-        writer.write(index as u64, range, body).await?;
-    }
-    writer.finish(Checksum::of(bytes)).await
 }
 
 async fn read(
@@ -260,13 +239,7 @@ async fn hears_what_fails_at_the_end(real: &Real) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_spoiled_on_its_way_is_right_or_refused() {
-    for real in [
-        s3(S3Kind::Versity),
-        s3(S3Kind::Minio),
-        azure(),
-        gcs(),
-        dav(),
-    ] {
+    for real in all() {
         let bytes = noise(LARGE);
         write(&*real.open().await, b"big", &bytes).await.unwrap();
         for (spoils, is_right) in [
@@ -285,13 +258,7 @@ async fn what_is_spoiled_on_its_way_is_right_or_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_done_has_arrived_though_nobody_said_so() {
-    for real in [
-        s3(S3Kind::Versity),
-        s3(S3Kind::Minio),
-        azure(),
-        gcs(),
-        dav(),
-    ] {
+    for real in all() {
         finds_what_was_done(&real).await;
     }
     shown(
@@ -303,13 +270,7 @@ async fn what_was_done_has_arrived_though_nobody_said_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_at_the_very_end_is_not_there() {
-    for real in [
-        s3(S3Kind::Versity),
-        s3(S3Kind::Minio),
-        azure(),
-        gcs(),
-        dav(),
-    ] {
+    for real in all() {
         hears_what_fails_at_the_end(&real).await;
     }
     shown(
@@ -321,13 +282,7 @@ async fn what_fails_at_the_very_end_is_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_may_not_be_read_is_one() {
-    for real in [
-        s3(S3Kind::Versity),
-        s3(S3Kind::Minio),
-        azure(),
-        gcs(),
-        dav(),
-    ] {
+    for real in all() {
         tells_what_may_not_be_read(&real).await;
     }
     shown(

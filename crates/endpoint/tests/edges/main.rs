@@ -17,8 +17,9 @@ mod webdav;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use posthaste_endpoint::{
-    Endpoint, Error, Result,
+    Checksum, Endpoint, Error, FileSpec, FileTime, Result,
     s3::{Store, open_store},
 };
 use posthaste_testbed::{AzureServer, conformance::open, odd::Server};
@@ -50,6 +51,42 @@ async fn gcs(server: &Server) -> Arc<dyn Endpoint> {
 
 async fn web(server: &Server) -> Arc<dyn Endpoint> {
     open(&format!("{}/t/", server.url()), "").await.unwrap()
+}
+
+/// What is kept of so many bytes.
+fn spec(bytes: &[u8]) -> FileSpec {
+    FileSpec {
+        size: bytes.len() as u64,
+        mtime: Some(FileTime {
+            secs: 1_600_000_000,
+            nanos: 0,
+        }),
+        mode: Some(0o640),
+        origin: "test:edges".into(),
+        version: None,
+    }
+}
+
+/// Writes a file in one go.
+async fn put(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
+    let data = vec![Bytes::copy_from_slice(bytes)];
+    endpoint
+        .put(path, &spec(bytes), data, Checksum::of(bytes))
+        .await
+}
+
+/// Writes a file in segments.
+async fn write(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
+    let writer = endpoint.create(path, &spec(bytes)).await?;
+    let step = usize::try_from(writer.segment_size()).unwrap();
+    for (index, segment) in bytes.chunks(step).enumerate() {
+        let start = (index * step) as u64;
+        let body = Bytes::copy_from_slice(segment);
+        let body = Box::pin(futures_util::stream::iter([Ok(body)]));
+        let range = start..start + segment.len() as u64;
+        writer.write(index as u64, range, body).await?;
+    }
+    writer.finish(Checksum::of(bytes)).await
 }
 
 fn says(outcome: Result<impl Sized>, words: &str) -> Error {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use posthaste_endpoint::{
-    Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Result,
+    Endpoint, ErrorKind, Result,
     posix::DraftRules,
     sftp::{Host, Sftp},
 };
@@ -15,8 +15,9 @@ use posthaste_testbed::{
 };
 
 use crate::{
-    says,
+    put, says,
     table::{End, shown},
+    write,
 };
 
 const LARGE: usize = 20 << 20;
@@ -34,38 +35,6 @@ async fn open(server: &SshServer, root: &Path, verify: bool) -> Result<Sftp> {
     };
     let root = root.to_string_lossy().into_owned().into_bytes();
     Sftp::open(host, root, rules).await
-}
-
-fn spec(size: usize) -> FileSpec {
-    FileSpec {
-        size: size as u64,
-        mtime: Some(FileTime {
-            secs: 1_600_000_000,
-            nanos: 0,
-        }),
-        mode: Some(0o640),
-        origin: "test:odd".into(),
-        version: None,
-    }
-}
-
-async fn put(sftp: &Sftp, path: &[u8], bytes: &[u8]) -> Result<()> {
-    let data = vec![Bytes::copy_from_slice(bytes)];
-    sftp.put(path, &spec(bytes.len()), data, Checksum::of(bytes))
-        .await
-}
-
-async fn write(sftp: &Sftp, path: &[u8], bytes: &[u8]) -> Result<()> {
-    let writer = sftp.create(path, &spec(bytes.len())).await?;
-    let step = usize::try_from(writer.segment_size()).unwrap();
-    for (index, segment) in bytes.chunks(step).enumerate() {
-        let start = (index * step) as u64;
-        let body = Bytes::copy_from_slice(segment);
-        let body = Box::pin(futures_util::stream::iter([Ok(body)]));
-        let range = start..start + segment.len() as u64;
-        writer.write(index as u64, range, body).await?;
-    }
-    writer.finish(Checksum::of(bytes)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
