@@ -310,3 +310,28 @@ fn write_private(path: &Path, text: &str, mode: u32) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
+
+#[test]
+fn no_right_of_an_owner_is_lent_where_the_owner_is_not_kept() {
+    let (s3, ssh) = (S3Server::start().unwrap(), SshServer::start().unwrap());
+    let world = World::new().with_s3(&s3).with_ssh(&ssh);
+    let mode = |name: &str| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o7777;
+    fs::write(world.path("small"), b"#!/bin/sh").unwrap();
+    fs::write(world.path("large"), noise(31, 20 << 20)).unwrap();
+    for name in ["small", "large"] {
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o6755)).unwrap();
+        let far = world.path(&format!("far/{name}"));
+        let far = ssh.address(&far.display().to_string());
+        let stored = format!("s3://testbed/{name}");
+        for (from, to) in [
+            (name, &*far),
+            (&*far, "back"),
+            (name, &*stored),
+            (&*stored, "again"),
+        ] {
+            world.copy([from, to]);
+        }
+        assert_eq!(mode(&format!("far/{name}")), 0o755);
+        assert_eq!((mode("back"), mode("again")), (0o755, 0o755));
+    }
+}

@@ -10,8 +10,9 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept, limits::Gate,
-    posix::Posix,
+    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept,
+    limits::Gate,
+    posix::{Posix, without_lent_rights},
 };
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
@@ -332,7 +333,7 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
     FileSpec {
         size: entry.size,
         mtime: entry.mtime,
-        mode: entry.mode,
+        mode: entry.mode.map(without_lent_rights),
         origin: work.source.place.endpoint.show(&work.from).into(),
         version: entry.version.clone(),
     }
