@@ -109,6 +109,13 @@ impl Error {
         }
     }
 
+    /// The same about what people call otherwise.
+    #[must_use]
+    pub fn about(self, subject: impl Into<String>) -> Self {
+        let subject = subject.into();
+        Self { subject, ..self }
+    }
+
     /// An operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
         Self::new(kind_of_io(&cause), operation, subject).cause(cause)

@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -67,6 +67,31 @@ impl Ledger {
         let head = read_head(&lines.next()?.ok()?)?;
         let kept = lines.map_while(|line| read_kept(&line.ok()?)).collect();
         Some((head, kept))
+    }
+
+    /// As [`Ledger::load`], of a ledger that is `owner`'s file, in a folder that others may write to.
+    pub(crate) fn load_of(path: &Path, owner: u32) -> Option<(Head, Vec<Kept>)> {
+        let found = fs::symlink_metadata(path).ok()?;
+        let is_theirs = found.is_file() && found.uid() == owner && found.nlink() <= 1;
+        is_theirs.then(|| Self::load(path))?
+    }
+
+    /// As [`Ledger::start`], in a folder that others may write to: what is there is not written to but loses its name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] where it is another's and stays; the system's.
+    pub(crate) fn start_anew(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
+        match fs::remove_file(&path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = OpenOptions::new();
+        let file = options
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)?;
+        Self::begin(path, file, head, kept)
     }
 
     /// Starts the ledger at `path` with `head` and what is `kept`, in place of any that is there.

@@ -4,12 +4,16 @@
 //! made of; [`Posix`] wraps them for copies whose other end is remote.
 
 mod attributes;
+mod beneath;
 mod block;
 mod clock;
 mod directory;
 mod draft;
 mod flush;
+mod folding;
+mod ground;
 mod listing;
+mod look;
 mod owner;
 mod partial;
 mod source;
@@ -33,11 +37,13 @@ use rustix::{
 };
 
 pub use attributes::{is_refused, seal_directory, without_lent_rights};
+pub use beneath::{Beneath, Follow, Place, split};
 pub use block::Block;
 use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
+use ground::Ground;
 pub use listing::PosixListing;
 pub use source::SourceFile;
 use writer::PosixWriter;
@@ -75,6 +81,7 @@ pub struct Posix {
     rules: DraftRules,
     actor: Actor,
     clocks: Clocks,
+    ground: Arc<Ground>,
     unkept: Arc<Mutex<Unkept>>,
 }
 
@@ -93,6 +100,7 @@ impl Posix {
             rules,
             actor: Actor::oneself(),
             clocks: Clocks::default(),
+            ground: Arc::default(),
             unkept: Arc::default(),
         }
     }
@@ -112,22 +120,47 @@ impl Posix {
         async move { actor.blocking(call).await }
     }
 
-    /// The same for a call that tells what is not kept.
-    fn noted(
+    /// Counts what a call says is not kept.
+    fn noting(
         &self,
-        call: impl FnOnce() -> Result<Unkept> + Send + 'static,
+        done: impl Future<Output = Result<Unkept>> + Send,
     ) -> impl Future<Output = Result<()>> + Send {
-        let done = self.blocking(call);
         async move { done.await.map(|unkept| self.note(unkept)) }
     }
 
     /// The real path of a relative one.
     #[must_use]
     pub fn path(&self, path: &[u8]) -> PathBuf {
-        if path.is_empty() {
-            return self.root.clone();
-        }
-        self.root.join(OsStr::from_bytes(path))
+        ground::below(&self.root, path)
+    }
+
+    /// Where `path` is, to be written to: no link below the root is followed on the way to it. Blocks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] where a link is on the way; the system's.
+    pub fn place(&self, path: &[u8]) -> Result<Place> {
+        self.ground.place(&self.root, path, false)
+    }
+
+    /// The directory at `path` itself, to be changed: no link is followed to it. Blocks.
+    ///
+    /// # Errors
+    /// As [`Posix::place`].
+    pub fn directory(&self, path: &[u8]) -> Result<Place> {
+        self.ground.directory(&self.root, path)
+    }
+
+    /// Runs a blocking call on where `path` is, as [`Posix::place`] says.
+    fn placed<T: Send + 'static>(
+        &self,
+        path: &[u8],
+        call: impl FnOnce(&Place) -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let (this, path) = (self.clone(), path.to_vec());
+        self.blocking(move || {
+            let place = this.place(&path)?;
+            call(&place).map_err(|error| error.about(show(place.shown())))
+        })
     }
 
     /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Learnt once for each file system,
@@ -160,6 +193,14 @@ impl Posix {
             let found = found.map_err(|cause| Error::io("look at", show(&path), cause))?;
             Ok((found.dev(), found.ino()))
         }))
+    }
+
+    /// Whether names that differ in case only are one where `path` is to lie, as far as it can be learnt by a file that is made and
+    /// removed there.
+    pub fn folds_names(&self, path: &[u8]) -> Boxed<'_, bool> {
+        let path = self.path(path);
+        let learnt = self.blocking(move || Ok(folding::folds_names(&path)));
+        Box::pin(async { learnt.await.unwrap_or(false) })
     }
 
     /// Counts what something arrived without.
@@ -270,8 +311,8 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
 ///
 /// # Errors
 /// The system's; [`ErrorKind::Corrupt`] when what was written reads back differently.
-pub fn put(path: &Path, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
-    let draft = Draft::small(path, spec, rules)?;
+pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
+    let draft = Draft::small(place, spec, rules)?;
     draft.write_pieces(data, 0)?;
     draft.publish(spec)
 }
@@ -349,8 +390,9 @@ impl Endpoint for Posix {
         data: Vec<Bytes>,
         _sum: Checksum,
     ) -> Boxed<'a, Result<()>> {
-        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
-        Box::pin(self.noted(move || put(&path, &spec, &data, rules)))
+        let (spec, rules) = (spec.clone(), self.rules.of_received());
+        let put = self.placed(path, move |place| put(place, &spec, &data, rules));
+        Box::pin(self.noting(put))
     }
 
     fn create<'a>(
@@ -358,11 +400,11 @@ impl Endpoint for Posix {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        let (path, spec, rules) = (self.path(path), spec.clone(), self.rules.of_received());
+        let (spec, rules) = (spec.clone(), self.rules.of_received());
         let (actor, unkept) = (self.actor.clone(), Arc::clone(&self.unkept));
-        Box::pin(self.blocking(move || {
+        Box::pin(self.placed(path, move |place| {
             let segment_size = received_segment_bytes(spec.size);
-            let (draft, kept) = Draft::resumable(&path, &spec, segment_size, rules)?;
+            let (draft, kept) = Draft::resumable(place, &spec, segment_size, rules)?;
             let writer = PosixWriter::new(actor, draft, kept, spec, segment_size, unkept);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
@@ -374,10 +416,10 @@ impl Endpoint for Posix {
         path: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
-        let (path, spec, rules) = (self.path(path), spec.open_ended(), self.rules.of_received());
+        let (spec, rules) = (spec.open_ended(), self.rules.of_received());
         let (actor, unkept) = (self.actor.clone(), Arc::clone(&self.unkept));
-        Box::pin(self.blocking(move || {
-            let (draft, kept) = Draft::open_ended(&path, &spec, SEGMENT_BYTES, rules)?;
+        Box::pin(self.placed(path, move |place| {
+            let (draft, kept) = Draft::open_ended(place, &spec, SEGMENT_BYTES, rules)?;
             let writer = PosixWriter::new(actor, draft, kept, spec, SEGMENT_BYTES, unkept);
             let writer: Arc<dyn Writer> = Arc::new(writer);
             Ok(writer)
@@ -385,8 +427,7 @@ impl Endpoint for Posix {
     }
 
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
-        let path = self.path(path);
-        Box::pin(self.blocking(move || remove(&path)))
+        Box::pin(self.placed(path, |place| remove(&place.path)))
     }
 
     fn make_link<'a>(
@@ -395,8 +436,9 @@ impl Endpoint for Posix {
         target: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
-        let (path, target, spec) = (self.path(path), target.to_vec(), spec.clone());
-        Box::pin(self.noted(move || make_link(&path, &target, &spec)))
+        let (target, spec) = (target.to_vec(), spec.clone());
+        let made = self.placed(path, move |place| make_link(&place.path, &target, &spec));
+        Box::pin(self.noting(made))
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
@@ -408,9 +450,12 @@ impl Endpoint for Posix {
     }
 
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
-        let follow = path.is_empty();
-        let path = self.path(path);
-        Box::pin(self.blocking(move || ensure_directory(&path, follow)))
+        let (this, path) = (self.clone(), path.to_vec());
+        Box::pin(self.blocking(move || {
+            let place = this.ground.place(&this.root, &path, true)?;
+            let made = ensure_directory(&place.path, path.is_empty());
+            made.map_err(|error| error.about(show(place.shown())))
+        }))
     }
 
     fn seal_directory<'a>(
@@ -419,8 +464,13 @@ impl Endpoint for Posix {
         entry: &'a Entry,
         _empty: bool,
     ) -> Boxed<'a, Result<()>> {
-        let (path, entry) = (self.path(path), entry.clone());
-        Box::pin(self.noted(move || seal_directory(&path, &entry)))
+        let (this, path, entry) = (self.clone(), path.to_vec(), entry.clone());
+        let sealed = self.blocking(move || {
+            let place = this.directory(&path)?;
+            let sealed = seal_directory(&place.path, &entry);
+            sealed.map_err(|error| error.about(show(place.shown())))
+        });
+        Box::pin(self.noting(sealed))
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod board;
 mod cargo;
+mod claims;
 mod clock;
 mod filter;
 mod help;
@@ -140,6 +141,8 @@ pub enum Notice<'a> {
     /// The destination is made, as a copy of a tree. If this run does not end, the next one will find
     /// a directory there, which is no place to copy into ([`Options::continues`]).
     Made,
+    /// The directory that [`Notice::Made`] told of is there, at this local path.
+    Stands(&'a std::path::Path),
     /// This failed; the rest goes on unless the error is fatal.
     Failed(&'a Error),
     /// A file arrived.

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use posthaste_endpoint::{Actor, Error, ErrorKind, FileTime, Locus, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, FileTime, Locus, Result, posix::flush};
 
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
@@ -82,7 +82,10 @@ impl Draft {
         self.actor.run(|| {
             let path = self.path(path);
             let wrote = self.open(&path, size);
-            let wrote = wrote.and_then(|file| file.write_all_at(bytes, at));
+            let wrote = wrote.and_then(|file| {
+                file.write_all_at(bytes, at)?;
+                flush(&file)
+            });
             wrote.map_err(|cause| failed("write", &path, cause))
         })
     }
@@ -124,7 +127,10 @@ impl Draft {
     pub fn sync(&self, path: &[u8], size: u64) -> Result<()> {
         self.actor.run(|| {
             let path = self.path(path);
-            let synced = self.open(&path, size).and_then(|file| file.sync_data());
+            let synced = self.open(&path, size).and_then(|file| {
+                file.sync_data()?;
+                flush(&file)
+            });
             synced.map_err(|cause| failed("flush", &path, cause))
         })
     }
@@ -179,7 +185,8 @@ impl Draft {
                     if let Some(at) = about.mtime {
                         file.set_modified(moment(at.secs, at.nanos))?;
                     }
-                    file.sync_all()
+                    file.sync_all()?;
+                    flush(&file)
                 });
                 written.map_err(|cause| failed("finish", &path, cause))?;
             }

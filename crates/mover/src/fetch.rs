@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt;
 use posthaste_api as api;
-use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result, posix::flush};
 use posthaste_types::Digest;
 use rustix::fs::OFlags;
 
@@ -54,7 +54,10 @@ pub(crate) async fn fetch(
 async fn sync(written: Vec<Arc<File>>) -> Result<()> {
     let synced = tokio::task::spawn_blocking(move || {
         let mut files = written.iter();
-        files.try_for_each(|file| file.sync_data())
+        files.try_for_each(|file| {
+            file.sync_data()?;
+            flush(file)
+        })
     });
     let synced = synced.await.map_err(|cause| stopped(cause.to_string()))?;
     synced.map_err(|cause| Error::io("flush", "a draft", cause).at(Locus::Destination))

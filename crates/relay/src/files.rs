@@ -167,7 +167,7 @@ impl Files {
             Operation::MakeLink => self.short(inflow, Self::make_link).await,
             Operation::ReadLink => {
                 self.short(inflow, |files, message: &Named| {
-                    let place = files.ground.place(&message.path.0, false)?;
+                    let place = files.ground.place(&message.path.0)?;
                     posix::read_link(&place.path).map(Name)
                 })
                 .await
@@ -268,6 +268,7 @@ impl Files {
     }
 
     fn welcome(&self, version: u32, root: &[u8]) -> Result<Welcome> {
+        self.ground.copies(root);
         let followed = self.look(root, true)?;
         let found = self.look(root, false)?;
         let is_clean = match &found.entry {
@@ -318,7 +319,7 @@ impl Files {
         let place = if follow {
             self.ground.target(path)
         } else {
-            self.ground.place(path, false)
+            self.ground.place(path)
         };
         let place = match place {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -338,7 +339,7 @@ impl Files {
 
     fn make_link(&self, message: &MakeLink) -> Result<Done> {
         let make = |make| {
-            let place = self.ground.place(&message.path.0, make)?;
+            let place = self.ground.place_to_write(&message.path.0, make)?;
             posix::make_link(&place.path, &message.target.0, &message.spec)
         };
         match make(false) {
@@ -353,7 +354,7 @@ impl Files {
         let made = made.map(|wanted| {
             let made = self
                 .ground
-                .place(&wanted.path.0, true)
+                .place_to_write(&wanted.path.0, true)
                 .and_then(|place| posix::ensure_directory(&place.path, wanted.follow));
             made.map_err(|error| Refusal::of(&error))
         });
@@ -373,12 +374,12 @@ impl Files {
                 version: None,
             };
             let seal = || {
-                let place = self.ground.target(&wanted.path.0)?;
+                let place = self.ground.folder_to_change(&wanted.path.0)?;
                 posix::seal_directory(&place.path, &entry)
             };
             let sealed = match seal() {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let place = self.ground.place(&wanted.path.0, true);
+                    let place = self.ground.place_to_write(&wanted.path.0, true);
                     place
                         .and_then(|place| posix::ensure_directory(&place.path, false))
                         .and_then(|_| seal())
@@ -391,7 +392,7 @@ impl Files {
     }
 
     fn remove(&self, message: &Named) -> Result<Done> {
-        let place = match self.ground.place(&message.path.0, false) {
+        let place = match self.ground.place_to_write(&message.path.0, false) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Done),
             place => place?,
         };

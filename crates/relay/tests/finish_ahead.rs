@@ -4,7 +4,16 @@
 #[path = "support/running.rs"]
 mod running;
 
-use std::{fs, ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes as Content;
 use futures_util::stream;
@@ -15,6 +24,7 @@ use posthaste_endpoint::{
     posix::DraftRules,
     relay::Credential,
 };
+use posthaste_testbed::odd::{Call, Deed, Files, Habits};
 use posthaste_types::Bytes;
 use running::{Running, noise};
 use tokio::{
@@ -127,4 +137,35 @@ async fn a_whole_that_is_not_what_arrived_is_refused() {
     let refused = writer.finish_ahead(Checksum::of(b"other")).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Corrupt);
     assert!(!folder.path().join("files/file").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_system_says_once_of_lost_bytes_is_heard() {
+    /// What errno(3) calls a failed write.
+    const EIO: i32 = 5;
+    let was_told = AtomicBool::new(false);
+    let fails = move |call: &Call| {
+        let tells = call.deed == Deed::Close && call.end > 0 && call.has("posthaste-partial");
+        (tells && !was_told.swap(true, Ordering::Relaxed)).then_some(EIO)
+    };
+    let mount = Files::mount(Habits::refusing(fails));
+    let relay = start(mount.path()).await;
+    let (writer, content) = (begin(&relay).await, noise(1, SIZE));
+    for index in 0..3 {
+        write(&*writer, index, &content).await;
+    }
+    let whole = Checksum::of(&content);
+    let refused = writer.finish_ahead(whole).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Other, "{refused}");
+    // Asked again, it does not say so any more.
+    let refused = writer.finish(whole).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    assert!(!mount.behind().join("files/file").exists());
+
+    for index in 0..3 {
+        write(&*writer, index, &content).await;
+    }
+    writer.finish(whole).await.unwrap();
+    let found = fs::read(mount.behind().join("files/file")).unwrap();
+    assert_eq!(found, content);
 }

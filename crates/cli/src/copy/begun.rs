@@ -7,9 +7,10 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use posthaste_endpoint::Checksum;
@@ -22,6 +23,8 @@ pub(super) struct Begun {
     /// `None` where there are several sources, which are always copied into the destination.
     line: Option<Vec<u8>>,
     folder: PathBuf,
+    /// Where it goes, if that is a local path.
+    destination: PathBuf,
 }
 
 impl Begun {
@@ -39,7 +42,11 @@ impl Begun {
             }
             _ => None,
         };
-        Self { line, folder }
+        Self {
+            line,
+            folder,
+            destination: here.join(to),
+        }
     }
 
     /// The note about a line, named by its checksum.
@@ -54,8 +61,16 @@ impl Begun {
         Options {
             continues: self.is_known(),
             on_notice: Arc::new(move |notice| {
-                if matches!(notice, Notice::Made) {
-                    begun.note();
+                match notice {
+                    Notice::Made => begun.note(""),
+                    Notice::Stands(path) => begun.note(&identity(path)),
+                    Notice::Failed(_)
+                    | Notice::Copied(_)
+                    | Notice::Unchanged(_)
+                    | Notice::WouldCopy(_)
+                    | Notice::LeftOut(_)
+                    | Notice::Parking(..)
+                    | Notice::Tuned(_) => {}
                 }
                 on_notice(notice);
             }),
@@ -63,18 +78,30 @@ impl Begun {
         }
     }
 
-    /// Whether the same line began before and did not end.
+    /// Whether the same line began before and did not end. A directory that has been made since, under the same name, is not what
+    /// it began.
     fn is_known(&self) -> bool {
-        let file = self.file();
-        file.is_some_and(|(file, line)| fs::read(file).is_ok_and(|noted| noted == line))
+        let Some((file, line)) = self.file() else {
+            return false;
+        };
+        let noted = fs::read(file).unwrap_or_default();
+        let Some(made) = noted.strip_prefix(line) else {
+            return false;
+        };
+        made.is_empty() || made == format!("\n{}", identity(&self.destination)).as_bytes()
     }
 
-    /// Notes that it has begun. Where that fails, a killed copy is not found again, no more.
-    fn note(&self) {
-        if let Some((file, line)) = self.file() {
-            let _ = fs::create_dir_all(&self.folder);
-            let _ = fs::write(file, line);
+    /// Notes that it has begun, and what directory it made. Where that fails, a killed copy is not found again, no more.
+    fn note(&self, made: &str) {
+        let Some((file, line)) = self.file() else {
+            return;
+        };
+        let mut text = line.to_vec();
+        if !made.is_empty() {
+            text.extend_from_slice(format!("\n{made}").as_bytes());
         }
+        let _ = fs::create_dir_all(&self.folder);
+        let _ = fs::write(file, text);
     }
 
     /// It has ended.
@@ -85,9 +112,36 @@ impl Begun {
     }
 }
 
+/// What tells a directory from one that gets its name later. Numbers are given again, so the moment it was made counts too.
+fn identity(path: &Path) -> String {
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return "none".to_owned();
+    };
+    let born = found.created().ok();
+    let born = born.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    format!("{} {} {born:?}", found.dev(), found.ino())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_made_anew_is_not_what_was_begun() -> std::io::Result<()> {
+        let home = tempfile::tempdir()?;
+        let begun = || {
+            let folder = home.path().join("begun");
+            Begun::in_folder(folder, home.path(), &["tree".into()], OsStr::new("new"))
+        };
+        let new = home.path().join("new");
+        fs::create_dir(&new)?;
+        begun().note(&identity(&new));
+        assert!(begun().is_known());
+        fs::rename(&new, home.path().join("old"))?;
+        fs::create_dir(&new)?;
+        assert!(!begun().is_known());
+        Ok(())
+    }
 
     #[test]
     fn a_line_is_known_from_its_beginning_to_its_end() -> std::io::Result<()> {
@@ -99,14 +153,14 @@ mod tests {
         };
         let line = begun("/home", &["tree"]);
         assert!(!line.is_known());
-        line.note();
+        line.note("");
         assert!(line.is_known());
         assert!(!begun("/tmp", &["tree"]).is_known(), "another directory");
         assert!(!begun("/home", &["wood"]).is_known());
         line.end();
         assert!(!line.is_known());
         let many = begun("/home", &["tree", "wood"]);
-        many.note();
+        many.note("");
         assert!(!many.is_known(), "they always go into the destination");
         Ok(())
     }

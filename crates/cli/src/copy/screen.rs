@@ -173,6 +173,7 @@ impl Screen {
                 self.line(&format!("would copy {}", safe(path)));
             }
             Notice::Made
+            | Notice::Stands(_)
             | Notice::Copied(_)
             | Notice::Unchanged(_)
             | Notice::LeftOut(_)

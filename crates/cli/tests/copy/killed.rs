@@ -197,3 +197,31 @@ fn an_upload_to_sftp_survives_kills() {
     };
     survives_kills(&world, SEED + 2, &to, Some("there"), exactness);
 }
+
+#[test]
+fn what_took_the_source_s_place_is_not_mixed_with_what_was_copied() {
+    let world = World::new();
+    fs::write(world.path("source"), noise(1, LARGE)).unwrap();
+    crate::world::set_mtime(&world.path("source"), 1_600_000_000, 7);
+    run_and_kill(&world, "source", "there", 40 << 20);
+    fs::write(world.path("other"), noise(2, LARGE)).unwrap();
+    crate::world::set_mtime(&world.path("other"), 1_600_000_000, 7);
+    fs::rename(world.path("other"), world.path("source")).unwrap();
+    world.copy(["source", "there"]);
+    assert!(fs::read(world.path("there")).unwrap() == noise(2, LARGE));
+    assert!(leftovers(&world.path(".")).is_empty());
+}
+
+#[test]
+fn a_directory_of_the_user_s_own_is_not_what_a_killed_copy_began() {
+    let world = World::new();
+    fs::create_dir(world.path("tree")).unwrap();
+    fs::write(world.path("tree/large"), noise(1, LARGE)).unwrap();
+    run_and_kill(&world, "tree", "new", 20 << 20);
+    fs::remove_dir_all(world.path("new")).unwrap();
+    fs::create_dir(world.path("new")).unwrap();
+    fs::write(world.path("new/large"), "precious").unwrap();
+    world.copy(["tree", "new"]);
+    assert_eq!(fs::read(world.path("new/large")).unwrap(), b"precious");
+    assert!(fs::read(world.path("new/tree/large")).unwrap() == noise(1, LARGE));
+}

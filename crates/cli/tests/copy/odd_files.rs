@@ -325,3 +325,58 @@ fn links_that_lead_back_end_when_followed() {
     assert!(world.path("there/again").is_dir());
     assert!(!world.path("there/here").exists());
 }
+
+#[test]
+fn names_that_become_one_there_are_told() {
+    let run = Run::new(Habits {
+        folds_names: true,
+        ..Habits::default()
+    });
+    for name in ["A", "Sub"] {
+        let path = run.world.path("source").join(name);
+        if name == "A" {
+            fs::write(path, "another").unwrap();
+        } else {
+            fs::create_dir(path).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        // Which of the two comes first is not said.
+        let lines = run.ends(&[], 6, &["takes no account of case", "2 failed"]);
+        assert!(
+            lines.contains("/there/a: ") || lines.contains("/there/A: "),
+            "{lines}"
+        );
+        let names = fs::read_dir(run.there("")).unwrap().count();
+        assert_eq!(names, 5, "a, bad, large, link and sub");
+    }
+}
+
+#[test]
+fn of_two_sources_with_one_name_the_second_is_told() {
+    let world = World::new();
+    for (folder, text) in [("one", "1"), ("two", "2")] {
+        fs::create_dir_all(world.path(folder).join("sub")).unwrap();
+        fs::write(world.path(folder).join("sub/x"), text).unwrap();
+        fs::write(world.path(folder).join(folder), text).unwrap();
+    }
+    for sources in [
+        ["one/sub/x", "two/sub/x"],
+        ["one/", "two/"],
+        ["one/sub", "two/sub"],
+    ] {
+        let output = world.cp(sources).arg("to/").output().unwrap();
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(6), "{lines}");
+        assert!(
+            lines.contains("something else that is copied has this name"),
+            "{lines}"
+        );
+        fs::remove_dir_all(world.path("to")).unwrap();
+    }
+    let output = world
+        .cp(["one/one", "two/two", "one/sub"])
+        .arg("to/")
+        .output();
+    assert!(output.unwrap().status.success());
+}

@@ -2,9 +2,9 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::show;
+use super::{beneath::Place, show};
 use crate::{Error, ErrorKind, Locus, Result};
 
 /// Makes a directory and those above it; says whether it is new. Blocks.
@@ -68,12 +68,17 @@ pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
 /// Lets the owner write into a directory that an earlier run may have sealed. When that is not
 /// ours to do, the files in it say so.
 fn open_directory(path: &Path) {
-    let Ok(metadata) = fs::metadata(path) else {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(found) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return;
+    };
+    let place = Place::opened(found);
+    let Ok(metadata) = fs::metadata(&place.path) else {
         return;
     };
     let mode = metadata.mode() & 0o7777;
     if mode & 0o700 != 0o700 {
         let opened = Mode::from_raw_mode(mode | 0o700);
-        let _ = rustix::fs::chmodat(CWD, path, opened, AtFlags::empty());
+        let _ = rustix::fs::chmodat(CWD, &place.path, opened, AtFlags::empty());
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, IoSlice},
     ops::Range,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -13,12 +13,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::io::retry_on_intr;
+use rustix::{fs::Mode, io::retry_on_intr};
 
 use super::{
-    BLOCK_BYTES, attributes, flush,
+    BLOCK_BYTES, Place, attributes, flush,
+    look::Look,
     owner::Owner,
-    partial::{create_own, is_at, ledger_path, open_own_partial, own_path, partial_path},
+    partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     show,
     source::with_block,
 };
@@ -68,10 +69,13 @@ impl Default for DraftRules {
 pub struct Draft {
     file: File,
     partial: PathBuf,
-    path: PathBuf,
+    place: Place,
     ledger: Option<Ledger>,
     rules: DraftRules,
-    published: AtomicBool,
+    /// It has its final name, or can't get it any more.
+    ended: AtomicBool,
+    /// What lay under the final name when a large file was begun.
+    replaces: Option<Look>,
     /// What another writer left, or still writes, under the name that is tried first.
     beside: Option<PathBuf>,
     /// The kernel lets one thread at a time write to a file. Waiting here sleeps; waiting there
@@ -84,9 +88,10 @@ impl Draft {
     ///
     /// # Errors
     /// The system's.
-    pub fn small(path: &Path, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
-        refuse_special(path)?;
-        let fail = |cause| failed("write", path, cause);
+    pub fn small(place: &Place, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
+        refuse_special(place)?;
+        let path = &place.path;
+        let fail = |cause| failed("write", place.shown(), cause);
         let mut partial = partial_path(path, &spec.origin);
         let mut beside = None;
         let file = match create_own(&partial) {
@@ -100,10 +105,11 @@ impl Draft {
         Ok(Self {
             file: file.map_err(fail)?,
             partial,
-            path: path.to_owned(),
+            place: place.clone(),
             ledger: None,
             rules,
-            published: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            replaces: None,
             beside,
             turn: Mutex::new(()),
         })
@@ -115,12 +121,12 @@ impl Draft {
     /// # Errors
     /// [`ErrorKind::Conflict`] when another process writes it; the system's.
     pub fn resumable(
-        path: &Path,
+        place: &Place,
         spec: &FileSpec,
         segment_size: u64,
         rules: DraftRules,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
-        Self::continued(path, spec, segment_size, rules, Some(spec.size))
+        Self::continued(place, spec, segment_size, rules, Some(spec.size))
     }
 
     /// Starts or continues a large file that ends where its last segment will. Blocks.
@@ -128,28 +134,25 @@ impl Draft {
     /// # Errors
     /// As [`Draft::resumable`].
     pub fn open_ended(
-        path: &Path,
+        place: &Place,
         spec: &FileSpec,
         segment_size: u64,
         rules: DraftRules,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
-        Self::continued(path, spec, segment_size, rules, None)
+        Self::continued(place, spec, segment_size, rules, None)
     }
 
     fn continued(
-        path: &Path,
+        place: &Place,
         spec: &FileSpec,
         segment_size: u64,
         rules: DraftRules,
         size: Option<u64>,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
-        refuse_special(path)?;
-        let partial = partial_path(path, &spec.origin);
-        let fail = |cause| failed("write", path, cause);
-        let ledger_path = ledger_path(&partial);
-        let found = Ledger::load(&ledger_path);
-        let owner = found.as_ref().map(|(head, _)| head.token.as_str());
-        let file = open_own_partial(&partial, path, owner)?;
+        refuse_special(place)?;
+        let path = &place.path;
+        let fail = |cause| failed("write", place.shown(), cause);
+        let replaces = Look::at(path).map_err(fail)?;
         let head = Head {
             identity: spec.identity(),
             segment_size,
@@ -158,16 +161,13 @@ impl Draft {
         let is_same = |found: &Head| {
             (&found.identity, found.segment_size) == (&head.identity, head.segment_size)
         };
-        let mut kept = match found {
-            Some((found, kept)) if is_same(&found) => kept,
-            Some(_) | None => {
-                // Truncating even an empty file makes ext4 write it out when it is closed.
-                if file.metadata().map_err(fail)?.len() > 0 {
-                    file.set_len(0).map_err(fail)?;
-                }
-                Vec::new()
-            }
-        };
+        let Opened {
+            file,
+            path: partial,
+            mut kept,
+        } = partial::begin(path, &spec.origin, is_same)
+            .map_err(|error| error.about(show(place.shown())))?;
+        let is_open_ended = size.is_none();
         let size = match size {
             Some(size) => {
                 file.set_len(size).map_err(fail)?;
@@ -182,7 +182,12 @@ impl Draft {
         });
         kept.sort_by_key(|kept| kept.index);
         kept.dedup_by_key(|kept| kept.index);
-        let ledger = Ledger::start(ledger_path, &head, &kept).map_err(fail)?;
+        let ledger = match Ledger::start_anew(ledger_path(&partial), &head, &kept) {
+            Ok(ledger) => Some(ledger),
+            // Another user's lies there: a file that can be sent again can do without.
+            Err(cause) if !is_open_ended && is_anothers(&cause) => None,
+            Err(cause) => return Err(fail(cause)),
+        };
         let segments = kept
             .iter()
             .map(|kept: &Kept| (kept.index, kept.checksum))
@@ -190,10 +195,11 @@ impl Draft {
         let draft = Self {
             file,
             partial,
-            path: path.to_owned(),
-            ledger: Some(ledger),
+            place: place.clone(),
+            ledger,
             rules,
-            published: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            replaces: Some(replaces),
             beside: None,
             turn: Mutex::new(()),
         };
@@ -206,9 +212,9 @@ impl Draft {
         partial_path(path, origin)
     }
 
-    /// Its final path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// What people call its final path.
+    pub(super) fn shown(&self) -> &Path {
+        self.place.shown()
     }
 
     /// The open file.
@@ -226,13 +232,13 @@ impl Draft {
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         if !self.rules.verify {
             let written = self.file.write_all_at(bytes, offset);
-            return written.map_err(|cause| failed("write", &self.path, cause));
+            return written.map_err(|cause| failed("write", self.shown(), cause));
         }
         let mut at = offset;
         for block in bytes.chunks(BLOCK_BYTES) {
             self.file
                 .write_all_at(block, at)
-                .map_err(|cause| failed("write", &self.path, cause))?;
+                .map_err(|cause| failed("write", self.shown(), cause))?;
             with_block(|found| self.compare(block, at, &mut found[..block.len()]))?;
             at += block.len() as u64;
         }
@@ -259,10 +265,10 @@ impl Draft {
         while !rest.is_empty() {
             let group = &rest[..rest.len().min(SLICES_MAX)];
             let written = retry_on_intr(|| rustix::io::pwritev(&self.file, group, offset))
-                .map_err(|cause| failed("write", &self.path, cause.into()))?;
+                .map_err(|cause| failed("write", self.shown(), cause.into()))?;
             if written == 0 {
                 let cause = io::ErrorKind::WriteZero.into();
-                return Err(failed("write", &self.path, cause));
+                return Err(failed("write", self.shown(), cause));
             }
             offset += written as u64;
             IoSlice::advance_slices(&mut rest, written);
@@ -273,11 +279,11 @@ impl Draft {
     fn compare(&self, wanted: &[u8], offset: u64, found: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(found, offset)
-            .map_err(|cause| failed("read back", &self.path, cause))?;
+            .map_err(|cause| failed("read back", self.shown(), cause))?;
         if wanted == found {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Corrupt, "write", show(&self.path))
+        Err(Error::new(ErrorKind::Corrupt, "write", show(self.shown()))
             .cause("what was written reads back differently")
             .hint("check the disk")
             .with("offset", offset)
@@ -291,7 +297,7 @@ impl Draft {
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.file
             .set_len(size)
-            .map_err(|cause| failed("write", &self.path, cause))
+            .map_err(|cause| failed("write", self.shown(), cause))
     }
 
     /// Notes that a segment is there. Blocks.
@@ -302,7 +308,7 @@ impl Draft {
         match &self.ledger {
             Some(ledger) => ledger
                 .add(index, sum, "-")
-                .map_err(|cause| failed("write", &self.path, cause)),
+                .map_err(|cause| failed("write", self.shown(), cause)),
             None => Ok(()),
         }
     }
@@ -312,8 +318,8 @@ impl Draft {
     /// # Errors
     /// The system's.
     pub fn settle(&self) -> Result<()> {
-        let fail = |cause| failed("write", &self.path, cause);
-        self.file.sync_data().map_err(fail)?;
+        let fail = |cause| failed("write", self.shown(), cause);
+        self.hear(self.file.sync_data())?;
         match &self.ledger {
             Some(ledger) => ledger.flush().map_err(fail),
             None => Ok(()),
@@ -323,7 +329,8 @@ impl Draft {
     /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system refuses. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another writer took its place; the system's. The unfinished copy is then removed if it is small.
+    /// [`ErrorKind::Conflict`] when another writer took its place, or gave something else its final name meanwhile; the system's. A
+    /// small one, and one of which the file system lost bytes, is then removed.
     pub fn publish(&self, spec: &FileSpec) -> Result<Unkept> {
         self.publish_with(spec, self.rules.fsync)
     }
@@ -333,24 +340,30 @@ impl Draft {
     /// # Errors
     /// As [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
-        let fail = |cause| failed("write", &self.path, cause);
-        let mode = spec.mode.map(attributes::without_lent_rights);
-        let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
-        let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
-        let unkept = attributes::set((mode, set_mode), (spec.mtime, set_times))
-            .map_err(|cause| fail(cause.into()))?;
+        let fail = |cause| failed("write", self.shown(), cause);
+        let taken = || self.conflict("another posthaste wrote it meanwhile");
+        if self.ended.load(Ordering::Relaxed) {
+            return Err(taken());
+        }
+        let unkept = self.set_attributes(spec).map_err(|cause| {
+            // Not every file system can do that to what has no name any more.
+            let is_in_place = self.is_in_place().unwrap_or(false);
+            if is_in_place { fail(cause) } else { taken() }
+        })?;
         if fsync {
-            self.file.sync_all().map_err(fail)?;
+            self.hear(self.file.sync_all())?;
         }
-        flush(&self.file).map_err(fail)?;
-        if !is_at(&self.file, &self.partial) {
-            return Err(Error::new(ErrorKind::Conflict, "write", show(&self.path))
-                .cause("another posthaste wrote it meanwhile")
-                .hint("let one at a time write to a name")
-                .at(Locus::Destination));
+        self.hear(flush(&self.file))?;
+        if !self.is_in_place().map_err(fail)? {
+            return Err(taken());
         }
-        fs::rename(&self.partial, &self.path).map_err(fail)?;
-        self.published.store(true, Ordering::Relaxed);
+        if let Some(replaces) = &self.replaces
+            && *replaces != Look::at(&self.place.path).map_err(fail)?
+        {
+            return Err(self.conflict("something else got this name meanwhile"));
+        }
+        fs::rename(&self.partial, &self.place.path).map_err(fail)?;
+        self.ended.store(true, Ordering::Relaxed);
         if let Some(ledger) = &self.ledger {
             ledger.remove();
         }
@@ -358,7 +371,7 @@ impl Draft {
             // Left by who was killed; whoever still writes it is told that its place was taken.
             let _ = fs::remove_file(beside);
         }
-        if fsync && let Some(parent) = self.path.parent() {
+        if fsync && let Some(parent) = self.place.path.parent() {
             let parent = if parent.as_os_str().is_empty() {
                 Path::new(".")
             } else {
@@ -371,6 +384,47 @@ impl Draft {
         Ok(unkept)
     }
 
+    fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
+        if spec.mode.is_none() {
+            // It was made for nobody else to read. Where modes are not kept, nothing of the source's is lost.
+            let usual = Mode::from_raw_mode(usual_mode(&self.place.path)?);
+            let _ = rustix::fs::fchmod(&self.file, usual);
+        }
+        let mode = spec.mode.map(attributes::without_lent_rights);
+        let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
+        let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
+        Ok(attributes::set((mode, set_mode), (spec.mtime, set_times))?)
+    }
+
+    /// Hears what the file system says of bytes that it took before. It says so once, so one that lost some is given up for good.
+    fn hear(&self, said: io::Result<()>) -> Result<()> {
+        said.map_err(|cause| {
+            self.ended.store(true, Ordering::Relaxed);
+            self.forget();
+            failed("write", self.shown(), cause)
+        })
+    }
+
+    /// Whether the unfinished copy still has its name. A small one was made by this writer, so that it has it if it has any.
+    fn is_in_place(&self) -> io::Result<bool> {
+        Ok(self.ledger.is_none() && self.file.metadata()?.nlink() > 0
+            || is_at(&self.file, &self.partial))
+    }
+
+    fn conflict(&self, cause: &'static str) -> Error {
+        Error::new(ErrorKind::Conflict, "write", show(self.shown()))
+            .cause(cause)
+            .hint("let one at a time write to a name")
+            .at(Locus::Destination)
+    }
+
+    /// Removes the unfinished copy, if it is this one, and its record.
+    fn forget(&self) {
+        if is_at(&self.file, &self.partial) {
+            self.discard();
+        }
+    }
+
     /// Removes the unfinished copy and its record. Blocks.
     pub fn discard(&self) {
         let _ = fs::remove_file(&self.partial);
@@ -381,13 +435,21 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// A small file that did not get its final name is of no use: it is written anew next time.
+    /// A small file that did not get its final name is of no use, and neither is a record of bytes that the file system lost.
     fn drop(&mut self) {
-        let is_left = self.ledger.is_none() && !self.published.load(Ordering::Relaxed);
-        if is_left && is_at(&self.file, &self.partial) {
-            let _ = fs::remove_file(&self.partial);
+        let is_left = !*self.ended.get_mut();
+        if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {
+            self.forget();
         }
     }
+}
+
+/// Whether a file can't be made as another user's lies under its name.
+fn is_anothers(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::PermissionDenied
+    )
 }
 
 /// The bytes segment `index` covers.
@@ -418,18 +480,20 @@ pub(super) fn failed(operation: &'static str, path: &Path, cause: io::Error) -> 
 }
 
 /// Fails where something is that a file must not replace: a device, a pipe or a socket.
-fn refuse_special(path: &Path) -> Result<()> {
-    let Ok(there) = fs::symlink_metadata(path) else {
+fn refuse_special(place: &Place) -> Result<()> {
+    let Ok(there) = fs::symlink_metadata(&place.path) else {
         return Ok(());
     };
     let kind = there.file_type();
     if kind.is_file() || kind.is_symlink() || kind.is_dir() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Conflict, "write", show(path))
-        .cause("a device, a pipe or a socket is there")
-        .hint("name a file, or a directory that it may go into")
-        .at(Locus::Destination))
+    Err(
+        Error::new(ErrorKind::Conflict, "write", show(place.shown()))
+            .cause("a device, a pipe or a socket is there")
+            .hint("name a file, or a directory that it may go into")
+            .at(Locus::Destination),
+    )
 }
 
 fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checksum> {
@@ -447,9 +511,7 @@ fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checks
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 
@@ -467,10 +529,11 @@ mod tests {
     fn a_pipe_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
+        let place = Place::plain(path.clone());
         mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
         for error in [
-            Draft::small(&path, &spec(1, None), DraftRules::default()).unwrap_err(),
-            Draft::resumable(&path, &spec(9, None), 3, DraftRules::default()).unwrap_err(),
+            Draft::small(&place, &spec(1, None), DraftRules::default()).unwrap_err(),
+            Draft::resumable(&place, &spec(9, None), 3, DraftRules::default()).unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         }
@@ -482,7 +545,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         let spec = spec(1, Some(0o6755));
-        let draft = Draft::small(&path, &spec, DraftRules::default()).unwrap();
+        let draft =
+            Draft::small(&Place::plain(path.clone()), &spec, DraftRules::default()).unwrap();
         draft.write_at(b"x", 0).unwrap();
         draft.publish(&spec).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
@@ -493,7 +557,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large");
         let spec = spec(9, None);
-        let begin = || Draft::resumable(&path, &spec, 3, DraftRules::default());
+        let place = Place::plain(path.clone());
+        let begin = || Draft::resumable(&place, &spec, 3, DraftRules::default());
         let (first, _) = begin().unwrap();
         assert_eq!(begin().unwrap_err().kind(), ErrorKind::Conflict);
         first.write_at(b"123456789", 0).unwrap();

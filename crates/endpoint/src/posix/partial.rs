@@ -1,6 +1,7 @@
 //! Unfinished copies of local files: their names, and whose they are.
 
 use std::{
+    cell::RefCell,
     ffi::OsString,
     fs::{self, File, Metadata},
     io,
@@ -11,7 +12,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{fs::FlockOperation, io::Errno};
+use rustix::{
+    fs::{FlockOperation, OFlags},
+    io::Errno,
+    process::geteuid,
+};
 
 use super::{
     draft::failed,
@@ -21,6 +26,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Locus, Result, Status,
     endpoint::{LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name},
+    ledger::{Head, Kept, Ledger},
 };
 
 /// Times that an unfinished copy is opened until it is nobody else's.
@@ -56,57 +62,176 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
     number(&there) == number(&opened) || looks(&there) == looks(&opened)
 }
 
-/// Makes an unfinished copy that is not there yet.
-pub(super) fn create_own(partial: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(partial)
+/// An unfinished copy, open for writing.
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    /// What its record says is there.
+    pub(super) kept: Vec<Kept>,
 }
 
-fn open_partial(partial: &Path, path: &Path) -> Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(partial)
-        .map_err(|cause| failed("write", path, cause))
-}
-
-/// Opens an unfinished copy that nobody else writes. `owner` is who wrote it last, as its ledger says.
-pub(super) fn open_own_partial(partial: &Path, path: &Path, owner: Option<&str>) -> Result<File> {
-    let taken = || {
-        Error::new(ErrorKind::Conflict, "write", show(path))
-            .cause("another posthaste writes it")
-            .hint("wait for it to end; of one on another host, a minute longer")
-            .at(Locus::Destination)
-    };
-    for _ in 0..OPENED_MAX {
-        let file = open_partial(partial, path)?;
-        let fail = |cause| failed("write", path, cause);
-        let is_locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => true,
-            // Lustre and others may have no locks at all.
-            Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => false,
-            Err(Errno::WOULDBLOCK) => return Err(taken()),
-            Err(cause) => return Err(fail(cause.into())),
-        };
-        // Whoever wrote it before may have given it its final name between the two calls: then it is no draft any more.
-        if !is_at(&file, partial) {
-            continue;
-        }
-        let written = file.metadata().map_err(fail)?.mtime();
-        match Owner::may_write(owner, is_locked, written) {
-            Claim::Goes => return Ok(file),
-            // Whoever takes over from a machine that went away may go on in a minute.
-            Claim::Waits => return Err(taken().status_is(Status::Temporary)),
-            // Its own writer, if it is still there, writes to what has no name any more.
-            Claim::Anew => fs::remove_file(partial).map_err(fail)?,
+impl Opened {
+    fn new(file: File, path: PathBuf) -> Self {
+        Self {
+            file,
+            path,
+            kept: Vec::new(),
         }
     }
-    Err(taken())
+
+    /// Makes one that is certain to be nobody else's.
+    fn own(path: &Path) -> io::Result<Self> {
+        let partial = own_path(path);
+        Ok(Self::new(create_own(&partial)?, partial))
+    }
+}
+
+/// Makes an unfinished copy that is not there yet. Nobody else may read it until it has its final name.
+pub(super) fn create_own(partial: &Path) -> io::Result<File> {
+    create(partial, 0o600)
+}
+
+fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true).mode(mode);
+    options.open(path)
+}
+
+/// Returns the mode that a new file beside `path` gets from the umask or its directory's access list.
+///
+/// # Errors
+/// The system's.
+pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
+    type Known = (PathBuf, u32, u32);
+    thread_local! {
+        static LATELY: RefCell<Option<Known>> = const { RefCell::new(None) };
+    }
+    let (folder, user) = (path.parent().unwrap_or(path), geteuid().as_raw());
+    LATELY.with_borrow_mut(|lately| {
+        if let Some((known, whose, mode)) = lately
+            && (known.as_path(), *whose) == (folder, user)
+        {
+            return Ok(*mode);
+        }
+        let trial = own_path(path);
+        let made = create(&trial, 0o666)?.metadata();
+        fs::remove_file(&trial)?;
+        let mode = made?.mode() & 0o777;
+        *lately = Some((folder.to_owned(), user, mode));
+        Ok(mode)
+    })
+}
+
+/// What lies under the name of an unfinished copy.
+enum There {
+    /// A file of this user's own, under no other name.
+    Own(File),
+    /// Another user's, a link, or what has a second name: somebody may have put it there to be written to or read.
+    Foreign,
+    /// Nothing any more.
+    Nothing,
+}
+
+fn look(partial: &Path, path: &Path) -> io::Result<There> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(partial);
+    let file = match opened {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(There::Nothing),
+        Err(cause) => {
+            let errno = Errno::from_io_error(&cause);
+            return match errno {
+                Some(Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::ISDIR | Errno::NXIO) => {
+                    Ok(There::Foreign)
+                }
+                Some(_) | None => Err(cause),
+            };
+        }
+    };
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() > 1 {
+        return Ok(There::Foreign);
+    }
+    let is_own = found.uid() == geteuid().as_raw() || found.uid() == given_owner(path)?;
+    Ok(if is_own {
+        There::Own(file)
+    } else {
+        There::Foreign
+    })
+}
+
+/// The user that the file system says new files are of: NFS and SMB may make everybody one.
+fn given_owner(path: &Path) -> io::Result<u32> {
+    let Opened { file, path, .. } = Opened::own(path)?;
+    let made = file.metadata();
+    fs::remove_file(&path)?;
+    Ok(made?.uid())
+}
+
+/// Opens the unfinished copy of `path` that comes from `origin`, or begins it. It is continued only where `is_same` says that its
+/// record is of the very same bytes: then whoever else might still write to it writes the same. All else that is there is left
+/// alone or loses its name, and is never written to.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] while another process writes it; the system's.
+pub(super) fn begin(path: &Path, origin: &str, is_same: impl Fn(&Head) -> bool) -> Result<Opened> {
+    let fail = |cause| failed("write", path, cause);
+    let partial = partial_path(path, origin);
+    for _ in 0..OPENED_MAX {
+        let (file, is_new) = match create_own(&partial) {
+            Ok(file) => (file, true),
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+                match look(&partial, path).map_err(fail)? {
+                    There::Own(file) => (file, false),
+                    There::Foreign => return Opened::own(path).map_err(fail),
+                    There::Nothing => continue,
+                }
+            }
+            Err(cause) => return Err(fail(cause)),
+        };
+        let is_locked = lock(&file, path)?;
+        // Whoever wrote it before may have given it its final name between the two calls: then it is no draft any more.
+        if !is_at(&file, &partial) {
+            continue;
+        }
+        let opened = Opened::new(file, partial.clone());
+        if is_new {
+            return Ok(opened);
+        }
+        let found = opened.file.metadata().map_err(fail)?;
+        let record = Ledger::load_of(&ledger_path(&partial), found.uid());
+        let owner = record.as_ref().map(|(head, _)| head.token.as_str());
+        match (Owner::may_write(owner, is_locked, found.mtime()), record) {
+            // Whoever takes over from a machine that went away may go on in a minute.
+            (Claim::Waits, _) => return Err(taken(path).status_is(Status::Temporary)),
+            (Claim::Goes, Some((head, kept))) if is_same(&head) => {
+                return Ok(Opened { kept, ..opened });
+            }
+            // Its own writer, if it is still there, writes to what has no name any more.
+            (Claim::Goes | Claim::Anew, _) => fs::remove_file(&partial).map_err(fail)?,
+        }
+    }
+    Err(taken(path))
+}
+
+/// Locks an unfinished copy; says whether there are locks.
+fn lock(file: &File, path: &Path) -> Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        // Lustre and others may have no locks at all.
+        Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => Ok(false),
+        Err(Errno::WOULDBLOCK) => Err(taken(path)),
+        Err(cause) => Err(failed("write", path, cause.into())),
+    }
+}
+
+fn taken(path: &Path) -> Error {
+    Error::new(ErrorKind::Conflict, "write", show(path))
+        .cause("another posthaste writes it")
+        .hint("wait for it to end; of one on another host, a minute longer")
+        .at(Locus::Destination)
 }

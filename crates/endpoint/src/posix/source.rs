@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use rustix::{buffer::spare_capacity, fs::SeekFrom, io::retry_on_intr};
 
-use super::{BLOCK_BYTES, Block, entry_of, show};
+use super::{BLOCK_BYTES, Block, RECEIVED_SEGMENT_BYTES_MIN, entry_of, show};
 use crate::{
     Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
@@ -67,11 +67,15 @@ impl SourceFile {
         let fail = |cause| Error::io("read", show(&path), cause).at(Locus::Source);
         let file = opened.map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
-        let entry = entry_of(Vec::new(), &metadata);
+        let mut entry = entry_of(Vec::new(), &metadata);
         if entry.kind != Kind::File {
             return Err(Error::new(ErrorKind::Changed, "read", show(&path))
                 .cause("it is no file any more")
                 .at(Locus::Source));
+        }
+        if entry.size > RECEIVED_SEGMENT_BYTES_MIN {
+            // A copy of it may be continued by another run. What was put in its place with the same time and size has not this one.
+            entry.version = Some(format!("{}.{}", metadata.ctime(), metadata.ctime_nsec()).into());
         }
         let sparse = metadata.blocks() * 512 < metadata.len();
         let mut source = Self {

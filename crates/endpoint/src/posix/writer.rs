@@ -166,10 +166,10 @@ impl Writer for PosixWriter {
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async move {
             let found = self.draft.file().metadata();
-            let found = found.map_err(|cause| failed("finish", self.draft.path(), cause))?;
+            let found = found.map_err(|cause| failed("finish", self.draft.shown(), cause))?;
             if found.len() < size {
                 return Err(
-                    Error::new(ErrorKind::Corrupt, "finish", show(self.draft.path()))
+                    Error::new(ErrorKind::Corrupt, "finish", show(self.draft.shown()))
                         .cause(format!("{} bytes are there of {size}", found.len()))
                         .at(Locus::Destination),
                 );

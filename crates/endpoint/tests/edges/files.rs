@@ -1,12 +1,20 @@
 //! File systems: what they refuse, round, and tell late.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, chown},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use futures_util::stream;
 use posthaste_endpoint::{
-    ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Unkept,
-    posix::{Draft, DraftRules, Posix, PosixListing},
+    ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Unkept, Writer,
+    posix::{Draft, DraftRules, Place, Posix, PosixListing},
 };
 use posthaste_testbed::odd::{Call, Deed, Files, Habits};
 
@@ -208,7 +216,12 @@ async fn one_file_that_can_t_be_looked_at_hides_no_others() {
 }
 
 fn draft(path: &Path, data: &[u8]) -> Draft {
-    let draft = Draft::small(path, &spec(data.len() as u64), DraftRules::default()).unwrap();
+    let draft = Draft::small(
+        &Place::plain(path.into()),
+        &spec(data.len() as u64),
+        DraftRules::default(),
+    )
+    .unwrap();
     draft.write_at(&data[..2], 0).unwrap();
     draft
 }
@@ -252,4 +265,170 @@ async fn two_writers_of_a_large_file_are_told_apart() {
     drop(first);
     write(&end, "large", &data).await.unwrap();
     assert_eq!(fs::read(folder.path().join("large")).unwrap(), data);
+}
+
+#[tokio::test]
+async fn what_is_told_once_is_told_for_good() {
+    let was_told = AtomicBool::new(false);
+    let fails = move |call: &Call| {
+        let tells = call.deed == Deed::Close && call.end > 0 && call.has("large");
+        (tells && !was_told.swap(true, Ordering::Relaxed)).then_some(EIO)
+    };
+    let files = Files::mount(Habits::refusing(fails));
+    let end = posix(&files, false);
+    let data = noise(3 << 20);
+    let writer = end
+        .create(b"large", &spec(data.len() as u64))
+        .await
+        .unwrap();
+    let body: ByteStream = Box::pin(stream::iter([Ok(Bytes::copy_from_slice(&data))]));
+    writer.write(0, 0..data.len() as u64, body).await.unwrap();
+    for kind in [ErrorKind::Other, ErrorKind::Conflict] {
+        let error = writer.finish(Checksum::of(&data)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    drop(writer);
+    assert_eq!(fs::read_dir(files.behind()).unwrap().count(), 0);
+    write(&end, "large", &data).await.unwrap();
+    assert_eq!(fs::read(files.behind().join("large")).unwrap(), data);
+    shown(
+        "files",
+        "that a write failed is told once, when the file is closed",
+        End::Refused,
+    );
+}
+
+/// Writes the first segments of a large file, up to `until`.
+async fn write_some(end: &Posix, spec: &FileSpec, data: &[u8], until: usize) -> Arc<dyn Writer> {
+    let writer = end.create(b"large", spec).await.unwrap();
+    write_from(&*writer, data, 0..until).await;
+    writer
+}
+
+async fn write_from(writer: &dyn Writer, data: &[u8], which: std::ops::Range<usize>) {
+    let size = usize::try_from(writer.segment_size()).unwrap();
+    for (index, segment) in data.chunks(size).enumerate() {
+        if which.contains(&index) {
+            let start = (index * size) as u64;
+            let body: ByteStream = Box::pin(stream::iter([Ok(Bytes::copy_from_slice(segment))]));
+            let range = start..start + segment.len() as u64;
+            writer.write(index as u64, range, body).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_writers_do_not_mix_where_neither_sees_the_other_s_locks() {
+    let here = Files::mount(Habits::default());
+    let there = here.mount_again(Habits::default());
+    let (mine, theirs) = (noise(3 << 20), vec![7; 3 << 20]);
+    let spec_of_theirs = FileSpec {
+        mtime: Some(FileTime { secs: 1, nanos: 0 }),
+        ..spec(3 << 20)
+    };
+    let (one, other) = (posix(&here, false), posix(&there, false));
+    let first = write_some(&one, &spec(3 << 20), &mine, 1).await;
+    let second = write_some(&other, &spec_of_theirs, &theirs, 2).await;
+    write_from(&*first, &mine, 1..usize::MAX).await;
+    write_from(&*second, &theirs, 2..usize::MAX).await;
+    second.finish(Checksum::of(&theirs)).await.unwrap();
+    let late = first.finish(Checksum::of(&mine)).await;
+    let error = says(late, "another posthaste wrote it meanwhile");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(fs::read(here.behind().join("large")).unwrap() == theirs);
+    shown(
+        "files",
+        "two write to one name at once, and locks hold on one host alone",
+        End::Right,
+    );
+}
+
+#[tokio::test]
+async fn who_finishes_a_large_file_second_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = Posix::new(folder.path(), DraftRules::default());
+    let (mine, theirs) = (noise(3 << 20), vec![7; 3 << 20]);
+    let spec_of_theirs = FileSpec {
+        origin: "elsewhere".into(),
+        ..spec(3 << 20)
+    };
+    let first = write_some(&end, &spec(3 << 20), &mine, usize::MAX).await;
+    let second = write_some(&end, &spec_of_theirs, &theirs, usize::MAX).await;
+    second.finish(Checksum::of(&theirs)).await.unwrap();
+    let late = first.finish(Checksum::of(&mine)).await;
+    let error = says(late, "something else got this name meanwhile");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(fs::read(folder.path().join("large")).unwrap() == theirs);
+    // Once more, it is known what is replaced.
+    drop(first);
+    let again = end.create(b"large", &spec(3 << 20)).await.unwrap();
+    assert_eq!(again.kept().len(), 3);
+    again.finish(Checksum::of(&mine)).await.unwrap();
+    assert!(fs::read(folder.path().join("large")).unwrap() == mine);
+}
+
+#[tokio::test]
+async fn what_others_put_under_a_foretold_name_is_left_alone() {
+    let data = noise(3 << 20);
+    for large in [true, false] {
+        for plant in [
+            |place: &Path, victim: &Path| fs::hard_link(victim, place),
+            |place: &Path, victim: &Path| std::os::unix::fs::symlink(victim, place),
+            |place: &Path, _: &Path| {
+                fs::write(place, "theirs")?;
+                // Only root can; what is left is a file of one's own, which is taken.
+                let _ = chown(place, Some(4711), None);
+                Ok(())
+            },
+            |place: &Path, _: &Path| fs::create_dir(place),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let end = Posix::new(folder.path().join("d"), DraftRules::default());
+            fs::create_dir(folder.path().join("d")).unwrap();
+            let (victim, path) = (folder.path().join("victim"), folder.path().join("d/file"));
+            fs::write(&victim, "precious").unwrap();
+            let place = Draft::partial_path(&path, "test");
+            plant(&place, &victim).unwrap();
+            let record = place.to_string_lossy().replace("-partial", "-progress");
+            plant(Path::new(&record), &victim).unwrap();
+            if large {
+                write(&end, "file", &data).await.unwrap();
+            } else {
+                put(&end, "file", &data).await.unwrap();
+            }
+            assert_eq!(fs::read(&path).unwrap(), data);
+            assert_eq!(fs::read(&victim).unwrap(), b"precious");
+            let found = fs::metadata(&path).unwrap();
+            assert_eq!((found.nlink(), found.mode() & 0o777), (1, 0o640));
+            assert_eq!(found.uid(), fs::metadata(folder.path()).unwrap().uid());
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_reads_a_file_before_it_has_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = Posix::new(folder.path(), DraftRules::default());
+    let data = noise(3 << 20);
+    let plain = FileSpec {
+        mode: None,
+        ..spec(data.len() as u64)
+    };
+    let _writer = write_some(&end, &plain, &data, 1).await;
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 2, "a draft and its record");
+    for left in left {
+        assert_eq!(left.metadata().unwrap().mode() & 0o777, 0o600, "{left:?}");
+    }
+    // In the end it is as private as any file that is made there.
+    let pieces = vec![Bytes::from_static(b"abc")];
+    let small = FileSpec {
+        mode: None,
+        ..spec(3)
+    };
+    let put = end.put(b"small", &small, pieces, Checksum::of(b"abc"));
+    put.await.unwrap();
+    fs::write(folder.path().join("any"), "").unwrap();
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode();
+    assert_eq!(mode("small"), mode("any"));
 }

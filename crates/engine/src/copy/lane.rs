@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     Ending, Limit, Notice, Options, Place, Placed, Progress, Tuned,
     board::Board,
+    claims::Claims,
     local, remote, tuning,
     walk::{Walker, Work},
     watch::Speeds,
@@ -79,6 +80,8 @@ pub(super) struct Shared {
     pub spare_threads: AtomicUsize,
     /// The file systems can't share extents: don't ask again.
     pub no_clone: AtomicBool,
+    /// Names at the destination that were given to something.
+    pub claims: Claims,
     /// Files that count as unchanged though no times are kept there.
     untimed: AtomicU64,
     is_local: AtomicBool,
@@ -98,6 +101,7 @@ impl Shared {
             buffers: Arc::new(Semaphore::new(BUFFERED_MIB_MAX as usize)),
             spare_threads: AtomicUsize::new(0),
             no_clone: AtomicBool::new(false),
+            claims: Claims::default(),
             untimed: AtomicU64::new(0),
             is_local: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -365,6 +369,7 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
             .iter()
             .all(|placed| placed.source.place.local.is_some());
     shared.is_local.store(is_local, Relaxed);
+    shared.claims.prepare(&placed);
     let (queue, works) = mpsc::channel(QUEUE_BATCHES);
     let mut lanes = JoinSet::new();
     if is_local {

@@ -128,7 +128,7 @@ impl Copying {
         let stored = loop {
             tokio::select! {
                 stored = &mut storing => break stored,
-                finished = &mut ahead, if may_finish => match finished {
+                finished = &mut ahead, if may_finish => match finished? {
                     Some(whole) => {
                         // The answers of the segments are not needed, but their connections are.
                         let _ = timeout(ANSWERED_WITHIN, storing).await;
@@ -140,7 +140,7 @@ impl Copying {
         };
         let whole = stored?;
         // All is sent: whoever can finish ahead has begun to, and ends within a round trip.
-        if may_finish && ahead.await == Some(whole) {
+        if may_finish && ahead.await? == Some(whole) {
             return Ok(Copied::Finished(whole));
         }
         self.confirm(whole).await?;
@@ -148,11 +148,21 @@ impl Copying {
     }
 
     /// The checksum of the file if it could be finished ahead.
-    async fn finish_ahead(&self) -> Option<Checksum> {
-        let whole = self.writer.all_sent().await?;
-        self.confirm(whole).await.ok()?;
-        self.writer.finish_ahead(whole).await.ok()?;
-        Some(whole)
+    ///
+    /// # Errors
+    /// What the destination's file system says of bytes that it took before: it may say so only once.
+    async fn finish_ahead(&self) -> Result<Option<Checksum>> {
+        let Some(whole) = self.writer.all_sent().await else {
+            return Ok(None);
+        };
+        if self.confirm(whole).await.is_err() {
+            return Ok(None);
+        }
+        match self.writer.finish_ahead(whole).await {
+            Ok(()) => Ok(Some(whole)),
+            Err(error) if may_go_later(error.kind()) => Ok(None),
+            Err(error) => Err(error.at(Locus::Destination)),
+        }
     }
 
     async fn store(&self) -> Result<Checksum> {
@@ -306,6 +316,18 @@ impl Copying {
         }
         Ok(())
     }
+}
+
+/// Whether a file that can't be finished ahead may well be finished when all of its segments are known to be there.
+fn may_go_later(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::Full
+            | ErrorKind::PermissionDenied
+            | ErrorKind::Conflict
+            | ErrorKind::NotFound
+            | ErrorKind::Other
+    )
 }
 
 fn whole(sums: &Sums) -> Checksum {

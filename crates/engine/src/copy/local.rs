@@ -17,7 +17,7 @@ use std::{
 
 use posthaste_endpoint::{
     Checksum, Error, ErrorKind, FileSpec, Kind, Locus, Result, Summer,
-    posix::{self, BLOCK_BYTES, Draft, Posix, SEGMENT_BYTES, SourceFile},
+    posix::{self, BLOCK_BYTES, Draft, Place, Posix, SEGMENT_BYTES, SourceFile},
 };
 use tokio::sync::mpsc;
 
@@ -64,16 +64,23 @@ fn ends<'a>(shared: &'a Shared, work: &'a Work) -> Result<(&'a Posix, &'a Posix)
 
 fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     let (from, to) = ends(shared, work)?;
-    let (from, to) = (from.path(&work.from), to.path(&work.to));
+    let from = from.path(&work.from);
+    let to = match to.place(&work.to) {
+        // What is not made yet would be made.
+        Err(error) if shared.options.dry_run && error.kind() == ErrorKind::NotFound => {
+            Place::plain(to.path(&work.to))
+        }
+        place => place?,
+    };
     if work.entry.kind == Kind::Link {
         return copy_link(shared, work, &from, &to);
     }
     let there = match &work.there {
         There::Nothing => None,
         There::Found(entry) => Some(entry.clone()),
-        There::Ask => posix::stat(&to, false)?,
+        There::Ask => posix::stat(&to.path, false).map_err(|error| about(error, &to))?,
     };
-    let shown = to.to_string_lossy();
+    let shown = to.shown().to_string_lossy();
     if let Some(there) = &there {
         if there.kind == Kind::Directory {
             return Err(Error::new(ErrorKind::Conflict, "write", shown)
@@ -117,8 +124,8 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Path) -> Result<()> {
-    let shown = to.to_string_lossy();
+fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Place) -> Result<()> {
+    let shown = to.shown().to_string_lossy();
     match shared.options.links {
         Links::Skip => {
             (shared.options.on_notice)(&Notice::LeftOut(&from.to_string_lossy()));
@@ -134,9 +141,9 @@ fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Path) -> Result<()>
         Links::Keep => {}
     }
     let target = posix::read_link(from)?;
-    let there = posix::stat(to, false)?;
+    let there = posix::stat(&to.path, false).map_err(|error| about(error, to))?;
     if there.is_some_and(|there| there.kind == Kind::Link)
-        && posix::read_link(to).is_ok_and(|there| there == target)
+        && posix::read_link(&to.path).is_ok_and(|there| there == target)
     {
         (shared.options.on_notice)(&Notice::Unchanged(&shown));
         return Ok(());
@@ -145,7 +152,8 @@ fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Path) -> Result<()>
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
         return Ok(());
     }
-    match posix::make_link(to, &target, &spec_of(work, &work.entry)) {
+    let made = posix::make_link(&to.path, &target, &spec_of(work, &work.entry));
+    match made.map_err(|error| about(error, to)) {
         Ok(unkept) => {
             shared.note(unkept);
             shared.progress.made_link();
@@ -158,6 +166,10 @@ fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Path) -> Result<()>
     Ok(())
 }
 
+fn about(error: Error, to: &Place) -> Error {
+    error.about(to.shown().to_string_lossy())
+}
+
 struct Copying<'a> {
     shared: &'a Shared,
     source: &'a SourceFile,
@@ -166,7 +178,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    fn copy_small(&self, to: &Path, block: &mut [u8]) -> Result<()> {
+    fn copy_small(&self, to: &Place, block: &mut [u8]) -> Result<()> {
         let draft = Draft::small(to, self.spec, self.shared.options.rules)?;
         if !self.clone_extents(&draft) {
             if self.source.is_sparse() {
@@ -232,7 +244,7 @@ impl Copying<'_> {
         self.shared.options.throttle.pass_blocking(bytes);
     }
 
-    fn copy_large(&self, to: &Path, block: &mut [u8]) -> Result<()> {
+    fn copy_large(&self, to: &Place, block: &mut [u8]) -> Result<()> {
         let (draft, kept) =
             Draft::resumable(to, self.spec, SEGMENT_BYTES, self.shared.options.rules)?;
         let copied = self.copy_segments(&draft, &kept, block);

@@ -282,6 +282,10 @@ impl Walk {
     }
 
     async fn hand_over(&self, work: Work) {
+        let claims = &self.shared.claims;
+        if let Err(error) = claims.give(&self.shared, &work.to, work.entry.kind).await {
+            return self.shared.failed(error);
+        }
         if work.entry.kind == Kind::File {
             self.shared.progress.found_file(work.entry.size);
         }

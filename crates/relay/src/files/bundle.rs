@@ -183,10 +183,10 @@ fn store_one(
             .at(Locus::Destination));
     }
     let put = |make| {
-        let place = ground.place(&stored.path.0, make)?;
+        let place = ground.place_to_write(&stored.path.0, make)?;
         let had = size_at(&place.path);
         space.change(had, stored.spec.size)?;
-        let put = posix::put(&place.path, &stored.spec, data, rules).inspect_err(|_| {
+        let put = posix::put(&place, &stored.spec, data, rules).inspect_err(|_| {
             // What was taken a moment ago can be given back.
             let _ = space.change(stored.spec.size, had);
         });

@@ -13,13 +13,13 @@ use std::{
 use posthaste_endpoint::{
     Checksum, Error, ErrorKind, Locus, Result,
     peer::wire::{Create, Finish, FinishOpen, SEGMENT_BYTES_MAX},
-    posix::{Draft, DraftRules, segment_range},
+    posix::{Draft, DraftRules, Place, segment_range},
 };
 
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    ground::{Ground, Place},
+    ground::Ground,
     space::{Space, size_at},
 };
 
@@ -127,7 +127,7 @@ impl Drafts {
     }
 
     fn start(&self, file: &Create, make: bool) -> Result<OpenDraft> {
-        let place = self.ground.place(&file.path.0, make)?;
+        let place = self.ground.place_to_write(&file.path.0, make)?;
         let rules = DraftRules {
             verify: false,
             fsync: false,
@@ -137,7 +137,7 @@ impl Drafts {
             return self.start_open_ended(file, place, rules, had);
         }
         self.space.change(had, file.spec.size)?;
-        let started = Draft::resumable(&place.path, &file.spec, file.segment_size, rules);
+        let started = Draft::resumable(&place, &file.spec, file.segment_size, rules);
         let (draft, kept) = started.inspect_err(|_| {
             // What was taken a moment ago can be given back.
             let _ = self.space.change(file.spec.size, had);
@@ -159,7 +159,7 @@ impl Drafts {
         rules: DraftRules,
         had: u64,
     ) -> Result<OpenDraft> {
-        let (draft, kept) = Draft::open_ended(&place.path, &file.spec, file.segment_size, rules)?;
+        let (draft, kept) = Draft::open_ended(&place, &file.spec, file.segment_size, rules)?;
         let found = draft.file().metadata();
         let found = found
             .map_err(|cause| Error::io("look at", "", cause))?
@@ -227,9 +227,11 @@ impl Drafts {
             draft.draft.set_size(size)?;
             let _ = self.space.change(draft.take_back(size), size);
         }
-        draft.draft.publish_with(&draft.file.spec, flush)?;
-        let _ = self.space.change(replaced, 0);
+        let published = draft.draft.publish_with(&draft.file.spec, flush);
+        // Whatever was said against it is not said a second time: it is opened anew, and looked at.
         self.close(&file.path.0);
+        published?;
+        let _ = self.space.change(replaced, 0);
         Ok(())
     }
 

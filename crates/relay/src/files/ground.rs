@@ -1,39 +1,39 @@
 //! The files that are served: all this user may reach, or one folder that nothing leads out of.
 //!
-//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way.
-//! The kernel resolves each path beneath the folder (`openat2`, `RESOLVE_BENEATH`), and what is
-//! done then is done through the directory it found, by `/proc/self/fd`: nobody can put a link in
-//! its place meanwhile. Kernels before 5.6 have no `openat2`; there, no link is followed at all.
+//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way. What a copy writes below its
+//! destination goes through no link at all: the names may come from a stranger's store.
 
 use std::{
     ffi::OsStr,
-    fs::{self, File},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    fs, io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result, posix};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    posix::{self, Beneath, Follow, Place, split},
+};
 use rustix::{
-    fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
-    },
+    fs::{CWD, Mode, OFlags, openat},
     io::Errno,
 };
 
 /// Components of a path: no path is deeper (`PATH_MAX` / 2).
 const COMPONENTS_MAX: usize = 2048;
 
+/// Copies that one process serves: both ends of one, with room for more.
+const ROOTS_MAX: usize = 16;
+
 /// How paths are resolved.
 #[derive(Debug)]
 enum Reach {
-    /// As the user could: absolute, or relative to where the process was started.
-    User,
+    /// As the user could: absolute, or relative to where the process was started. What is written below the root of the copy goes
+    /// through no link, once that root is there.
+    User(RwLock<Vec<Arc<CopyRoot>>>),
     /// Beneath this directory.
-    Beneath { root: OwnedFd, has_openat2: bool },
+    Lent(Beneath),
 }
 
 /// The files that are served.
@@ -42,18 +42,56 @@ pub(crate) struct Ground {
     reach: Reach,
 }
 
-/// A path that can be used now.
+/// What is copied to, or from.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) path: PathBuf,
-    /// The directory or file the path goes through.
-    _through: Option<OwnedFd>,
+struct CopyRoot {
+    path: Vec<u8>,
+    beneath: OnceLock<Beneath>,
+}
+
+impl CopyRoot {
+    fn new(path: &[u8]) -> Self {
+        Self {
+            path: path.to_vec(),
+            beneath: OnceLock::new(),
+        }
+    }
+
+    /// The path below the root, where `path` lies deeper than right in it.
+    fn deep<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = path.strip_prefix(self.path.as_slice())?;
+        let is_folder = self.path.is_empty() || self.path.ends_with(b"/");
+        let rest = if is_folder {
+            rest
+        } else {
+            rest.strip_prefix(b"/")?
+        };
+        let is_deep = rest.contains(&b'/') && !rest.starts_with(b"/");
+        is_deep.then_some(rest)
+    }
+
+    fn beneath(&self, make: bool) -> Result<&Beneath> {
+        if self.beneath.get().is_none() {
+            let root = user_path(&self.path);
+            if make {
+                posix::make_directory(&root)?;
+            }
+            let opened = Beneath::open_root(&root, Follow::Never);
+            let opened = opened.map_err(|cause| Error::io("use", "", cause))?;
+            // Whoever was faster opened the same.
+            let _ = self.beneath.set(opened);
+        }
+        let opened = self.beneath.get();
+        opened.ok_or_else(|| Error::new(ErrorKind::NotFound, "use", ""))
+    }
 }
 
 impl Ground {
     /// Everything the user may reach.
     pub(crate) fn of_user() -> Self {
-        Self { reach: Reach::User }
+        Self {
+            reach: Reach::User(RwLock::default()),
+        }
     }
 
     /// What is beneath `dir`, which is made if it isn't there. Blocking.
@@ -69,45 +107,78 @@ impl Ground {
             Error::io("use", shown, cause)
         };
         fs::create_dir_all(dir).map_err(failed)?;
-        let root = File::open(dir).map_err(failed)?.into();
-        let has_openat2 = open_beneath(&root, b".", OFlags::PATH).is_ok();
+        let lent = Beneath::open_root(dir, Follow::Inside).map_err(failed)?;
         Ok(Self {
-            reach: Reach::Beneath { root, has_openat2 },
+            reach: Reach::Lent(lent),
         })
     }
 
     /// Whether paths are resolved beneath a directory.
     pub(crate) fn is_lent(&self) -> bool {
-        matches!(self.reach, Reach::Beneath { .. })
+        matches!(self.reach, Reach::Lent(_))
     }
 
-    /// Where `path` itself is: a final link is not followed. Directories above it are made if
-    /// `make`. Blocking.
+    /// A copy's own directory, or its one file, is at `path`.
+    pub(crate) fn copies(&self, path: &[u8]) {
+        if let Reach::User(roots) = &self.reach {
+            let mut roots = roots.write().unwrap_or_else(PoisonError::into_inner);
+            if roots.len() < ROOTS_MAX && !roots.iter().any(|root| root.path == path) {
+                roots.push(Arc::new(CopyRoot::new(path)));
+            }
+        }
+    }
+
+    /// Where `path` itself is: a final link is not followed. Blocking.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::PermissionDenied`] when it leads out of what is lent.
-    pub(crate) fn place(&self, path: &[u8], make: bool) -> Result<Place> {
+    pub(crate) fn place(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
-            Reach::User => {
-                let path = user_path(path);
-                if make && let Some(parent) = path.parent().filter(|parent| !is_empty(parent)) {
-                    posix::make_directory(parent)?;
-                }
-                Ok(Place {
-                    path,
-                    _through: None,
-                })
+            Reach::User(_) => Ok(Place::plain(user_path(path))),
+            Reach::Lent(lent) => within(lent, path, false),
+        }
+    }
+
+    /// The same of what is to be written: no link below a copy's own directory is followed. Directories above it are made if
+    /// `make`. Blocking.
+    ///
+    /// # Errors
+    /// As [`Ground::place`]; [`ErrorKind::Conflict`] where a link is on the way.
+    pub(crate) fn place_to_write(&self, path: &[u8], make: bool) -> Result<Place> {
+        self.check(path)?;
+        let roots = match &self.reach {
+            Reach::Lent(lent) => return within(lent, path, make),
+            Reach::User(roots) => roots,
+        };
+        if let Some((root, deep)) = find(roots, path) {
+            let (parent, name) = split(deep);
+            let folder = root.beneath(make)?.folder(parent, make);
+            return Ok(Place::within(Arc::new(folder.map_err(on_the_way)?), name));
+        }
+        let path = user_path(path);
+        if make && let Some(parent) = path.parent().filter(|parent| !is_empty(parent)) {
+            posix::make_directory(parent)?;
+        }
+        Ok(Place::plain(path))
+    }
+
+    /// The directory at `path` itself, to be changed. Blocking.
+    ///
+    /// # Errors
+    /// As [`Ground::place_to_write`].
+    pub(crate) fn folder_to_change(&self, path: &[u8]) -> Result<Place> {
+        let Reach::User(roots) = &self.reach else {
+            return self.target(path);
+        };
+        self.check(path)?;
+        let slashed = [path, b"/."].concat();
+        match find(roots, &slashed) {
+            Some((root, deep)) => {
+                let folder = root.beneath(false)?.folder(split(deep).0, false);
+                Ok(Place::opened(folder.map_err(on_the_way)?))
             }
-            Reach::Beneath { .. } => {
-                let (parent, name) = split(path);
-                let folder = self.folder(parent, make).map_err(refused)?;
-                let path = through(&folder).join(OsStr::from_bytes(name));
-                Ok(Place {
-                    path,
-                    _through: Some(folder),
-                })
-            }
+            None => Ok(Place::plain(user_path(path))),
         }
     }
 
@@ -118,16 +189,10 @@ impl Ground {
     pub(crate) fn target(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
-            Reach::User => Ok(Place {
-                path: user_path(path),
-                _through: None,
-            }),
-            Reach::Beneath { .. } => {
-                let found = self.open(path, OFlags::PATH).map_err(refused)?;
-                Ok(Place {
-                    path: through(&found),
-                    _through: Some(found),
-                })
+            Reach::User(_) => Ok(Place::plain(user_path(path))),
+            Reach::Lent(lent) => {
+                let found = lent.open(path, OFlags::PATH).map_err(refused)?;
+                Ok(Place::opened(found))
             }
         }
     }
@@ -140,8 +205,8 @@ impl Ground {
         self.check(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = match &self.reach {
-            Reach::User => openat(CWD, user_path(path), flags | OFlags::CLOEXEC, Mode::empty()),
-            Reach::Beneath { .. } => self.open(path, flags),
+            Reach::User(_) => openat(CWD, user_path(path), flags | OFlags::CLOEXEC, Mode::empty()),
+            Reach::Lent(lent) => lent.open(path, flags),
         };
         opened.map_err(refused)
     }
@@ -161,87 +226,33 @@ impl Ground {
         }
         Ok(())
     }
-
-    /// The directory at `path` beneath the root.
-    fn folder(&self, path: &[u8], make: bool) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        match self.open(path, flags) {
-            Err(Errno::NOENT) if make && !path.is_empty() => {
-                let (parent, name) = split(path);
-                let above = self.folder(parent, true)?;
-                match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
-                    Ok(()) | Err(Errno::EXIST) => self.open(path, flags),
-                    Err(cause) => Err(cause),
-                }
-            }
-            opened => opened,
-        }
-    }
-
-    fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let Reach::Beneath { root, has_openat2 } = &self.reach else {
-            return Err(Errno::INVAL);
-        };
-        let path = if path.is_empty() { b"." } else { path };
-        if *has_openat2 {
-            return open_beneath(root, path, flags);
-        }
-        walk(root, path, flags)
-    }
 }
 
-fn open_beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let flags = flags | OFlags::CLOEXEC;
-    loop {
-        match openat2(root, path, flags, Mode::empty(), resolve) {
-            // Something on the way was renamed meanwhile.
-            Err(Errno::AGAIN) => {}
-            opened => return opened,
-        }
-    }
+/// The copy that writes deep below its root to `path`, and the path there.
+fn find<'a>(
+    roots: &RwLock<Vec<Arc<CopyRoot>>>,
+    path: &'a [u8],
+) -> Option<(Arc<CopyRoot>, &'a [u8])> {
+    let roots = roots.read().unwrap_or_else(PoisonError::into_inner);
+    let mut deep = roots
+        .iter()
+        .filter_map(|root| Some((root, root.deep(path)?)));
+    deep.next().map(|(root, deep)| (Arc::clone(root), deep))
 }
 
-/// Opens one component after the other, none of which may be a link.
-fn walk(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut at = openat(root, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let mut names = path
-        .split(|&byte| byte == b'/')
-        .filter(|name| !matches!(*name, b"" | b"."))
-        .peekable();
-    if names.peek().is_none() {
-        return openat(&at, ".", flags, Mode::empty());
-    }
-    while let Some(name) = names.next() {
-        let is_last = names.peek().is_none();
-        let flags = if is_last {
-            flags
-        } else {
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW
-        };
-        at = match openat(&at, name, flags, Mode::empty()) {
-            // A link is no directory.
-            Err(Errno::NOTDIR) if is_link(statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)?) => {
-                return Err(Errno::LOOP);
-            }
-            opened => opened?,
-        };
-        // With O_PATH, a link is opened itself.
-        if is_link(fstat(&at)?) {
-            return Err(Errno::LOOP);
-        }
-    }
-    Ok(at)
+fn within(lent: &Beneath, path: &[u8], make: bool) -> Result<Place> {
+    let (parent, name) = split(path);
+    let folder = lent.folder(parent, make).map_err(refused)?;
+    Ok(Place::within(Arc::new(folder), name))
 }
 
-fn is_link(stat: Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
-}
-
-/// A path through an open file.
-fn through(file: &impl AsFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+fn on_the_way(cause: Errno) -> Error {
+    match cause {
+        Errno::XDEV | Errno::LOOP | Errno::NOTDIR => Error::new(ErrorKind::Conflict, "write", "")
+            .cause("a symbolic link or a file is on the way to it")
+            .hint("remove it, or copy to where it points"),
+        cause => Error::io("write", "", cause.into()),
+    }
 }
 
 fn user_path(path: &[u8]) -> PathBuf {
@@ -253,15 +264,6 @@ fn user_path(path: &[u8]) -> PathBuf {
 
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
-}
-
-/// Parent and name; the root's name is `.`.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        Some(cut) => (&path[..cut], &path[cut + 1..]),
-        None if path.is_empty() => (b"", b"."),
-        None => (b"", path),
-    }
 }
 
 fn out_of_bounds() -> Error {
@@ -285,10 +287,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lent = folder.path().join("lent");
         let ground = || Ground::beneath(&lent).unwrap();
-        let (newer, mut older) = (ground(), ground());
-        if let Reach::Beneath { has_openat2, .. } = &mut older.reach {
-            *has_openat2 = false;
-        }
+        let (newer, older) = (ground(), ground());
+        let Reach::Lent(stepped) = older.reach else {
+            unreachable!("it was lent");
+        };
+        let reach = Reach::Lent(stepped.by_steps());
+        let older = Ground { reach };
         fs::create_dir(lent.join("inside")).unwrap();
         fs::write(lent.join("inside/file"), "fine").unwrap();
         fs::write(folder.path().join("secret"), "secret").unwrap();
@@ -305,8 +309,8 @@ mod tests {
             let place = ground.target(b"inside/file").unwrap();
             assert_eq!(fs::read(&place.path).unwrap(), b"fine");
             let path = format!("new{number}/deep/er/file");
-            assert!(ground.place(path.as_bytes(), false).is_err());
-            let place = ground.place(path.as_bytes(), true).unwrap();
+            assert!(ground.place(path.as_bytes()).is_err());
+            let place = ground.place_to_write(path.as_bytes(), true).unwrap();
             fs::write(&place.path, "made").unwrap();
             assert_eq!(
                 fs::read(folder.path().join("lent").join(path)).unwrap(),
@@ -329,7 +333,7 @@ mod tests {
                 "inside/../../secret",
             ] {
                 for found in [
-                    ground.place(path.as_bytes(), true).err(),
+                    ground.place_to_write(path.as_bytes(), true).err(),
                     ground.target(path.as_bytes()).err(),
                     ground.directory(path.as_bytes()).err(),
                 ] {
@@ -339,9 +343,31 @@ mod tests {
             }
             let leak = ground.target(b"leak").err().unwrap();
             assert_eq!(leak.kind(), ErrorKind::PermissionDenied);
-            let place = ground.place(b"a\0b", false);
+            let place = ground.place(b"a\0b");
             assert_eq!(place.err().unwrap().kind(), ErrorKind::Invalid);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+    }
+
+    #[test]
+    fn what_a_copy_writes_goes_through_no_link_below_its_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("to");
+        fs::create_dir_all(to.join("real")).unwrap();
+        symlink(folder.path(), to.join("link")).unwrap();
+        let ground = Ground::of_user();
+        let root = to.as_os_str().as_bytes();
+        ground.copies(root);
+        let below = |name: &str| [root, b"/", name.as_bytes()].concat();
+        assert!(ground.place_to_write(&below("real/new/file"), true).is_ok());
+        assert!(ground.place_to_write(&below("file"), false).is_ok());
+        for name in ["link/file", "real/../link/file"] {
+            let refused = ground.place_to_write(&below(name), true).err().unwrap();
+            assert_eq!(refused.kind(), ErrorKind::Conflict, "{name}");
+        }
+        let refused = ground.folder_to_change(&below("link")).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
+        assert!(ground.folder_to_change(&below("real")).is_ok());
+        assert!(ground.folder_to_change(root).is_ok());
     }
 }

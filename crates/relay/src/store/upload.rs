@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use posthaste_endpoint::{
     ErrorKind,
+    posix::flush,
     relay::{DatasetId, Grown, wire::Object},
 };
 use posthaste_types::Digest;
@@ -123,6 +124,7 @@ impl Upload {
         if self.store.flush {
             self.file.sync_data()?;
         }
+        flush(&self.file)?;
         let _not_removed = self
             .store
             .removal

@@ -6,6 +6,7 @@
 mod change;
 mod habits;
 mod table;
+mod unmount;
 
 use std::{
     ffi::OsStr,
@@ -30,13 +31,14 @@ use tempfile::TempDir;
 use change::{Change, timespec};
 pub use habits::{Call, Deed, Habits, Refuses};
 use table::Table;
+use unmount::{NAME, unmount, unmount_left_behind};
 
 /// A mounted file system; gone when dropped, also with files open in it.
 #[derive(Debug)]
 pub struct Files {
     _session: BackgroundSession,
     mount: TempDir,
-    behind: TempDir,
+    behind: Arc<TempDir>,
 }
 
 impl Files {
@@ -46,7 +48,19 @@ impl Files {
     /// When it can't: it needs `/dev/fuse` and root, or `fusermount3`.
     pub fn mount(habits: Habits) -> Self {
         unmount_left_behind();
-        let (mount, behind) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Self::over(Arc::new(tempfile::tempdir().unwrap()), habits)
+    }
+
+    /// Mounts the same folder once more, as another host does: locks that are held here are not seen there.
+    ///
+    /// # Panics
+    /// As [`Files::mount`].
+    pub fn mount_again(&self, habits: Habits) -> Self {
+        Self::over(Arc::clone(&self.behind), habits)
+    }
+
+    fn over(behind: Arc<TempDir>, habits: Habits) -> Self {
+        let mount = tempfile::tempdir().unwrap();
         let system = System {
             behind: behind.path().to_owned(),
             habits,
@@ -81,27 +95,6 @@ impl Drop for Files {
     }
 }
 
-/// What mounts are called, before the number of the process that serves them.
-const NAME: &str = "posthaste-odd-";
-
-/// Unmounts at once; calls that nobody answers any more fail.
-fn unmount(path: &Path) {
-    // Nobody is left to tell.
-    let _ = Command::new("umount").args(["-f", "-l"]).arg(path).output();
-}
-
-/// Unmounts what tests left that were killed.
-fn unmount_left_behind() {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap();
-    for mount in mounts.lines().filter(|line| line.starts_with(NAME)) {
-        let mut words = mount[NAME.len()..].split(' ');
-        let (process, path) = (words.next().unwrap(), words.next().unwrap());
-        if !Path::new("/proc").join(process).exists() {
-            unmount(Path::new(path));
-        }
-    }
-}
-
 /// What it tells is asked for again each time.
 const TTL: Duration = Duration::ZERO;
 const GENERATION: Generation = Generation(0);
@@ -133,9 +126,23 @@ impl System {
 
     /// The path of a name in a directory, where the deed is not refused.
     fn child(&self, deed: Deed, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
-        let path = self.table().path(parent)?.join(name);
+        let path = self.below(parent, name)?;
         self.ask(deed, &path, 0)?;
         Ok(path)
+    }
+
+    /// The path of a name in a directory, of one that it is there under.
+    fn below(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
+        let directory = self.table().path(parent)?;
+        if self.habits.folds_names {
+            for found in fs::read_dir(self.real(&directory))? {
+                let found = found?.file_name();
+                if found.eq_ignore_ascii_case(name) {
+                    return Ok(directory.join(found));
+                }
+            }
+        }
+        Ok(directory.join(name))
     }
 
     fn attributes(&self, inode: INodeNo, metadata: &Metadata) -> FileAttr {
@@ -347,7 +354,7 @@ impl Filesystem for System {
         reply: ReplyEmpty,
     ) {
         let renamed = || -> Answer<_> {
-            let from = self.table().path(parent)?.join(name);
+            let from = self.below(parent, name)?;
             let to = self.child(Deed::Rename, new_parent, new_name)?;
             fs::rename(self.real(&from), self.real(&to))?;
             self.table().rename(&from, &to);
@@ -367,7 +374,7 @@ impl Filesystem for System {
         reply: ReplyCreate,
     ) {
         let made = || -> Answer<_> {
-            let path = self.table().path(parent)?.join(name);
+            let path = self.below(parent, name)?;
             let mut options = File::options();
             options.read(true).write(true).create(true).mode(mode);
             let handle = self.open_file(Deed::Create, &path, &options)?;

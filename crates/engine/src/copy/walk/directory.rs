@@ -14,11 +14,11 @@ use std::{
     },
 };
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result};
 use tokio::sync::OnceCell;
 
 use super::{
-    super::{Source, lane::Shared, retry::retried},
+    super::{Notice, Source, lane::Shared, retry::retried},
     seals::{Seal, Seals},
 };
 
@@ -171,6 +171,12 @@ impl Directory {
 
     async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
         let endpoint = &shared.destination.endpoint;
+        if self.depth > 0 {
+            shared
+                .claims
+                .give(shared, &self.to, Kind::Directory)
+                .await?;
+        }
         if shared.options.dry_run {
             if above.new {
                 return Ok(Made { new: true });
@@ -188,6 +194,11 @@ impl Directory {
             .map_err(|error| error.at(Locus::Destination))?;
         if new {
             shared.progress.made_directory();
+            if let (0, true, Some(local)) =
+                (self.depth, self.to.is_empty(), &shared.destination.local)
+            {
+                (shared.options.on_notice)(&Notice::Stands(&local.path(b"")));
+            }
         }
         Ok(Made { new })
     }

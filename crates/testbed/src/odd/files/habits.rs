@@ -68,6 +68,8 @@ pub struct Habits {
     pub fixed_modes: bool,
     /// It takes each time and tells when a file was written.
     pub forgets_times: bool,
+    /// Names that differ in case only are one.
+    pub folds_names: bool,
 }
 
 impl Default for Habits {
@@ -77,6 +79,7 @@ impl Default for Habits {
             step_s: 0,
             fixed_modes: false,
             forgets_times: false,
+            folds_names: false,
         }
     }
 }

@@ -1,0 +1,227 @@
+//! Paths that nothing leads out of a directory.
+//!
+//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody may put a link in a directory's
+//! place between the look and the use. The kernel resolves each path beneath the directory (`openat2`, `RESOLVE_BENEATH`), and what is
+//! done then is done through the directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is
+//! opened after the other, and no link is followed at all.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat},
+    io::Errno,
+};
+
+/// Which links are followed on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// Those that stay beneath the directory.
+    Inside,
+    /// None.
+    Never,
+}
+
+/// A directory that paths are resolved beneath.
+#[derive(Debug)]
+pub struct Beneath {
+    root: OwnedFd,
+    follow: Follow,
+    has_openat2: bool,
+}
+
+/// A path that can be used now.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// How to get there.
+    pub path: PathBuf,
+    /// What people call it, where that is another path.
+    shown: Option<PathBuf>,
+    /// The directory or file the path goes through.
+    _through: Option<Arc<OwnedFd>>,
+}
+
+impl Place {
+    /// A path as it is.
+    #[must_use]
+    pub fn plain(path: PathBuf) -> Self {
+        Self {
+            path,
+            shown: None,
+            _through: None,
+        }
+    }
+
+    /// What was opened.
+    #[must_use]
+    pub fn opened(found: OwnedFd) -> Self {
+        Self {
+            path: through(&found),
+            shown: None,
+            _through: Some(Arc::new(found)),
+        }
+    }
+
+    /// The same, called so.
+    #[must_use]
+    pub fn called(self, shown: PathBuf) -> Self {
+        let shown = Some(shown);
+        Self { shown, ..self }
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub fn shown(&self) -> &Path {
+        self.shown.as_deref().unwrap_or(&self.path)
+    }
+
+    /// A name in a directory that was opened.
+    #[must_use]
+    pub fn within(folder: Arc<OwnedFd>, name: &[u8]) -> Self {
+        Self {
+            path: through(&folder).join(OsStr::from_bytes(name)),
+            shown: None,
+            _through: Some(folder),
+        }
+    }
+}
+
+impl Beneath {
+    /// Opens the directory. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open_root(path: &Path, follow: Follow) -> io::Result<Self> {
+        let root = File::open(path)?.into();
+        let has_openat2 = open_beneath(&root, b".", OFlags::PATH, follow).is_ok();
+        Ok(Self {
+            root,
+            follow,
+            has_openat2,
+        })
+    }
+
+    /// The same as on a kernel that has no `openat2`.
+    #[must_use]
+    pub fn by_steps(self) -> Self {
+        Self {
+            has_openat2: false,
+            ..self
+        }
+    }
+
+    /// Opens the directory at `path`, which is made with those above it if `make`. Blocks.
+    ///
+    /// # Errors
+    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] where a link leads out or may not be followed.
+    pub fn folder(&self, path: &[u8], make: bool) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match self.open(path, flags) {
+            Err(Errno::NOENT) if make && !path.is_empty() => {
+                let (parent, name) = split(path);
+                let above = self.folder(parent, true)?;
+                match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => self.open(path, flags),
+                    Err(cause) => Err(cause),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens what lies at `path`. Blocks.
+    ///
+    /// # Errors
+    /// As [`Beneath::folder`].
+    pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { b"." } else { path };
+        if self.has_openat2 {
+            return open_beneath(&self.root, path, flags, self.follow);
+        }
+        walk(&self.root, path, flags)
+    }
+}
+
+fn open_beneath(
+    root: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    follow: Follow,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let (flags, resolve) = match follow {
+        Follow::Inside => (flags, resolve),
+        Follow::Never => (
+            flags | OFlags::NOFOLLOW,
+            resolve | ResolveFlags::NO_SYMLINKS,
+        ),
+    };
+    loop {
+        match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            // Something on the way was renamed meanwhile.
+            Err(Errno::AGAIN) => {}
+            opened => return opened,
+        }
+    }
+}
+
+/// Opens one component after the other, none of which may be a link.
+fn walk(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut at = openat(root, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !matches!(*name, b"" | b"."))
+        .peekable();
+    if names.peek().is_none() {
+        return openat(&at, ".", flags, Mode::empty());
+    }
+    while let Some(name) = names.next() {
+        let is_last = names.peek().is_none();
+        let flags = if is_last {
+            flags
+        } else {
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW
+        };
+        at = match openat(&at, name, flags, Mode::empty()) {
+            // A link is no directory.
+            Err(Errno::NOTDIR) if is_link(statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)?) => {
+                return Err(Errno::LOOP);
+            }
+            opened => opened?,
+        };
+        // With O_PATH, a link is opened itself.
+        if is_link(fstat(&at)?) {
+            return Err(Errno::LOOP);
+        }
+    }
+    Ok(at)
+}
+
+fn is_link(stat: Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}
+
+/// A path through an open file.
+fn through(file: &impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+}
+
+/// Parent and name; the root's name is `.`.
+#[must_use]
+pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(cut) => (&path[..cut], &path[cut + 1..]),
+        None if path.is_empty() => (b"", b"."),
+        None => (b"", path),
+    }
+}

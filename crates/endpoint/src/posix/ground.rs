@@ -1,0 +1,114 @@
+//! Where files are written: beneath a root, and through no link.
+
+use std::{
+    ffi::OsStr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::io::Errno;
+
+use super::{
+    beneath::{Beneath, Follow, Place, split},
+    directory::make_directory,
+    show,
+};
+use crate::{Error, ErrorKind, Locus, Result};
+
+/// The directories that files are written to lately.
+#[derive(Debug, Default)]
+pub(super) struct Ground {
+    root: OnceLock<Beneath>,
+    last: Mutex<Option<Last>>,
+}
+
+/// The directory that was written to last. Files come in order, so the next one is likely there too.
+#[derive(Debug)]
+struct Last {
+    path: Vec<u8>,
+    folder: Arc<OwnedFd>,
+    opened: Instant,
+}
+
+/// A directory that was opened so long ago may have been moved away.
+const OPENED_MAX: Duration = Duration::from_secs(1);
+
+impl Ground {
+    /// Where `path` below `root` is; directories above it are made if `make`. Blocks.
+    pub(super) fn place(&self, root: &Path, path: &[u8], make: bool) -> Result<Place> {
+        let plain = below(root, path);
+        let (parent, name) = split(path);
+        if parent.is_empty() {
+            return Ok(Place::plain(plain));
+        }
+        if make && self.root.get().is_none() {
+            make_directory(root)?;
+        }
+        let folder = self.folder(root, parent, make);
+        let folder = folder.map_err(|cause| on_the_way(&plain, cause))?;
+        Ok(Place::within(folder, name).called(plain))
+    }
+
+    /// The directory at `path` below `root` itself. Blocks.
+    pub(super) fn directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
+        let plain = below(root, path);
+        if path.is_empty() {
+            return Ok(Place::plain(plain));
+        }
+        let found = self.beneath(root);
+        let found = found.and_then(|root| root.folder(path, false));
+        let found = found.map_err(|cause| on_the_way(&plain, cause))?;
+        Ok(Place::opened(found).called(plain))
+    }
+
+    fn beneath(&self, root: &Path) -> Result<&Beneath, Errno> {
+        if self.root.get().is_none() {
+            let opened = Beneath::open_root(root, Follow::Never);
+            let opened =
+                opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
+            // Whoever was faster opened the same.
+            let _ = self.root.set(opened);
+        }
+        self.root.get().ok_or(Errno::IO)
+    }
+
+    fn folder(&self, root: &Path, path: &[u8], make: bool) -> Result<Arc<OwnedFd>, Errno> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*last
+            && last.path == path
+            && last.opened.elapsed() < OPENED_MAX
+        {
+            return Ok(Arc::clone(&last.folder));
+        }
+        let folder = Arc::new(self.beneath(root)?.folder(path, make)?);
+        *last = Some(Last {
+            path: path.to_vec(),
+            folder: Arc::clone(&folder),
+            opened: Instant::now(),
+        });
+        Ok(folder)
+    }
+}
+
+/// What is said of a path that can't be come to.
+fn on_the_way(path: &Path, cause: Errno) -> Error {
+    let error = match cause {
+        Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
+            Error::new(ErrorKind::Conflict, "write", show(path))
+                .cause("a symbolic link or a file is on the way to it")
+                .hint("remove it, or copy to where it points")
+        }
+        cause => Error::io("write", show(path), cause.into()),
+    };
+    error.at(Locus::Destination)
+}
+
+/// The path of a name below `root`.
+pub(super) fn below(root: &Path, path: &[u8]) -> PathBuf {
+    if path.is_empty() {
+        return root.to_owned();
+    }
+    root.join(OsStr::from_bytes(path))
+}

@@ -1,0 +1,24 @@
+//! Mounts that come to an end.
+
+use std::{fs, path::Path, process::Command};
+
+/// What mounts are called, before the number of the process that serves them.
+pub(super) const NAME: &str = "posthaste-odd-";
+
+/// Unmounts at once; calls that nobody answers any more fail.
+pub(super) fn unmount(path: &Path) {
+    // Nobody is left to tell.
+    let _ = Command::new("umount").args(["-f", "-l"]).arg(path).output();
+}
+
+/// Unmounts what tests left that were killed.
+pub(super) fn unmount_left_behind() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    for mount in mounts.lines().filter(|line| line.starts_with(NAME)) {
+        let mut words = mount[NAME.len()..].split(' ');
+        let (process, path) = (words.next().unwrap(), words.next().unwrap());
+        if !Path::new("/proc").join(process).exists() {
+            unmount(Path::new(path));
+        }
+    }
+}
