@@ -3,6 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use posthaste_endpoint::posix::keep_private;
 
 mod answer;
 mod arenas;
@@ -193,6 +194,12 @@ fn run(words: Vec<OsString>) -> Outcome {
 }
 
 fn execute(command: Command) -> Outcome {
+    if matches!(
+        command,
+        Command::Serve(_) | Command::Relay(_) | Command::Mover(_) | Command::Gateway(_)
+    ) {
+        keep_private();
+    }
     match command {
         Command::Copy(arguments) => copy::run(arguments),
         Command::Show(arguments) => ls::run(arguments),

@@ -17,6 +17,8 @@ mod gateways;
 mod gcs;
 #[path = "copy/host.rs"]
 mod host;
+#[path = "copy/hostile.rs"]
+mod hostile;
 #[path = "copy/killed.rs"]
 mod killed;
 #[path = "copy/left_out.rs"]

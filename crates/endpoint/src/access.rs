@@ -1,11 +1,15 @@
 //! Opens addresses with the credentials people already have.
 
+mod reach;
+
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStringExt,
     path::PathBuf,
     sync::Arc,
 };
+
+use reach::refuse_plain;
 
 use crate::{
     Actor, Boxed, Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
@@ -278,6 +282,9 @@ impl Access {
                 });
             }
             let profile = chosen.as_ref().filter(|_| !was_local);
+            if let Some(chosen) = &chosen {
+                refuse_plain(&location, chosen)?;
+            }
             let limits =
                 profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
             let opening = self.open_place(location, chosen, rules, limits.clone());

@@ -63,6 +63,7 @@ pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;
 pub use unkept::Unkept;
 pub use web::{
+    bearer_token,
     connector::{WebConnector, web_connector},
     deepest, encode,
     tls::{trusted_roots, web_tls, web_trust},

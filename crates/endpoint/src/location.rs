@@ -1,6 +1,8 @@
 //! Addresses as people write them: a local path, `s3://bucket/key`, `sftp://user@host:port/path`,
 //! `user@host:path`.
 
+mod below;
+
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -102,6 +104,16 @@ impl Protocol {
             Self::Ftps => "ftps",
             Self::Posthaste => "posthaste",
         }
+    }
+
+    /// Whether all goes over TLS.
+    pub(crate) const fn has_tls(self) -> bool {
+        matches!(self, Self::Https | Self::WebDavs | Self::Ftps)
+    }
+
+    /// Whether anybody on the way can read what is sent, credentials too.
+    pub(crate) const fn is_plain(self) -> bool {
+        matches!(self, Self::Http | Self::WebDav | Self::Ftp)
     }
 }
 

@@ -16,6 +16,7 @@ mod listing;
 mod look;
 mod owner;
 mod partial;
+mod private;
 mod source;
 mod writer;
 
@@ -45,6 +46,7 @@ pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 use ground::Ground;
 pub use listing::PosixListing;
+pub use private::{keep_private, published_mode};
 pub use source::SourceFile;
 use writer::PosixWriter;
 
@@ -121,11 +123,8 @@ impl Posix {
     }
 
     /// Counts what a call says is not kept.
-    fn noting(
-        &self,
-        done: impl Future<Output = Result<Unkept>> + Send,
-    ) -> impl Future<Output = Result<()>> + Send {
-        async move { done.await.map(|unkept| self.note(unkept)) }
+    async fn noting(&self, done: impl Future<Output = Result<Unkept>> + Send) -> Result<()> {
+        done.await.map(|unkept| self.note(unkept))
     }
 
     /// The real path of a relative one.

@@ -35,7 +35,7 @@ pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
 pub(crate) use range::{content_length, cut, told_size};
 pub(crate) use status::{kind_of_status, refused};
-pub use text::encode;
+pub use text::{bearer_token, encode};
 pub(crate) use text::{decode, quoted, text_of};
 
 use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};

@@ -12,7 +12,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use posthaste_endpoint::{Actor, Error, ErrorKind, FileTime, Locus, Result, posix::flush};
+use posthaste_endpoint::{
+    Actor, Error, ErrorKind, FileTime, Locus, Result,
+    posix::{flush, published_mode},
+};
 
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
@@ -178,9 +181,9 @@ impl Draft {
                 let path = self.path(about.path);
                 let opened = self.open(&path, about.size);
                 let written = opened.and_then(|file| {
-                    if let Some(mode) = about.mode {
-                        let mode = fs::Permissions::from_mode(mode & MODE_MASK | 0o200);
-                        file.set_permissions(mode)?;
+                    let mode = about.mode.map(|mode| mode & MODE_MASK | 0o200);
+                    if let Some(mode) = mode.or_else(|| published_mode(0o666)) {
+                        file.set_permissions(fs::Permissions::from_mode(mode))?;
                     }
                     if let Some(at) = about.mtime {
                         file.set_modified(moment(at.secs, at.nanos))?;
@@ -191,9 +194,9 @@ impl Draft {
                 written.map_err(|cause| failed("finish", &path, cause))?;
             }
             for directory in directories.iter().rev() {
-                sync_directory(&self.path(directory))?;
+                publish_directory(&self.path(directory))?;
             }
-            sync_directory(&self.folder)
+            publish_directory(&self.folder)
         })
     }
 
@@ -263,6 +266,15 @@ fn moment(secs: i64, nanos: u32) -> SystemTime {
     } else {
         SystemTime::UNIX_EPOCH + away + nanos
     }
+}
+
+/// Gives a directory the mode of those that its user makes, and makes it durable.
+fn publish_directory(path: &Path) -> Result<()> {
+    if let Some(mode) = published_mode(0o777) {
+        let given = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        given.map_err(|cause| failed("finish", path, cause))?;
+    }
+    sync_directory(path)
 }
 
 fn sync_directory(path: &Path) -> Result<()> {

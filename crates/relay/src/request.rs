@@ -398,8 +398,8 @@ pub(crate) fn authorize(
 
 /// What a request shows.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?;
-    value.to_str().ok()?.strip_prefix("Bearer ")
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    posthaste_endpoint::bearer_token(value)
 }
 
 /// Digest, size and expiry of an upload.

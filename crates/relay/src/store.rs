@@ -148,10 +148,10 @@ impl Store {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&incoming, cause));
             }
-            _ => fs::create_dir(&incoming).map_err(|cause| failed(&incoming, cause))?,
+            _ => layout::make_private(&incoming).map_err(|cause| failed(&incoming, cause))?,
         }
         let datasets = dir.join("datasets");
-        fs::create_dir_all(&datasets).map_err(|cause| failed(&datasets, cause))?;
+        layout::make_private(&datasets).map_err(|cause| failed(&datasets, cause))?;
         let files = dir.join("files");
         let file_bytes = layout::bytes_below(&files).map_err(|cause| failed(&files, cause))?;
         let mut index = Index {

@@ -11,6 +11,8 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 
 /// Bytes of a token or secret.
 pub const SECRET_BYTES: usize = 32;
+/// Characters that a token has at least: 64 bits of hexadecimal digits.
+const TOKEN_BYTES_MIN: usize = 16;
 /// A secret file longer than this holds something else: hundreds of identities fit.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -78,7 +80,15 @@ pub fn read_private(path: &Path) -> Result<String> {
 /// As [`read_private`] and [`write_private`].
 pub(crate) fn token(path: &Path) -> Result<String> {
     if path.exists() {
-        return read_private(path);
+        let text = read_private(path)?;
+        // Whoever shows what it holds may do everything.
+        if text.len() < TOKEN_BYTES_MIN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let shown = path.display().to_string();
+            return Err(Error::new(ErrorKind::Invalid, "use", shown)
+                .cause("it is empty, too short or no token")
+                .hint("remove it, and a new one is made at the next start"));
+        }
+        return Ok(text);
     }
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(|cause| {
@@ -115,5 +125,15 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = token(&path).unwrap_err().to_string();
         assert!(refused.contains("others can read it"), "{refused}");
+    }
+
+    #[test]
+    fn what_anybody_could_show_is_no_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        for text in ["", "\n", "secret", "with a space in the middle"] {
+            write_private(&path, text).unwrap();
+            assert_eq!(token(&path).unwrap_err().kind(), ErrorKind::Invalid);
+        }
     }
 }

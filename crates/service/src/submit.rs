@@ -1,5 +1,6 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+mod known;
 pub(crate) mod lent;
 mod named;
 mod scans;
@@ -19,7 +20,10 @@ use posthaste_engine::{
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
-use crate::{driver::Centre, hands::solved, inbound, outbound, purges, render, wishes};
+use crate::{
+    driver::Centre, hands::solved, inbound, outbound, purges, render, tokens::OF_OWNER, wishes,
+};
+pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
 pub(crate) use scans::{listed, scan_all};
@@ -77,18 +81,6 @@ pub(crate) fn keep(
             None => Err(error),
         },
     }
-}
-
-/// The request that was submitted under this submission id before.
-///
-/// # Errors
-/// The journal's.
-pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<RequestRecord>> {
-    let Some(submission) = &new.submission_id else {
-        return Ok(None);
-    };
-    let store = &centre.store;
-    store.journal(|journal| journal.submission(submission))
 }
 
 /// Writes down a request that was checked, which gets its number, with that as what it goes on.
@@ -376,7 +368,10 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     if new.via.len() + new.wishes.pin.len() + new.to.len() > HOLDERS_MAX
         || new.to.is_empty()
         || !(new.to.iter()).all(|name| length_ok(name) || over_depots.is_some())
-        || !new.submission_id.iter().all(|id| length_ok(id))
+        || !new
+            .submission_id
+            .iter()
+            .all(|id| id.split(OF_OWNER).all(length_ok))
     {
         return Err(invalid(
             &new.source,

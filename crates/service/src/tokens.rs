@@ -15,7 +15,9 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_journal::{RequestRecord, TOKENS_MAX, TokenRecord};
 use posthaste_types::Timestamp;
 
-use crate::{credentials::is_own, jobs::places::as_far_as_it_is, render, secrets};
+use crate::{
+    credentials::is_own, inbound::look::covers, jobs::places::as_far_as_it_is, render, secrets,
+};
 
 /// What tokens begin with, so that people and programs that look for secrets know one.
 const PREFIX: &str = "pht_";
@@ -27,6 +29,13 @@ pub(crate) const NAMES: &str = "up to 64 letters, digits, `-`, `_`, `.`, `@`";
 const PLACES_MAX: usize = 64;
 /// How the submission ids of what jobs of batch systems and of FTS's clients ask for begin.
 const OF_JOBS: [&str; 2] = ["job-", "fts:"];
+/// Whether a submission id is that of what a job asks for.
+pub(crate) fn is_of_job(name: &str) -> bool {
+    OF_JOBS.iter().any(|begins| name.starts_with(begins))
+}
+
+/// Stands in the journal between an owner and a submission id of theirs.
+pub(crate) const OF_OWNER: char = '\n';
 /// Longest life of a token, in seconds: ten years.
 const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 
@@ -175,19 +184,37 @@ impl Caller {
         }
     }
 
-    /// Sees that it may call what it submits so: what jobs ask for has names of its own, under which it is asked for once.
+    /// Sees that it may call what it submits so, and makes that name its owner's: each has their own. What jobs ask for has names of its
+    /// own, under which it is asked for once.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] for a name that is a job's.
-    pub(crate) fn names(&self, submission: Option<&String>) -> Result<()> {
-        let is_taken = |name: &&String| OF_JOBS.iter().any(|begins| name.starts_with(begins));
-        match submission.filter(is_taken) {
-            Some(name) if !self.operates() => Err(self
+    /// [`ErrorKind::PermissionDenied`] for a name that is a job's; [`ErrorKind::Invalid`] for what is no name.
+    pub(crate) fn name_submission(
+        &self,
+        submission: &mut Option<String>,
+        owner: Option<&str>,
+    ) -> Result<()> {
+        let Some(name) = submission else {
+            return Ok(());
+        };
+        if name.chars().any(char::is_control) {
+            let shown = name.escape_debug().to_string();
+            return Err(Error::new(ErrorKind::Invalid, "submit", shown)
+                .cause("a submission id has no control characters"));
+        }
+        if is_of_job(name) {
+            if self.operates() {
+                return Ok(());
+            }
+            return Err(self
                 .denied("submit", format!("{name:.64}"))
                 .cause("submission ids that begin so are those of jobs")
-                .hint("take another one")),
-            Some(_) | None => Ok(()),
+                .hint("take another one"));
         }
+        if let Some(owner) = owner.filter(|owner| !owner.is_empty()) {
+            *name = format!("{owner}{OF_OWNER}{name}");
+        }
+        Ok(())
     }
 
     /// Sees that it may change this request, and have its data.
@@ -247,7 +274,7 @@ impl Caller {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
-        self.opens("read from", address, profile)
+        self.opens("read from", address, profile, covers)
     }
 
     /// The same of writing.
@@ -255,25 +282,51 @@ impl Caller {
     /// # Errors
     /// As [`Caller::reads`].
     pub(crate) fn writes(&self, address: &str, profile: Option<&str>) -> Result<()> {
-        self.opens("write to", address, profile)
+        self.opens("write to", address, profile, covers)
     }
 
-    fn opens(&self, verb: &'static str, address: &str, profile: Option<&str>) -> Result<()> {
+    /// Sees that it may open a place of the host that this profile is named after, as FTS has it. Blocking.
+    ///
+    /// # Errors
+    /// As [`Caller::reads`].
+    pub(crate) fn opens_host(&self, verb: &'static str, address: &str, host: &str) -> Result<()> {
+        self.opens(verb, address, Some(host), |_, _| Ok(true))
+    }
+
+    fn opens(
+        &self,
+        verb: &'static str,
+        address: &str,
+        profile: Option<&str>,
+        covers: impl Fn(&str, Location) -> Result<bool>,
+    ) -> Result<()> {
         if self.operates() {
             return Ok(());
         }
         let may_use = |profile: &str| self.profiles.iter().any(|known| known == profile);
-        let cause = match Location::parse(address.as_ref())? {
-            Location::Local(path) => return self.reaches(&path),
+        let location = Location::parse(address.as_ref())?;
+        let cause = match &location {
+            Location::Local(path) => return self.reaches(path),
             // Who asks has it themselves, as [`crate::credentials`] says.
-            location if is_own(&location) => return Ok(()),
+            location if is_own(location) => return Ok(()),
             // `NAME:path`, which would be a host if there were no profile of that name.
             Location::Host {
                 user: None, host, ..
-            } if may_use(&host) => return Ok(()),
+            } if may_use(host) => {
+                if covers(host, location.clone())? {
+                    return Ok(());
+                }
+                format!("it is not below the url of the profile {host}")
+            }
             Location::S3 { .. } | Location::Bucket { .. } | Location::Server(_) => match profile {
-                Some(profile) if may_use(profile) => return Ok(()),
-                Some(profile) => format!("it may not use the profile {profile}"),
+                Some(profile) if !may_use(profile) => {
+                    format!("it may not use the profile {profile}")
+                }
+                // Its password would go wherever the address says.
+                Some(profile) if !covers(profile, location.clone())? => {
+                    format!("it is not below the url of the profile {profile}")
+                }
+                Some(_) => return Ok(()),
                 None => "other addresses are opened with a profile that it may use".to_owned(),
             },
             // With the keys of the service's user, whatever the profile, or by a program.
@@ -523,16 +576,30 @@ mod tests {
                 assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{bad}");
             }
             alice.reaches(Path::new("relative")).unwrap_err();
-            alice.names(Some(&"mine".to_owned())).unwrap();
+            let name = |caller: &Caller, name: &str| {
+                let mut name = Some(name.to_owned());
+                let named = caller.name_submission(&mut name, Some("alice"));
+                named.map(|()| name.unwrap())
+            };
+            assert_eq!(name(&alice, "mine").unwrap(), "alice\nmine");
+            assert!(name(&alice, "bob\nhis").is_err());
             for taken in ["job-slurm-7.0-in-1", "fts:7:1"] {
-                let taken = Some(taken.to_owned());
-                assert!(alice.names(taken.as_ref()).is_err());
-                assert!(Caller::service().names(taken.as_ref()).is_ok());
+                assert!(name(&alice, taken).is_err());
+                assert_eq!(name(&Caller::service(), taken).unwrap(), taken);
             }
             alice.reads(root.to_str().unwrap(), None).unwrap();
-            alice.reads("s3://bucket/key", Some("archive")).unwrap();
-            alice.reads("archive:key", None).unwrap();
+            let reads = |address, profile| {
+                alice.opens("read from", address, profile, |_, location| {
+                    let base = Location::parse("s3://bucket/key".as_ref())?;
+                    let is_named = matches!(location, Location::Host { .. });
+                    Ok(is_named || location.lies_below(&base))
+                })
+            };
+            reads("s3://bucket/key", Some("archive")).unwrap();
+            reads("archive:key", None).unwrap();
             for (address, profile) in [
+                ("s3://bucket/other", Some("archive")),
+                ("http://attacker/", Some("archive")),
                 ("root:key", Some("archive")),
                 ("me@archive:key", Some("archive")),
                 ("sftp://archive/key", Some("archive")),
@@ -541,7 +608,7 @@ mod tests {
                 ("s3://bucket/key", Some("root")),
                 ("/etc/passwd", Some("archive")),
             ] {
-                alice.reads(address, profile).unwrap_err();
+                reads(address, profile).unwrap_err();
             }
         }
         Caller::service().reaches(Path::new("/etc")).unwrap();

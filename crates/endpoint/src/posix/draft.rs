@@ -17,7 +17,7 @@ use rustix::{fs::Mode, io::retry_on_intr};
 
 use super::{
     BLOCK_BYTES, Place, attributes, flush,
-    look::Look,
+    look::{Look, refuse_special},
     owner::Owner,
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     show,
@@ -477,23 +477,6 @@ pub(super) fn failed(operation: &'static str, path: &Path, cause: io::Error) -> 
         | ErrorKind::Cancelled
         | ErrorKind::Other => error,
     }
-}
-
-/// Fails where something is that a file must not replace: a device, a pipe or a socket.
-fn refuse_special(place: &Place) -> Result<()> {
-    let Ok(there) = fs::symlink_metadata(&place.path) else {
-        return Ok(());
-    };
-    let kind = there.file_type();
-    if kind.is_file() || kind.is_symlink() || kind.is_dir() {
-        return Ok(());
-    }
-    Err(
-        Error::new(ErrorKind::Conflict, "write", show(place.shown()))
-            .cause("a device, a pipe or a socket is there")
-            .hint("name a file, or a directory that it may go into")
-            .at(Locus::Destination),
-    )
 }
 
 fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checksum> {

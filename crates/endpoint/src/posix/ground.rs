@@ -15,7 +15,7 @@ use super::{
     directory::make_directory,
     show,
 };
-use crate::{Error, ErrorKind, Locus, Result};
+use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// The directories that files are written to lately.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl Ground {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last
             && last.path == path
-            && last.opened.elapsed() < OPENED_MAX
+            && clock::now().duration_since(last.opened) < OPENED_MAX
         {
             return Ok(Arc::clone(&last.folder));
         }
@@ -86,7 +86,7 @@ impl Ground {
         *last = Some(Last {
             path: path.to_vec(),
             folder: Arc::clone(&folder),
-            opened: Instant::now(),
+            opened: clock::now(),
         });
         Ok(folder)
     }

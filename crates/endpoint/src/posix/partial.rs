@@ -21,6 +21,7 @@ use rustix::{
 use super::{
     draft::failed,
     owner::{Claim, Owner},
+    private::published_mode,
     show,
 };
 use crate::{
@@ -103,6 +104,9 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
 /// The system's.
 pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
     type Known = (PathBuf, u32, u32);
+    if let Some(mode) = published_mode(0o666) {
+        return Ok(mode);
+    }
     thread_local! {
         static LATELY: RefCell<Option<Known>> = const { RefCell::new(None) };
     }

@@ -50,9 +50,27 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The token of an `Authorization` header of the scheme `Bearer`, in whatever case that is written; none where it is empty.
+#[must_use]
+pub fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_shown_in_any_case_and_never_empty() {
+        for value in ["Bearer abc", "bearer abc", "BEARER  abc "] {
+            assert_eq!(bearer_token(value), Some("abc"));
+        }
+        for value in ["Bearer ", "Bearer", "Basic abc", "abc", ""] {
+            assert_eq!(bearer_token(value), None);
+        }
+    }
 
     #[test]
     fn names_survive_an_address() {

@@ -2,7 +2,7 @@
 //! system does not tell apart. One replaces the other there, so that the second is left out.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     hash::{BuildHasher, RandomState},
     sync::{
         Mutex, PoisonError,
@@ -23,6 +23,9 @@ pub(super) struct Claims {
     /// There is one file to copy.
     alone: AtomicBool,
     names: OnceCell<Option<Names>>,
+    /// Links that are copied, hashed: nothing else is written through them.
+    links: Mutex<HashSet<u64>>,
+    state: RandomState,
 }
 
 #[derive(Debug)]
@@ -68,11 +71,21 @@ impl Claims {
         self.alone.store(alone, Relaxed);
     }
 
-    /// Gives the name `to` at the destination, of which a directory above it is there, to one thing of this kind.
+    /// Gives the name `to` at the destination, of which a directory above it is there, to one thing of this kind. A listing that
+    /// calls one name a link and a directory would have files written to wherever the link leads.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where it has been given to another.
     pub(super) async fn give(&self, shared: &Shared, to: &[u8], kind: Kind) -> Result<()> {
+        if !self.is_no_link(to, kind) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "write",
+                shared.destination.endpoint.show(to),
+            )
+            .cause("the source has a symbolic link and a directory of this name")
+            .at(Locus::Source));
+        }
         let names = self.names.get_or_init(async || {
             let local = shared.destination.local.as_ref();
             let asks = !shared.options.dry_run && !self.alone.load(Relaxed);
@@ -99,6 +112,22 @@ impl Claims {
                     .at(Locus::Destination))
             }
             Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Claims {
+    /// Notes a link; whether anything else has not the name of one.
+    fn is_no_link(&self, to: &[u8], kind: Kind) -> bool {
+        let name = || self.state.hash_one(to);
+        let links = || self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Link => {
+                links().insert(name());
+                true
+            }
+            Kind::Directory => !links().contains(&name()),
+            Kind::File | Kind::Special => true,
         }
     }
 }
@@ -131,5 +160,12 @@ mod tests {
         assert!(folded.give(b"d", Kind::Directory) && folded.give(b"d", Kind::Directory));
         assert!(!folded.give(b"D", Kind::Directory));
         assert!(!folded.give(b"d", Kind::File));
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_is_copied() {
+        let claims = Claims::default();
+        assert!(claims.is_no_link(b"d", Kind::Directory) && claims.is_no_link(b"n", Kind::Link));
+        assert!(!claims.is_no_link(b"n", Kind::Directory));
     }
 }

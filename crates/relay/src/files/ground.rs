@@ -6,7 +6,10 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
@@ -106,7 +109,10 @@ impl Ground {
             }
             Error::io("use", shown, cause)
         };
-        fs::create_dir_all(dir).map_err(failed)?;
+        // It lies on a machine that others use too.
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(dir);
+        made.map_err(failed)?;
         let lent = Beneath::open_root(dir, Follow::Inside).map_err(failed)?;
         Ok(Self {
             reach: Reach::Lent(lent),

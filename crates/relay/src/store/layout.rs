@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -24,6 +24,13 @@ use super::Stored;
 pub(super) const EXPIRES: &str = "expires";
 /// Chunks whose fragments share a directory, so that no directory grows without bound.
 const GROUP_CHUNKS: u32 = 4096;
+
+/// Makes a directory that nobody else reads, or makes one so that is there.
+pub(super) fn make_private(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir)?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+}
 
 /// Makes the relay's directory and makes sure that no other relay uses it.
 pub(super) fn lock(dir: &Path) -> Result<File> {

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::{Arc, PoisonError},
 };
@@ -47,7 +48,9 @@ impl Upload {
     ) -> Result<Self, Refusal> {
         store.set_aside(&dataset, stored.size, expires_s)?;
         let path = store.unfinished_path();
-        let file = match File::create_new(&path) {
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = match options.open(&path) {
             Ok(file) => Arc::new(file),
             Err(cause) => {
                 store.index().room.end(&dataset, stored.size, expires_s);

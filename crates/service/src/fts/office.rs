@@ -170,11 +170,17 @@ fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
     for (_, pair) in &job.files {
         if pair.own_source.is_none() {
             let (source, profile) = openers.of(&pair.source)?;
-            caller.reads(&source, profile.as_deref())?;
+            match profile {
+                Some(host) => caller.opens_host("read from", &source, &host)?,
+                None => caller.reads(&source, None)?,
+            }
         }
         if pair.own_destination.is_none() {
             let (destination, profile) = openers.of(&pair.destination)?;
-            caller.writes(&destination, profile.as_deref())?;
+            match profile {
+                Some(host) => caller.opens_host("write to", &destination, &host)?,
+                None => caller.writes(&destination, None)?,
+            }
         }
     }
     if job.asked.kind == Kind::Reuse {

@@ -61,7 +61,7 @@ pub(super) async fn authenticate(
     let given = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
+        .and_then(posthaste_endpoint::bearer_token);
     let caller = find(&desk, given).await?;
     let needed = needed(request.method(), matched.as_str());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

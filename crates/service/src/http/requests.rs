@@ -96,8 +96,8 @@ pub(crate) async fn submit(
 
 /// Makes what is submitted its owner's, and sees that they may have it moved. Blocking.
 pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
-    caller.names(new.submission_id.as_ref())?;
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
+    caller.name_submission(&mut new.submission_id, new.wishes.owner.as_deref())?;
     let credentials = &desk.centre.store.actors.credentials;
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     for address in new.to.iter_mut().chain([&mut new.source]) {

@@ -27,8 +27,8 @@ pub(crate) async fn submit(
     Query(how): Query<How>,
     Json(mut new): Json<api::NewStageIn>,
 ) -> Answer<(StatusCode, Json<api::Request>)> {
-    caller.names(new.submission_id.as_ref())?;
     caller.claim(&mut new.owner, &mut new.project);
+    caller.name_submission(&mut new.submission_id, new.owner.as_deref())?;
     tokio::task::block_in_place(|| -> Answer<()> {
         caller.reaches(new.to.as_ref())?;
         let credentials = &desk.centre.store.actors.credentials;

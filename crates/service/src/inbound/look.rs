@@ -107,6 +107,14 @@ pub(crate) fn has_profile(name: &str) -> Result<bool> {
     ACCESS.has_profile(name)
 }
 
+/// Whether a profile of the service's user is for this place, and not for any other that it could be sent to.
+///
+/// # Errors
+/// That the profiles can't be read.
+pub(crate) fn covers(name: &str, location: Location) -> Result<bool> {
+    ACCESS.covers(name, location)
+}
+
 /// What one source holds.
 pub(super) struct Held {
     pub(super) is_single: bool,

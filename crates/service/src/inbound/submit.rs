@@ -12,7 +12,13 @@ use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{list::List, look, near, room, stage, ways};
-use crate::{depots::Depot, driver::Centre, render, submit, wishes};
+use crate::{
+    depots::Depot,
+    driver::Centre,
+    render,
+    submit::{self, known_as, other_content},
+    wishes,
+};
 
 /// Sources of one stage-in.
 pub(super) const SOURCES_MAX: usize = 16;
@@ -28,11 +34,11 @@ const REHEARSED: RequestId = RequestId::new(0);
 /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] when something lies at the
 /// destination, and the journal's.
 pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestRecord, bool)> {
-    if let Some(submission) = &new.submission_id
-        && let Some(known) = centre
-            .store
-            .journal(|journal| journal.submission(submission))?
-    {
+    if let Some(known) = known_as(centre, new.submission_id.as_deref(), new.owner.as_ref())? {
+        let sources = known.stage_in.as_ref().map(|stage_in| &stage_in.sources);
+        if sources != Some(&new.sources) || known.destination != new.to {
+            return Err(other_content(&known));
+        }
         return Ok((known, false));
     }
     let mut record = check(centre, new)?;

@@ -14,7 +14,6 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, symlink},
     path::{Path, PathBuf},
-    process::Command,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -28,7 +27,7 @@ use fuser::{
 use rustix::fs::{AtFlags, CWD, Timestamps};
 use tempfile::TempDir;
 
-use change::{Change, timespec};
+use change::{Answer, Change, timespec};
 pub use habits::{Call, Deed, Habits, Refuses};
 use table::Table;
 use unmount::{NAME, unmount, unmount_left_behind};
@@ -104,8 +103,6 @@ struct System {
     habits: Habits,
     table: Mutex<Table>,
 }
-
-type Answer<T> = Result<T, Errno>;
 
 impl System {
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -2,8 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fuser::TimeOrNow;
+use fuser::{Errno, TimeOrNow};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+
+/// What is answered to the kernel.
+pub(super) type Answer<T> = Result<T, Errno>;
 
 /// What is set of a file.
 pub(super) struct Change {

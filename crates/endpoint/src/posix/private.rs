@@ -1,0 +1,23 @@
+//! Who may read what a process makes.
+
+use std::sync::OnceLock;
+
+use rustix::{fs::Mode, process::umask};
+
+/// The mode bits that new files of this process did not get before.
+static BEFORE: OnceLock<u32> = OnceLock::new();
+
+/// Makes everything that this process makes from now on its user's alone, as long as nobody gives it another mode. For servers: what
+/// they keep is nobody else's to read.
+pub fn keep_private() {
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    // Said twice, the first one counts.
+    let _ = BEFORE.set(before.as_raw_mode());
+}
+
+/// Returns the mode of what is published without one of its own, where the process keeps to itself what it makes: `all` less what its
+/// user's umask takes away.
+#[must_use]
+pub fn published_mode(all: u32) -> Option<u32> {
+    BEFORE.get().map(|before| all & !before)
+}

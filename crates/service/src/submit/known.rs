@@ -1,0 +1,66 @@
+//! Requests that were submitted before under the same id.
+
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_journal::RequestRecord;
+
+use crate::{
+    driver::Centre,
+    tokens::{OF_OWNER, is_of_job},
+};
+
+/// The request that was submitted under this submission id before.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] where it was for something else; the journal's.
+pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<RequestRecord>> {
+    let Some(found) = known_as(
+        centre,
+        new.submission_id.as_deref(),
+        new.wishes.owner.as_ref(),
+    )?
+    else {
+        return Ok(None);
+    };
+    let source = found.source.strip_suffix(b"/").unwrap_or(&found.source);
+    let whole = new.source.trim_end_matches('/').as_bytes();
+    let is_in_it = |name: &String| [source, b"/", name.as_bytes()].concat() == whole;
+    // What jobs ask for is named after what it is.
+    let is_jobs = found.submission.as_deref().is_some_and(is_of_job);
+    if is_jobs || source == whole || found.only.iter().any(is_in_it) {
+        return Ok(Some(found));
+    }
+    Err(other_content(&found))
+}
+
+/// The same of any request. One that is older than the owners of ids counts where it is theirs.
+///
+/// # Errors
+/// The journal's.
+pub(crate) fn known_as(
+    centre: &Centre,
+    submission: Option<&str>,
+    owner: Option<&String>,
+) -> Result<Option<RequestRecord>> {
+    let Some(submission) = submission else {
+        return Ok(None);
+    };
+    let find = |name: &str| centre.store.journal(|journal| journal.submission(name));
+    match (find(submission)?, submission.split_once(OF_OWNER)) {
+        (None, Some((_, plain))) => {
+            Ok(find(plain)?.filter(|found| Some(&found.wishes.owner) == owner))
+        }
+        (found, _) => Ok(found),
+    }
+}
+
+/// What is said where one id is to mean two things.
+pub(crate) fn other_content(found: &RequestRecord) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "submit",
+        format!("request {}", found.id),
+    )
+    .cause("its submission id was given to it with another source or destination")
+    .hint("give each request an id of its own")
+}
