@@ -6,7 +6,10 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::OwnedFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
@@ -125,6 +128,21 @@ impl Ground {
             if roots.len() < ROOTS_MAX && !roots.iter().any(|root| root.path == path) {
                 roots.push(Arc::new(CopyRoot::new(path)));
             }
+        }
+    }
+
+    /// Where `path` leads, links followed, beneath what is lent; its end need not be there yet. Blocking.
+    ///
+    /// # Errors
+    /// As [`Ground::place`].
+    pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
+        self.check(path)?;
+        match &self.reach {
+            Reach::User(_) => {
+                let found = posix::real_path(&user_path(path))?;
+                Ok(found.into_os_string().into_vec())
+            }
+            Reach::Lent(lent) => lent.real_path(path).map_err(refused),
         }
     }
 
