@@ -418,6 +418,30 @@ fn one_file_that_is_refused_leaves_the_others() {
 }
 
 #[test]
+fn one_file_that_a_host_can_t_look_at_hides_no_others() {
+    let far = Far::new(Way::Host);
+    let files = Files::mount(Habits::refusing(|call: &Call| {
+        let is_look = call.deed == Deed::Look && call.has("hidden");
+        let is_list = call.deed == Deed::List && call.has("closed");
+        (is_look || is_list).then_some(EIO)
+    }));
+    for name in ["a", "hidden1", "hidden2", "closed/x", "sub/z"] {
+        let path = files.behind().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    let from = far.address(files.path());
+    for more in [&["--links", "keep"], &["--links", "follow"]] {
+        let arguments = [&[&*from, more[1]][..], more].concat();
+        far.ends(&arguments, 6, &["Input/output error", "more there"]);
+        for name in ["a", "sub/z"] {
+            assert_eq!(fs::read(far.path(more[1]).join(name)).unwrap(), b"x");
+        }
+    }
+    shown("host", "one file can't be looked at", End::LeftOut);
+}
+
+#[test]
 fn links_that_are_refused_are_named_once_and_counted() {
     for way in WAYS {
         for errno in [EPERM, EOPNOTSUPP] {
@@ -445,6 +469,12 @@ fn modes_that_are_not_kept_are_counted() {
         };
         let run = Run::new(way, keeping_its_own);
         run.ends(&["-p"], 6, &["refuses: 1 mode"]);
+        // What has a profile, and perhaps caps, tells the same.
+        let url = run.far.address(run.files.path());
+        let profile = format!("[far]\nurl = \"{url}\"\n");
+        run.far.world.set_profiles(&profile);
+        let again = ["source/", "far:again", "-p"];
+        run.far.ends(&again, 6, &["refuses: 1 mode"]);
         run.ends(&[], 0, &["copied 0 files", "5 unchanged"]);
         run.holds_all_but(&[]);
     }
