@@ -339,6 +339,26 @@ mod tests {
     }
 
     #[test]
+    fn where_a_path_leads_is_told_beneath_what_is_lent() {
+        let (folder, [newer, older]) = grounds();
+        symlink("inside", folder.path().join("lent/same")).unwrap();
+        for (path, real) in [
+            (&b""[..], &b""[..]),
+            (b"inside/file", b"inside/file"),
+            (b"new/er", b"new/er"),
+        ] {
+            for ground in [&newer, &older] {
+                assert_eq!(ground.real_path(path).unwrap(), real);
+            }
+        }
+        assert_eq!(newer.real_path(b"same/new").unwrap(), b"inside/new");
+        for path in [&b"away/secret"[..], b"up"] {
+            let error = newer.real_path(path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
     fn no_path_leads_out_on_old_and_new_kernels() {
         let (folder, grounds) = grounds();
         let before = fs::read_dir(folder.path()).unwrap().count();
