@@ -16,6 +16,7 @@ mod listing;
 mod look;
 mod owner;
 mod partial;
+mod real_path;
 mod source;
 mod special;
 mod writer;
@@ -46,6 +47,7 @@ pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 use ground::Ground;
 pub use listing::PosixListing;
+pub use real_path::real_path;
 pub use source::SourceFile;
 pub(crate) use source::UNTOLD_BYTES_MAX;
 pub(crate) use special::special_there;
@@ -469,27 +471,6 @@ impl Endpoint for Posix {
             sealed.map_err(|error| error.about(show(place.shown())))
         });
         Box::pin(self.noting(sealed))
-    }
-}
-
-/// Returns where a path leads, of which the end may not exist yet. Blocks.
-///
-/// # Errors
-/// The system's.
-pub fn real_path(path: &Path) -> Result<PathBuf> {
-    let fail = |cause| Error::io("look at", show(path), cause);
-    let absolute = std::path::absolute(path).map_err(fail)?;
-    let (mut there, mut missing) = (absolute.as_path(), Vec::new());
-    loop {
-        if let Ok(found) = there.canonicalize() {
-            let below = missing.iter().rev();
-            return Ok(below.fold(found, |path, name| path.join(name)));
-        }
-        let (Some(above), Some(name)) = (there.parent(), there.file_name()) else {
-            return Ok(absolute);
-        };
-        missing.push(name.to_owned());
-        there = above;
     }
 }
 
