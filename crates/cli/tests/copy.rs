@@ -25,6 +25,8 @@ mod killed;
 mod left_out;
 #[path = "copy/odd_files.rs"]
 mod odd_files;
+#[path = "copy/odd_hosts.rs"]
+mod odd_hosts;
 #[path = "copy/parking.rs"]
 mod parking;
 #[path = "copy/plugin.rs"]
@@ -37,6 +39,8 @@ mod relay;
 mod s3;
 #[path = "copy/stream.rs"]
 mod stream;
+#[path = "../../endpoint/tests/edges/table.rs"]
+mod table;
 #[path = "copy/trouble.rs"]
 mod trouble;
 #[path = "copy/two_writers.rs"]

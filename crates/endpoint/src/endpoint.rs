@@ -460,6 +460,24 @@ pub trait Endpoint: Send + Sync {
         path.to_vec()
     }
 
+    /// Names what its files lie in: of two endpoints that name the same, each reaches what the other has. `None` where that can't be
+    /// told.
+    fn system(&self) -> Option<String> {
+        self.realm()
+    }
+
+    /// Where `path` lies in the system, whatever links lead there. Its end need not be there yet. Told only as far as the other side
+    /// tells it.
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move { Ok(self.locate(path)) })
+    }
+
+    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Where the file system behind
+    /// decides that, it is learnt once for each, by a file that is made and removed there.
+    fn learn_time_step_ns<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
+    }
+
     /// Lets the server copy its file `from` to `path`, all or nothing.
     fn copy_within<'a>(
         &'a self,

@@ -232,6 +232,14 @@ impl Error {
         self.operation
     }
 
+    /// The error underneath in words; where there is none, what went wrong.
+    pub fn cause_text(&self) -> String {
+        match &self.cause {
+            Some(cause) => cause.to_string(),
+            None => self.code().replace('-', " "),
+        }
+    }
+
     /// What to try, where somebody said so.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -256,6 +264,11 @@ impl Error {
             ErrorKind::Other => "other",
         }
     }
+}
+
+/// What the operating system of a server said of one file, as it told it.
+pub(crate) fn server_says(message: &str) -> io::Error {
+    io::Error::other(format!("the server says: {message}"))
 }
 
 fn kind_of_io(cause: &io::Error) -> ErrorKind {

@@ -184,17 +184,15 @@ impl Remote {
     /// Reads as many bytes as were told, then looks again.
     async fn read_whole(self: &Arc<Self>, full: &[u8], told: &Entry) -> Result<Whole> {
         let (mut data, mut summer) = (Vec::new(), Summer::default());
-        let mut looked = None;
-        if told.size > 0 {
-            let whole = 0..told.size;
-            let mut download = self.download(full.to_vec(), whole, told.size).await?;
-            download.look();
-            while let Some(bytes) = download.next().await? {
-                summer.add(&bytes);
-                data.push(bytes);
-            }
-            looked = download.looked();
+        // Also of one that is said to be empty: what it holds says whether it is.
+        let whole = 0..told.size;
+        let mut download = self.download(full.to_vec(), whole, told.size).await?;
+        download.look();
+        while let Some(bytes) = download.next().await? {
+            summer.add(&bytes);
+            data.push(bytes);
         }
+        let looked = download.looked();
         let entry = match looked.map(|reply| self.found(&reply, full)).transpose()? {
             Some(Some(told)) if told.has_size => Some(told.entry),
             Some(Some(_)) | None => self.stat(full).await?,
@@ -298,6 +296,15 @@ impl Endpoint for Ftp {
 
     fn round_trip(&self) -> Option<Duration> {
         Some(self.remote.round_trip)
+    }
+
+    fn system(&self) -> Option<String> {
+        Some(self.remote.host.show())
+    }
+
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+        [&self.remote.root, slash, path].concat()
     }
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {

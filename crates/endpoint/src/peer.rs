@@ -29,12 +29,13 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    Capabilities, Checksum, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, Listing, Parcel, Reader, Whole, Writer},
     gateway::{Gateways, Way},
     posix::DraftRules,
     relay::{Credential, Fingerprint},
     sftp::Host,
+    unkept::Unkept,
 };
 pub use executor::Owned;
 pub use invitation::Invitation;
@@ -50,8 +51,8 @@ use remote::Remote;
 use started::{NotStarted, Started};
 use ways::Ways;
 use wire::{
-    DIRECTORIES_MAX, Done, MakeDirectories, MakeDirectory, MakeLink, Name, Named, Operation,
-    Outcomes, Stat,
+    DIRECTORIES_MAX, Done, MakeDirectories, MakeDirectory, MakeLink, Name, Operation, Outcomes,
+    Stat,
 };
 
 /// Where a relay listens unless told otherwise.
@@ -104,9 +105,9 @@ impl Peer {
     /// Connects to a relay and names `root` in what it lends.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], which may pass;
-    /// [`ErrorKind::Unauthenticated`] when its key is not the pinned one or it doesn't take the
-    /// credential; [`ErrorKind::Unsupported`] when it is too old or too new.
+    /// [`crate::ErrorKind::Unreachable`] and [`crate::ErrorKind::TimedOut`], which may pass;
+    /// [`crate::ErrorKind::Unauthenticated`] when its key is not the pinned one or it doesn't take the
+    /// credential; [`crate::ErrorKind::Unsupported`] when it is too old or too new.
     pub async fn open(address: Address, root: &[u8], rules: DraftRules) -> Result<Self> {
         let shown = if address.host.contains(':') {
             format!("posthaste://[{}]:{}", address.host, address.port)
@@ -139,8 +140,8 @@ impl Peer {
     /// host has no posthaste that could be started.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`];
-    /// [`ErrorKind::Unsupported`] when it is too old or too new; those of reading a gateway's secret.
+    /// [`crate::ErrorKind::Unauthenticated`], [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::TimedOut`];
+    /// [`crate::ErrorKind::Unsupported`] when it is too old or too new; those of reading a gateway's secret.
     pub async fn start(
         host: Host,
         root: &[u8],
@@ -259,13 +260,47 @@ impl Endpoint for Peer {
         self.remote.show(path)
     }
 
+    fn unkept(&self) -> Unkept {
+        self.remote.unkept()
+    }
+
     fn round_trip(&self) -> Option<Duration> {
         Some(self.rtt())
     }
 
+    fn locate(&self, path: &[u8]) -> Vec<u8> {
+        self.remote.full(path)
+    }
+
+    fn system(&self) -> Option<String> {
+        let can = self.remote.can(wire::FEATURE_REAL_PATHS);
+        can.then(|| self.remote.prefix().to_owned())
+    }
+
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move {
+            if !self.remote.can(wire::FEATURE_REAL_PATHS) {
+                return Ok(self.locate(path));
+            }
+            let message = self.remote.named(path);
+            let found = self.remote.ask(Operation::RealPath, path, &message);
+            found.await.map(|Name(found)| found)
+        })
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        Box::pin(async move {
+            if !self.remote.can(wire::FEATURE_CLOCKS) {
+                return Ok(CAPABILITIES.mtime_step_ns);
+            }
+            let message = self.remote.named(path);
+            self.remote.ask(Operation::TimeStep, path, &message).await
+        })
+    }
+
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
         Box::pin(async move {
-            self.directories.settle().await?;
+            self.directories.settle().await;
             if path.is_empty()
                 && let Some(looked) = self.remote.knowledge.take_root(follow)
             {
@@ -283,7 +318,7 @@ impl Endpoint for Peer {
 
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async move {
-            self.directories.settle().await?;
+            self.directories.settle().await;
             let remote = Arc::clone(&self.remote);
             let listing = PeerListing::start(remote, path, follow, false, SMALL_BYTES_MAX);
             let listing: Box<dyn Listing> = Box::new(listing.await?);
@@ -293,7 +328,7 @@ impl Endpoint for Peer {
 
     fn list_tree<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async move {
-            self.directories.settle().await?;
+            self.directories.settle().await;
             let remote = Arc::clone(&self.remote);
             let listing = PeerListing::start(remote, path, false, true, SMALL_BYTES_MAX);
             let listing: Box<dyn Listing> = Box::new(listing.await?);
@@ -305,7 +340,7 @@ impl Endpoint for Peer {
         Box::pin(async move {
             let wanted = [(path.to_vec(), entry.clone())];
             let found = bundle::get_all(&self.remote, &wanted, self.share()).await;
-            only(found, || self.show(path))
+            bundle::only(found, || self.show(path))
         })
     }
 
@@ -324,9 +359,7 @@ impl Endpoint for Peer {
 
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move {
-            let message = Named {
-                path: self.remote.name(path),
-            };
+            let message = self.remote.named(path);
             let target = self.remote.ask(Operation::ReadLink, path, &message);
             target.await.map(|Name(target)| target)
         })
@@ -346,7 +379,7 @@ impl Endpoint for Peer {
                 data,
                 sum,
             };
-            only(self.put_all(vec![parcel]).await, || self.show(path))
+            bundle::only(self.put_all(vec![parcel]).await, || self.show(path))
         })
     }
 
@@ -435,7 +468,7 @@ impl Endpoint for Peer {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let wanted = [(path.to_vec(), entry.clone(), empty)];
-            only(self.seal_directories(&wanted).await, || self.show(path))
+            bundle::only(self.seal_directories(&wanted).await, || self.show(path))
         })
     }
 
@@ -455,19 +488,9 @@ impl Endpoint for Peer {
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
         self.remote.knowledge.forget_root();
         Box::pin(async move {
-            let message = Named {
-                path: self.remote.name(path),
-            };
+            let message = self.remote.named(path);
             let removed = self.remote.ask(Operation::Remove, path, &message);
             removed.await.map(|Done| ())
         })
     }
-}
-
-/// The one result of a bundle of one.
-fn only<T>(results: Vec<Result<T>>, shown: impl FnOnce() -> String) -> Result<T> {
-    results
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "copy", shown()).at(Locus::Network)))
 }

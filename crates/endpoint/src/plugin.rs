@@ -365,6 +365,14 @@ impl Endpoint for Plugin {
         join(&root, path)
     }
 
+    fn system(&self) -> Option<String> {
+        Some(self.remote.scheme().to_owned())
+    }
+
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async move { Ok(self.show(path).into_bytes()) })
+    }
+
     fn copy_within<'a>(
         &'a self,
         from: &'a [u8],

@@ -17,7 +17,9 @@ mod look;
 mod owner;
 mod partial;
 mod private;
+mod real_path;
 mod source;
+mod special;
 mod writer;
 
 use std::{
@@ -40,14 +42,17 @@ use rustix::{
 pub use attributes::{is_refused, seal_directory, without_lent_rights};
 pub use beneath::{Beneath, Follow, Place, split};
 pub use block::Block;
-use clock::Clocks;
+pub use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 use ground::Ground;
 pub use listing::PosixListing;
 pub use private::{keep_private, published_mode};
+pub use real_path::real_path;
 pub use source::SourceFile;
+pub(crate) use source::UNTOLD_BYTES_MAX;
+pub(crate) use special::special_there;
 use writer::PosixWriter;
 
 use crate::{
@@ -172,28 +177,6 @@ impl Posix {
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
     }
 
-    /// As [`Posix::time_step_ns`], on one of the runtime's blocking threads.
-    ///
-    /// # Errors
-    /// As [`Posix::time_step_ns`].
-    pub fn learn_time_step_ns(&self, path: &[u8]) -> Boxed<'_, Result<Option<u32>>> {
-        let (path, clocks) = (self.path(path), self.clocks.clone());
-        Box::pin(self.blocking(move || Ok(clocks.step_ns(&path))))
-    }
-
-    /// What tells a directory from all others of this machine, whatever ways lead to it: its device and its number there.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn identity(&self, path: &[u8]) -> Boxed<'_, Result<(u64, u64)>> {
-        let path = self.path(path);
-        Box::pin(self.blocking(move || {
-            let found = fs::metadata(&path);
-            let found = found.map_err(|cause| Error::io("look at", show(&path), cause))?;
-            Ok((found.dev(), found.ino()))
-        }))
-    }
-
     /// Whether names that differ in case only are one where `path` is to lie, as far as it can be learnt by a file that is made and
     /// removed there.
     pub fn folds_names(&self, path: &[u8]) -> Boxed<'_, bool> {
@@ -281,6 +264,7 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
 /// # Errors
 /// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
 pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> {
+    special::refuse_special("make link", &Place::plain(path.to_owned()))?;
     let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
     let draft = partial::own_path(path);
     rustix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(|cause| match cause {
@@ -296,7 +280,9 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
     let set_times =
         |times: &_| rustix::fs::utimensat(CWD, &draft, times, AtFlags::SYMLINK_NOFOLLOW);
     let set = attributes::set((None, |_| Ok(())), (spec.mtime, set_times));
-    let made = set.map_err(io::Error::from).and_then(|unkept| {
+    let made = set.map_err(io::Error::from).and_then(|refused| {
+        let found = fs::symlink_metadata(&draft)?;
+        let unkept = attributes::not_kept(refused, (None, spec.mtime), &found);
         fs::rename(&draft, path)?;
         Ok(unkept)
     });
@@ -427,6 +413,20 @@ impl Endpoint for Posix {
 
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
         Box::pin(self.placed(path, |place| remove(&place.path)))
+    }
+
+    fn system(&self) -> Option<String> {
+        Some("this machine".to_owned())
+    }
+
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        let path = self.path(path);
+        Box::pin(self.blocking(move || Ok(real_path(&path)?.into_os_string().into_vec())))
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        let (path, clocks) = (self.path(path), self.clocks.clone());
+        Box::pin(self.blocking(move || Ok(clocks.step_ns(&path))))
     }
 
     fn make_link<'a>(

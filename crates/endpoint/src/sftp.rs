@@ -8,10 +8,14 @@
     reason = "any answer but the one hoped for is a refusal"
 )]
 
+mod attributes;
+mod clock;
 mod file;
 mod filling;
+mod listing;
 mod pool;
 mod reader;
+mod reading;
 mod remote;
 mod session;
 mod wire;
@@ -34,11 +38,12 @@ use crate::{
     ssh,
     unkept::Unkept,
 };
+use listing::SftpListing;
 use pool::Pool;
 use reader::SftpReader;
-use remote::{Remote, SftpListing};
+use remote::Remote;
 use session::Session;
-use wire::{Attributes, OPENDIR, READLINK, REMOVE, Reply, Request, SYMLINK};
+use wire::{OPENDIR, READLINK, REMOVE, Reply, Request};
 use writer::SftpWriter;
 
 /// Files up to this size are written whole.
@@ -49,6 +54,9 @@ const FILES_AT_ONCE_MAX: u16 = 128;
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
+
+/// The step of times in version 3.
+const SECOND_NS: u32 = 1_000_000_000;
 
 /// Answers of a server (draft-ietf-secsh-filexfer-02, section 7).
 const OK: u32 = 0;
@@ -112,6 +120,7 @@ impl Sftp {
                 round_trip,
                 copies,
                 unkept: Mutex::default(),
+                clocks: clock::Clocks::default(),
             }),
         })
     }
@@ -125,19 +134,6 @@ fn parent_of(full: &[u8]) -> &[u8] {
     }
 }
 
-/// The first and the last second that version 3 has a field for: January 1970 and February 2106.
-const MTIME_SECS: [i64; 2] = [0, u32::MAX as i64];
-
-/// What the server is to keep: times that don't fit its field as the nearest that does.
-fn attributes_of(mode: Option<u32>, mtime: Option<crate::FileTime>) -> Attributes {
-    let [first, last] = MTIME_SECS;
-    Attributes {
-        size: None,
-        mode,
-        mtime: mtime.and_then(|mtime| u32::try_from(mtime.secs.clamp(first, last)).ok()),
-    }
-}
-
 /// What it can do.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
@@ -148,8 +144,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     segments_in_any_order: true,
     resumes: true,
     open_ended: true,
-    mtime_step_ns: Some(1_000_000_000),
-    mtime_secs: MTIME_SECS,
+    mtime_step_ns: Some(SECOND_NS),
+    mtime_secs: [0, i32::MAX as i64],
     mtimes_listed: true,
     modes: true,
     links: true,
@@ -166,6 +162,7 @@ impl Endpoint for Sftp {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             server_copy: self.remote.copies,
+            mtime_secs: attributes::mtime_secs(),
             ..CAPABILITIES
         }
     }
@@ -317,6 +314,20 @@ impl Endpoint for Sftp {
         self.remote.path(path)
     }
 
+    fn system(&self) -> Option<String> {
+        Some(self.remote.host.show())
+    }
+
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        let full = self.remote.path(path);
+        Box::pin(async move { self.remote.real_path(&full).await })
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        let full = self.remote.path(path);
+        Box::pin(async move { self.remote.time_step_ns(&full).await })
+    }
+
     fn copy_within<'a>(
         &'a self,
         from: &'a [u8],
@@ -332,18 +343,8 @@ impl Endpoint for Sftp {
         target: &'a [u8],
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
-        Box::pin(async {
-            let full = self.remote.path(path);
-            let partial = self.remote.same_partial(&full, spec);
-            let _ = self
-                .remote
-                .ask(Request::new(REMOVE).string(&partial))
-                .await?;
-            // OpenSSH takes the target first, against the draft (PROTOCOL, section 4.1).
-            let request = Request::new(SYMLINK).string(target).string(&partial);
-            self.remote.command(request, "make link", &full).await?;
-            self.remote.publish(&partial, &full, spec).await
-        })
+        let full = self.remote.path(path);
+        Box::pin(async move { self.remote.make_link(&full, target, spec).await })
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
@@ -383,11 +384,7 @@ impl Endpoint for Sftp {
         entry: &'a Entry,
         _empty: bool,
     ) -> Boxed<'a, Result<()>> {
-        Box::pin(async {
-            let full = self.remote.path(path);
-            let attributes = attributes_of(entry.mode, entry.mtime);
-            self.remote.dress(&full, attributes).await
-        })
+        Box::pin(self.remote.dress_directory(self.remote.path(path), entry))
     }
 }
 

@@ -18,7 +18,7 @@ use std::{future::Future, sync::Arc};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use posthaste_endpoint::{
-    ErrorKind, Result, is_unfinished,
+    Checksum, ErrorKind, Result, is_unfinished,
     peer::wire::{
         self, Create, DIRECTORIES_MAX, Done, Fetch, Finish, FinishOpen, Hello, Looked,
         MakeDirectories, MakeLink, Name, Named, Operation, Outcomes, Refusal, SealDirectories,
@@ -35,6 +35,7 @@ use drafts::Drafts;
 pub(crate) use ground::Ground;
 use inflow::Inflow;
 pub(crate) use outflow::Body;
+use outflow::Noted;
 pub(crate) use space::{Space, beyond_disk, disk_free};
 
 /// Bytes of bundles in memory at once, in MiB, of all clients; more wait.
@@ -53,6 +54,7 @@ pub(crate) struct Files {
     /// Whether everything is flushed, asked for or not.
     flush: bool,
     bundles: Semaphore,
+    clocks: posix::Clocks,
 }
 
 impl Files {
@@ -72,6 +74,7 @@ impl Files {
             rate,
             flush,
             bundles: Semaphore::new(BUNDLES_MIB_MAX),
+            clocks: posix::Clocks::default(),
         })
     }
 
@@ -79,8 +82,9 @@ impl Files {
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let mut inflow = Inflow::new(body, self.rate.clone());
+        let noted = Noted::new(&head.headers);
         let refused = match self.admit(&head.method, head.uri.path(), &head.headers) {
-            Ok(operation) => return self.serve(operation, inflow).await,
+            Ok(operation) => return self.serve(operation, inflow, noted).await,
             Err(refused) => refused,
         };
         let is_ended = inflow.discard().await;
@@ -122,10 +126,15 @@ impl Files {
         Ok(operation)
     }
 
-    async fn serve(self: Arc<Self>, operation: Operation, inflow: Inflow) -> Response<Body> {
+    async fn serve(
+        self: Arc<Self>,
+        operation: Operation,
+        inflow: Inflow,
+        noted: Noted,
+    ) -> Response<Body> {
         match operation {
             Operation::Hello => self.hello(inflow).await,
-            Operation::Stat => self.short(inflow, Self::stat).await,
+            Operation::Stat => self.short(inflow, noted, Self::stat).await,
             Operation::List => self.long(inflow, listing::list).await,
             Operation::Read => self.long(inflow, reading::read).await,
             Operation::Fetch => {
@@ -134,47 +143,27 @@ impl Files {
                 })
                 .await
             }
-            Operation::Store => self.taking(inflow, Self::store).await,
-            Operation::Write => self.taking(inflow, Self::write).await,
-            Operation::WriteOpen => self.taking(inflow, Self::write_open).await,
-            Operation::Create => {
-                self.short(inflow, |files, file: &Create| {
-                    Ok(files.drafts.open(file)?.kept())
-                })
-                .await
+            Operation::Store => self.taking(inflow, noted, Self::store).await,
+            Operation::Write => {
+                let write = |files: Arc<Self>, inflow, _| files.write(inflow);
+                self.taking(inflow, noted, write).await
             }
-            Operation::Finish => {
-                self.short(inflow, |files, message: &Finish| {
-                    let flush = message.flush || files.flush;
-                    files.drafts.finish(message, flush).map(|()| Done)
-                })
-                .await
+            Operation::WriteOpen => {
+                let write = |files: Arc<Self>, inflow, _| files.write_open(inflow);
+                self.taking(inflow, noted, write).await
             }
-            Operation::FinishAhead => self.finish_ahead(inflow).await,
-            Operation::FinishOpen => {
-                self.short(inflow, |files, message: &FinishOpen| {
-                    let flush = message.flush || files.flush;
-                    files.drafts.finish_open(message, flush).map(|()| Done)
-                })
-                .await
-            }
-            Operation::Discard => {
-                self.short(inflow, |files, file: &Create| {
-                    files.drafts.discard(file).map(|()| Done)
-                })
-                .await
-            }
-            Operation::MakeLink => self.short(inflow, Self::make_link).await,
-            Operation::ReadLink => {
-                self.short(inflow, |files, message: &Named| {
-                    let place = files.ground.place(&message.path.0)?;
-                    posix::read_link(&place.path).map(Name)
-                })
-                .await
-            }
-            Operation::MakeDirectories => self.short(inflow, Self::make_directories).await,
-            Operation::SealDirectories => self.short(inflow, Self::seal_directories).await,
-            Operation::Remove => self.short(inflow, Self::remove).await,
+            Operation::Create => self.short(inflow, noted, Self::create).await,
+            Operation::Finish => self.short(inflow, noted, Self::finish).await,
+            Operation::FinishAhead => self.finish_ahead(inflow, noted).await,
+            Operation::FinishOpen => self.short(inflow, noted, Self::finish_open).await,
+            Operation::Discard => self.short(inflow, noted, Self::discard).await,
+            Operation::MakeLink => self.short(inflow, noted, Self::make_link).await,
+            Operation::ReadLink => self.short(inflow, noted, Self::read_link).await,
+            Operation::MakeDirectories => self.short(inflow, noted, Self::make_directories).await,
+            Operation::SealDirectories => self.short(inflow, noted, Self::seal_directories).await,
+            Operation::Remove => self.short(inflow, noted, Self::remove).await,
+            Operation::RealPath => self.short(inflow, noted, Self::real_path).await,
+            Operation::TimeStep => self.short(inflow, noted, Self::time_step).await,
         }
     }
 
@@ -182,12 +171,14 @@ impl Files {
     async fn short<M: Record + Send + 'static, A: Record + Send + 'static>(
         self: Arc<Self>,
         mut inflow: Inflow,
-        work: impl FnOnce(&Self, &M) -> Result<A> + Send + 'static,
+        noted: Noted,
+        work: impl FnOnce(&Self, &M, &Noted) -> Result<A> + Send + 'static,
     ) -> Response<Body> {
-        outflow::when_done(async move {
+        outflow::when_done(noted.clone(), async move {
             let message: M = inflow.message().await?;
             inflow.end().await?;
-            blocking(move || work(&self, &message).map_err(|error| Refusal::of(&error))).await
+            blocking(move || work(&self, &message, &noted).map_err(|error| Refusal::of(&error)))
+                .await
         })
         .await
     }
@@ -213,14 +204,15 @@ impl Files {
     async fn taking<A, F>(
         self: Arc<Self>,
         inflow: Inflow,
-        work: impl FnOnce(Arc<Self>, Inflow) -> F,
+        noted: Noted,
+        work: impl FnOnce(Arc<Self>, Inflow, Noted) -> F,
     ) -> Response<Body>
     where
         A: Record + Send + 'static,
         F: Future<Output = (Result<A, Refusal>, Inflow)> + Send + 'static,
     {
-        let work = work(self, inflow);
-        outflow::when_done(async move {
+        let work = work(self, inflow, noted.clone());
+        outflow::when_done(noted, async move {
             let (taken, mut inflow) = work.await;
             if taken.is_err() {
                 inflow.discard().await;
@@ -230,8 +222,8 @@ impl Files {
         .await
     }
 
-    async fn finish_ahead(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
-        outflow::when_done(async move {
+    async fn finish_ahead(self: Arc<Self>, mut inflow: Inflow, noted: Noted) -> Response<Body> {
+        outflow::when_done(noted.clone(), async move {
             let message: Finish = inflow.message().await?;
             inflow.end().await?;
             let (files, file) = (Arc::clone(&self), message.file.clone());
@@ -241,9 +233,8 @@ impl Files {
             });
             draft.await?.all_arrived().await;
             blocking(move || {
-                let flush = message.flush || self.flush;
-                let finished = self.drafts.finish(&message, flush);
-                finished.map(|()| Done).map_err(|error| Refusal::of(&error))
+                let finished = self.finish(&message, &noted);
+                finished.map_err(|error| Refusal::of(&error))
             })
             .await
         })
@@ -251,7 +242,7 @@ impl Files {
     }
 
     async fn hello(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
-        outflow::when_done(async move {
+        outflow::when_done(Noted::default(), async move {
             let bytes = inflow.message_bytes().await?;
             // What a later version adds at the end is not for us.
             let hello = Hello::read(&mut &bytes[..])
@@ -278,7 +269,10 @@ impl Files {
         let near = self.ground.target(b"");
         Ok(Welcome {
             version,
-            features: wire::FEATURE_RUNS | wire::FEATURE_FINISH_AHEAD,
+            features: wire::FEATURE_RUNS
+                | wire::FEATURE_FINISH_AHEAD
+                | wire::FEATURE_REAL_PATHS
+                | wire::FEATURE_CLOCKS,
             release: env!("CARGO_PKG_VERSION").into(),
             free_bytes: near
                 .ok()
@@ -333,23 +327,58 @@ impl Files {
         })
     }
 
-    fn stat(&self, message: &Stat) -> Result<Looked> {
+    fn stat(&self, message: &Stat, _: &Noted) -> Result<Looked> {
         self.look(&message.path.0, message.follow)
     }
 
-    fn make_link(&self, message: &MakeLink) -> Result<Done> {
+    fn real_path(&self, message: &Named, _: &Noted) -> Result<Name> {
+        self.ground.real_path(&message.path.0).map(Name)
+    }
+
+    fn time_step(&self, message: &Named, _: &Noted) -> Result<Option<u32>> {
+        let place = self.ground.place(&message.path.0)?;
+        Ok(self.clocks.step_ns(&place.path))
+    }
+
+    fn create(&self, file: &Create, _: &Noted) -> Result<Vec<(u64, Checksum)>> {
+        Ok(self.drafts.open(file)?.kept())
+    }
+
+    fn finish(&self, message: &Finish, noted: &Noted) -> Result<Done> {
+        let flush = message.flush || self.flush;
+        noted.add(self.drafts.finish(message, flush)?);
+        Ok(Done)
+    }
+
+    fn finish_open(&self, message: &FinishOpen, noted: &Noted) -> Result<Done> {
+        let flush = message.flush || self.flush;
+        noted.add(self.drafts.finish_open(message, flush)?);
+        Ok(Done)
+    }
+
+    fn discard(&self, file: &Create, _: &Noted) -> Result<Done> {
+        self.drafts.discard(file).map(|()| Done)
+    }
+
+    fn read_link(&self, message: &Named, _: &Noted) -> Result<Name> {
+        let place = self.ground.place(&message.path.0)?;
+        posix::read_link(&place.path).map(Name)
+    }
+
+    fn make_link(&self, message: &MakeLink, noted: &Noted) -> Result<Done> {
         let make = |make| {
             let place = self.ground.place_to_write(&message.path.0, make)?;
             posix::make_link(&place.path, &message.target.0, &message.spec)
         };
-        match make(false) {
-            Err(error) if error.kind() == ErrorKind::NotFound => make(true)?,
-            made => made?,
+        let made = match make(false) {
+            Err(error) if error.kind() == ErrorKind::NotFound => make(true),
+            made => made,
         };
+        noted.add(made?);
         Ok(Done)
     }
 
-    fn make_directories(&self, message: &MakeDirectories) -> Result<Outcomes<bool>> {
+    fn make_directories(&self, message: &MakeDirectories, _: &Noted) -> Result<Outcomes<bool>> {
         let made = message.directories.iter().take(DIRECTORIES_MAX);
         let made = made.map(|wanted| {
             let made = self
@@ -361,7 +390,7 @@ impl Files {
         Ok(Outcomes(made.collect()))
     }
 
-    fn seal_directories(&self, message: &SealDirectories) -> Result<Outcomes<Done>> {
+    fn seal_directories(&self, message: &SealDirectories, noted: &Noted) -> Result<Outcomes<Done>> {
         let sealed = message.directories.iter().take(DIRECTORIES_MAX);
         let sealed = sealed.map(|wanted| {
             let entry = posthaste_endpoint::Entry {
@@ -386,12 +415,13 @@ impl Files {
                 }
                 sealed => sealed,
             };
-            sealed.map(|_| Done).map_err(|error| Refusal::of(&error))
+            let sealed = sealed.map(|unkept| noted.add(unkept));
+            sealed.map(|()| Done).map_err(|error| Refusal::of(&error))
         });
         Ok(Outcomes(sealed.collect()))
     }
 
-    fn remove(&self, message: &Named) -> Result<Done> {
+    fn remove(&self, message: &Named, _: &Noted) -> Result<Done> {
         let place = match self.ground.place_to_write(&message.path.0, false) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Done),
             place => place?,

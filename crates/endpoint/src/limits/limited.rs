@@ -17,6 +17,7 @@ use crate::{
         Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, LentSegment, Listing, Parcel,
         Reader, Whole, Writer,
     },
+    unkept::Unkept,
 };
 
 /// An endpoint whose requests and payload keep to [`Limits`].
@@ -334,8 +335,30 @@ impl Endpoint for Limited {
         self.inner.pass(path, errand, lifetime)
     }
 
+    fn unkept(&self) -> Unkept {
+        self.inner.unkept()
+    }
+
     fn round_trip(&self) -> Option<Duration> {
         self.inner.round_trip()
+    }
+
+    fn system(&self) -> Option<String> {
+        self.inner.system()
+    }
+
+    fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.real_path(path).await
+        })
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.learn_time_step_ns(path).await
+        })
     }
 
     fn realm(&self) -> Option<String> {

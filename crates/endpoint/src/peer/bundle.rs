@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Entry, Parcel, Whole},
 };
@@ -64,6 +64,14 @@ pub(super) async fn put_all(
         .map(|count| store(remote, parcels.by_ref().take(count).collect()))
         .collect();
     join_all(bundles).await.into_iter().flatten().collect()
+}
+
+/// Returns the one result of a bundle of one.
+pub(super) fn only<T>(results: Vec<Result<T>>, shown: impl FnOnce() -> String) -> Result<T> {
+    results
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "copy", shown()).at(Locus::Network)))
 }
 
 /// How many files each request carries: about `share` bytes, and never more than a bundle may.

@@ -18,8 +18,6 @@ struct Queue {
     wanted: Vec<MakeDirectory>,
     /// Somebody sends them.
     is_running: bool,
-    /// The first that could not be made.
-    failed: Option<Error>,
     running: JoinSet<()>,
 }
 
@@ -57,9 +55,8 @@ impl Directories {
                 let Some(batch) = this.next_batch() else {
                     return;
                 };
-                if let Err(error) = this.send(batch).await {
-                    this.queue().failed.get_or_insert(error);
-                }
+                // What could not be made is made again where it is sealed, and told there.
+                let _ = this.send(batch).await;
             }
         });
     }
@@ -75,18 +72,10 @@ impl Directories {
         Some(queue.wanted.drain(..count).collect())
     }
 
-    async fn send(&self, directories: Vec<MakeDirectory>) -> Result<()> {
-        let names: Vec<Vec<u8>> = directories
-            .iter()
-            .map(|directory| directory.path.0.clone())
-            .collect();
+    async fn send(&self, directories: Vec<MakeDirectory>) -> Result<Outcomes<bool>> {
         let message = MakeDirectories { directories };
         let operation = Operation::MakeDirectories;
-        let outcomes: Outcomes<bool> = self.remote.ask(operation, b"", &message).await?;
-        for (outcome, name) in outcomes.0.into_iter().zip(names) {
-            outcome.map_err(|refusal| self.remote.refused_full(operation, &name, refusal))?;
-        }
-        Ok(())
+        self.remote.ask(operation, b"", &message).await
     }
 
     /// Gives several directories their attributes in one request; one result each, in their order.
@@ -108,7 +97,7 @@ impl Directories {
     }
 
     async fn try_seal(&self, wanted: &[(Vec<u8>, Entry, bool)]) -> Result<Vec<Result<()>>> {
-        self.settle().await?;
+        self.settle().await;
         let directories = wanted.iter().map(|(path, entry, _)| SealDirectory {
             path: self.remote.name(path),
             mode: entry.mode,
@@ -134,18 +123,12 @@ impl Directories {
         Ok(outcomes.collect())
     }
 
-    /// Waits until all are made.
-    ///
-    /// # Errors
-    /// The first failure since the last time.
-    pub(super) async fn settle(&self) -> Result<()> {
+    /// Waits until all are made, or were asked for in vain.
+    pub(super) async fn settle(&self) {
         loop {
             let settled = self.settled.notified();
-            {
-                let mut queue = self.queue();
-                if !queue.is_running {
-                    return queue.failed.take().map_or(Ok(()), Err);
-                }
+            if !self.queue().is_running {
+                return;
             }
             settled.await;
         }

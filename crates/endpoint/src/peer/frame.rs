@@ -5,6 +5,8 @@ use std::{collections::VecDeque, pin::Pin};
 use bytes::{Buf, Bytes, BytesMut};
 use hyper::body::{Body, Incoming};
 
+use crate::unkept::Unkept;
+
 /// Longest message of an answer, in bytes.
 const MESSAGE_BYTES_MAX: usize = super::wire::MESSAGE_BYTES_MAX;
 
@@ -25,6 +27,8 @@ pub enum FrameKind {
     Digest,
     /// Nothing: the answer is not ready yet.
     Wait,
+    /// What was done without all of its modes and times: how many lack each, as two numbers of eight bytes, little-endian.
+    Unkept,
 }
 
 impl FrameKind {
@@ -34,6 +38,7 @@ impl FrameKind {
             Self::Data => 2,
             Self::Digest => 3,
             Self::Wait => 4,
+            Self::Unkept => 5,
         }
     }
 
@@ -43,6 +48,7 @@ impl FrameKind {
             2 => Some(Self::Data),
             3 => Some(Self::Digest),
             4 => Some(Self::Wait),
+            5 => Some(Self::Unkept),
             _ => None,
         }
     }
@@ -63,6 +69,23 @@ pub fn frame(kind: FrameKind, payload: &[u8]) -> Bytes {
     out.extend_from_slice(&head(kind, payload.len()));
     out.extend_from_slice(payload);
     out.freeze()
+}
+
+/// Bytes of [`FrameKind::Unkept`].
+const UNKEPT_BYTES: usize = 16;
+
+/// The frame that tells what is not kept.
+#[must_use]
+pub fn unkept_frame(unkept: Unkept) -> Bytes {
+    let numbers = [unkept.modes, unkept.times].map(u64::to_le_bytes);
+    frame(FrameKind::Unkept, numbers.as_flattened())
+}
+
+fn read_unkept(mut payload: Bytes) -> Unkept {
+    Unkept {
+        modes: payload.get_u64_le(),
+        times: payload.get_u64_le(),
+    }
 }
 
 /// What comes out of an answer.
@@ -116,6 +139,8 @@ pub struct Frames<B = Incoming> {
     /// A head, message or digest that arrived in several pieces.
     gathered: BytesMut,
     inside: Inside,
+    /// What was told not to be kept.
+    unkept: Unkept,
 }
 
 impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
@@ -126,7 +151,13 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
             pending: Bytes::new(),
             gathered: BytesMut::new(),
             inside: Inside::Head,
+            unkept: Unkept::default(),
         }
+    }
+
+    /// Takes what was told so far not to be kept.
+    pub fn take_unkept(&mut self) -> Unkept {
+        std::mem::take(&mut self.unkept)
     }
 
     /// The next piece; `None` at the end, which must fall between two frames.
@@ -189,6 +220,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
                             let digest = digest.map_err(|_| Broken::Nonsense("a short digest"))?;
                             return Ok(Some(Piece::Digest(digest)));
                         }
+                        FrameKind::Unkept => self.unkept += read_unkept(whole),
                         FrameKind::Wait | FrameKind::Data => {}
                     }
                 }
@@ -222,7 +254,8 @@ fn begin(head: &[u8]) -> Result<Inside, Broken> {
         FrameKind::Message if len <= MESSAGE_BYTES_MAX => Ok(Inside::Whole(kind, len)),
         FrameKind::Digest if len == DIGEST_BYTES => Ok(Inside::Whole(kind, len)),
         FrameKind::Wait if len == 0 => Ok(Inside::Whole(kind, len)),
-        FrameKind::Message | FrameKind::Digest | FrameKind::Wait => {
+        FrameKind::Unkept if len == UNKEPT_BYTES => Ok(Inside::Whole(kind, len)),
+        FrameKind::Message | FrameKind::Digest | FrameKind::Wait | FrameKind::Unkept => {
             Err(Broken::Nonsense("a frame of an impossible length"))
         }
     }

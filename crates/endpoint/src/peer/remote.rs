@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -19,7 +19,7 @@ use super::{
     knowledge::Knowledge,
     pool::Lease,
     ways::Ways,
-    wire::{self, Hello, Name, Operation, Refusal, Welcome},
+    wire::{self, Hello, Name, Named, Operation, Refusal, Welcome},
 };
 use crate::{
     Boxed, Error, ErrorKind, Locus, Result, Status, clock,
@@ -29,6 +29,7 @@ use crate::{
         Credential, Scope,
         wire::{ErrorBody, kind_of},
     },
+    unkept::Unkept,
 };
 
 /// Longest body of a refusal that is not of this protocol, in bytes.
@@ -45,6 +46,8 @@ pub(super) struct Remote {
     pub(super) knowledge: Knowledge,
     /// What the server said it can do.
     features: AtomicU64,
+    /// What files arrived without.
+    unkept: Mutex<Unkept>,
 }
 
 impl Remote {
@@ -56,7 +59,22 @@ impl Remote {
             flush,
             knowledge: Knowledge::default(),
             features: AtomicU64::new(0),
+            unkept: Mutex::default(),
         }
+    }
+
+    /// What files arrived without so far.
+    pub(super) fn unkept(&self) -> Unkept {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, unkept: Unkept) {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+    }
+
+    /// The address that all paths follow.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The path at the peer of a path relative to the root.
@@ -69,6 +87,13 @@ impl Remote {
 
     pub(super) fn name(&self, path: &[u8]) -> Name {
         Name(self.full(path))
+    }
+
+    /// A message that is a path and nothing else.
+    pub(super) fn named(&self, path: &[u8]) -> Named {
+        Named {
+            path: self.name(path),
+        }
     }
 
     /// The address of a relative path, for people.
@@ -195,6 +220,7 @@ impl Remote {
             .uri(operation.path())
             .header(header::HOST, "posthaste")
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(wire::HEARS_UNKEPT, "1")
             .body(body)
             .map_err(|_| {
                 // Only a token can hold what no header may hold; it must not be shown.
@@ -243,19 +269,6 @@ impl Remote {
     pub(super) fn refused(&self, operation: Operation, path: &[u8], refusal: Refusal) -> Error {
         refusal
             .into_error(operation.verb(), self.show(path))
-            .at(locus_of(operation))
-    }
-
-    /// As [`Remote::refused`], with the path as the peer knows it.
-    pub(super) fn refused_full(
-        &self,
-        operation: Operation,
-        full: &[u8],
-        refusal: Refusal,
-    ) -> Error {
-        let shown = format!("{}{}", self.prefix, String::from_utf8_lossy(full));
-        refusal
-            .into_error(operation.verb(), shown)
             .at(locus_of(operation))
     }
 
@@ -315,7 +328,9 @@ impl Answer {
     /// The next piece.
     pub(super) async fn next(&mut self) -> Result<Option<Piece>> {
         let step = self.lease.watch(self.operation.verb(), self.frames.next());
-        step.await?.map_err(|broken| match broken {
+        let step = step.await?;
+        self.remote.note(self.frames.take_unkept());
+        step.map_err(|broken| match broken {
             Broken::Connection(_) | Broken::Short => {
                 self.lease.broke();
                 Error::new(

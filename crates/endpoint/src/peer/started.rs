@@ -408,7 +408,9 @@ const fn is_bulk(operation: Operation) -> bool {
         | Operation::ReadLink
         | Operation::MakeDirectories
         | Operation::SealDirectories
-        | Operation::Remove => false,
+        | Operation::Remove
+        | Operation::RealPath
+        | Operation::TimeStep => false,
     }
 }
 

@@ -27,6 +27,15 @@ pub const FEATURE_RUNS: u64 = 1;
 /// Feature of a server: [`Operation::FinishAhead`].
 pub const FEATURE_FINISH_AHEAD: u64 = 2;
 
+/// Feature of a server: [`Operation::RealPath`].
+pub const FEATURE_REAL_PATHS: u64 = 4;
+
+/// Feature of a server: [`Operation::TimeStep`].
+pub const FEATURE_CLOCKS: u64 = 8;
+
+/// Header of a request whose sender understands frames of the kind [`super::frame::FrameKind::Unkept`].
+pub const HEARS_UNKEPT: &str = "posthaste-hears-unkept";
+
 /// Where the operations are found.
 pub const PREFIX: &str = "/v1/files/";
 
@@ -97,11 +106,15 @@ pub enum Operation {
     SealDirectories,
     /// Remove a file or link. [`Named`].
     Remove,
+    /// Tell where a path leads, whose end need not be there yet. [`Named`], a [`Name`].
+    RealPath,
+    /// Tell how exactly times are kept beside a path, in nanoseconds; nothing where none can be set. [`Named`].
+    TimeStep,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Hello,
         Self::Stat,
         Self::List,
@@ -120,6 +133,8 @@ impl Operation {
         Self::MakeDirectories,
         Self::SealDirectories,
         Self::Remove,
+        Self::RealPath,
+        Self::TimeStep,
     ];
 
     /// Its name in the path of a request.
@@ -144,6 +159,8 @@ impl Operation {
             Self::MakeDirectories => "make-directories",
             Self::SealDirectories => "seal-directories",
             Self::Remove => "remove",
+            Self::RealPath => "real-path",
+            Self::TimeStep => "time-step",
         }
     }
 
@@ -166,9 +183,13 @@ impl Operation {
     #[must_use]
     pub const fn writes(self) -> bool {
         match self {
-            Self::Hello | Self::Stat | Self::List | Self::Read | Self::Fetch | Self::ReadLink => {
-                false
-            }
+            Self::Hello
+            | Self::Stat
+            | Self::List
+            | Self::Read
+            | Self::Fetch
+            | Self::ReadLink
+            | Self::RealPath => false,
             Self::Store
             | Self::Create
             | Self::Write
@@ -180,7 +201,8 @@ impl Operation {
             | Self::MakeLink
             | Self::MakeDirectories
             | Self::SealDirectories
-            | Self::Remove => true,
+            | Self::Remove
+            | Self::TimeStep => true,
         }
     }
 
@@ -189,7 +211,7 @@ impl Operation {
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Hello => "connect to",
-            Self::Stat => "look at",
+            Self::Stat | Self::RealPath => "look at",
             Self::List => "list",
             Self::Read | Self::Fetch => "read",
             Self::Store
@@ -205,6 +227,7 @@ impl Operation {
             Self::MakeDirectories => "make directory",
             Self::SealDirectories => "set the attributes of",
             Self::Remove => "remove",
+            Self::TimeStep => "learn the clock at",
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Modes and times, as far as a file system keeps them.
 
-use std::path::Path;
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
 use rustix::{
     fs::{AtFlags, CWD, Mode, Timespec, Timestamps},
     io::Errno,
 };
 
-use super::show;
+use super::{clock::STEP_NS_MAX, entry_of, show};
 use crate::{
     Error, Locus, Result,
     endpoint::{Entry, FileTime},
@@ -62,14 +66,37 @@ pub(super) fn set(
     })
 }
 
-/// Gives a directory its mode and mtime, and tells which of them the file system refuses. Blocks.
+/// Adds to what was refused of a mode and a time what the file system took and has otherwise all the same: some take each mode and
+/// keep their own. A time that is rounded is kept.
+pub(super) fn not_kept(
+    refused: Unkept,
+    (mode, mtime): (Option<u32>, Option<FileTime>),
+    found: &Metadata,
+) -> Unkept {
+    let other_mode = mode.is_some_and(|mode| mode != found.mode() & 0o7777);
+    let told = entry_of(Vec::new(), found).mtime;
+    let other_time = mtime
+        .zip(told)
+        .is_some_and(|(mtime, told)| !mtime.agrees(told, STEP_NS_MAX));
+    Unkept {
+        modes: refused.modes.max(other_mode.into()),
+        times: refused.times.max(other_time.into()),
+    }
+}
+
+/// Gives a directory its mode and mtime, and tells which of them the file system does not keep. Blocks.
 ///
 /// # Errors
 /// The system's.
 pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let set_mode = |mode| rustix::fs::chmodat(CWD, path, mode, AtFlags::empty());
     let set_times = |times: &_| rustix::fs::utimensat(CWD, path, times, AtFlags::empty());
-    set((entry.mode, set_mode), (entry.mtime, set_times)).map_err(|cause| {
-        Error::io("set the attributes of", show(path), cause.into()).at(Locus::Destination)
-    })
+    let fail = |cause| Error::io("set the attributes of", show(path), cause).at(Locus::Destination);
+    let refused = set((entry.mode, set_mode), (entry.mtime, set_times));
+    let refused = refused.map_err(|cause| fail(cause.into()))?;
+    // What can't be looked at was set all the same.
+    let found = fs::metadata(path).ok();
+    Ok(found.map_or(refused, |found| {
+        not_kept(refused, (entry.mode, entry.mtime), &found)
+    }))
 }

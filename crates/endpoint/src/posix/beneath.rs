@@ -22,6 +22,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::endpoint::join;
+
 /// Which links are followed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
@@ -136,6 +138,33 @@ impl Beneath {
             }
             opened => opened,
         }
+    }
+
+    /// Tells where `path` leads beneath the directory, links followed; its end need not be there yet. Blocks.
+    ///
+    /// # Errors
+    /// As [`Beneath::folder`].
+    pub fn real_path(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
+        let (mut there, mut missing) = (path, Vec::new());
+        let found = loop {
+            match self.open(there, OFlags::PATH) {
+                Err(Errno::NOENT) if !there.is_empty() => {
+                    let (parent, name) = split(there);
+                    missing.push(name);
+                    there = parent;
+                }
+                opened => break opened?,
+            }
+        };
+        let name = |file: &OwnedFd| rustix::fs::readlink(through(file), Vec::new());
+        let (found, root) = (name(&found)?, name(&self.root)?);
+        let found = found.to_bytes();
+        let below = found.strip_prefix(root.to_bytes()).unwrap_or(found);
+        let below = below.strip_prefix(b"/").unwrap_or(below).to_vec();
+        Ok(missing
+            .iter()
+            .rev()
+            .fold(below, |path, name| join(&path, name)))
     }
 
     /// Opens what lies at `path`. Blocks.

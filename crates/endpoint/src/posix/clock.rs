@@ -23,6 +23,9 @@ const STEPS_NS: [u32; 7] = [
     2_000_000_000,
 ];
 
+/// The coarsest of them.
+pub(super) const STEP_NS_MAX: u32 = STEPS_NS[STEPS_NS.len() - 1];
+
 /// A time between the steps of all of them.
 const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
@@ -31,12 +34,13 @@ const PROBE: FileTime = FileTime {
 
 /// What was learnt of the clocks of file systems, by their device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Clocks(Arc<Mutex<HashMap<u64, Option<u32>>>>);
+pub struct Clocks(Arc<Mutex<HashMap<u64, Option<u32>>>>);
 
 impl Clocks {
     /// Returns the step of the times beside `path`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
     /// count as exact. Blocks.
-    pub(super) fn step_ns(&self, path: &Path) -> Option<u32> {
+    #[must_use]
+    pub fn step_ns(&self, path: &Path) -> Option<u32> {
         let device = fs::symlink_metadata(path).map_or(0, |found| found.dev());
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *known

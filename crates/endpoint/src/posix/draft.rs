@@ -22,6 +22,7 @@ use super::{
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     show,
     source::with_block,
+    special::refuse_special,
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
@@ -89,7 +90,7 @@ impl Draft {
     /// # Errors
     /// The system's.
     pub fn small(place: &Place, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
-        refuse_special(place)?;
+        refuse_special("write", place)?;
         let path = &place.path;
         let fail = |cause| failed("write", place.shown(), cause);
         let mut partial = partial_path(path, &spec.origin);
@@ -149,7 +150,7 @@ impl Draft {
         rules: DraftRules,
         size: Option<u64>,
     ) -> Result<(Self, Vec<(u64, Checksum)>)> {
-        refuse_special(place)?;
+        refuse_special("write", place)?;
         let path = &place.path;
         let fail = |cause| failed("write", place.shown(), cause);
         let replaces = Look::at(path).map_err(fail)?;
@@ -326,7 +327,7 @@ impl Draft {
         }
     }
 
-    /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system refuses. Blocks.
+    /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system does not keep. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when another writer took its place, or gave something else its final name meanwhile; the system's. A
@@ -345,7 +346,7 @@ impl Draft {
         if self.ended.load(Ordering::Relaxed) {
             return Err(taken());
         }
-        let unkept = self.set_attributes(spec).map_err(|cause| {
+        let refused = self.set_attributes(spec).map_err(|cause| {
             // Not every file system can do that to what has no name any more.
             let is_in_place = self.is_in_place().unwrap_or(false);
             if is_in_place { fail(cause) } else { taken() }
@@ -357,6 +358,9 @@ impl Draft {
         if !self.is_in_place().map_err(fail)? {
             return Err(taken());
         }
+        let found = fs::symlink_metadata(&self.partial).map_err(fail)?;
+        let mode = spec.mode.map(attributes::without_lent_rights);
+        let unkept = attributes::not_kept(refused, (mode, spec.mtime), &found);
         if let Some(replaces) = &self.replaces
             && *replaces != Look::at(&self.place.path).map_err(fail)?
         {

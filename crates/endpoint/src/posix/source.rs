@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Longest file without a size, in bytes: it is held whole.
-const UNTOLD_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
 /// Files that occupy nothing may have another size than they say up to here, in bytes: those of /sys say a page.
 const PAGE_BYTES: u64 = 4096;

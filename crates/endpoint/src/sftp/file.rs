@@ -1,4 +1,4 @@
-//! Open files on a server: pipelined reads and writes, read back and summed.
+//! Open files on a server: pipelined writes, read back and summed.
 
 use std::{
     ops::Range,
@@ -9,39 +9,56 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream, stream::FuturesUnordered};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 
 use super::{
-    attributes_of,
+    SECOND_NS,
+    attributes::attributes_of,
     filling::Filling,
     pool::{EachSlot, Lease, Stream},
+    reading::{REQUESTS_MAX, changed},
     remote::Remote,
     session::{Batch, Session},
     wire::{
-        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_WRITE, READ, Reply,
-        Request, WRITE,
+        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_WRITE, Reply,
+        Request, STAT, WRITE,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
-    endpoint::{ByteStream, Entry, FileSpec, Kind, Whole},
+    endpoint::{ByteStream, Entry, FileSpec, unsupported},
     outgoing::Outgoing,
 };
-
-/// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
-const REQUESTS_MAX: usize = 16;
 
 /// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// The step of times in version 3.
-const SECOND_NS: u32 = 1_000_000_000;
+/// Where a file lies, and as what it is shown: an unfinished copy as what it becomes.
+#[derive(Debug, Clone)]
+pub(super) struct FilePath {
+    pub(super) full: Vec<u8>,
+    pub(super) shown: Vec<u8>,
+}
+
+impl FilePath {
+    /// A file of people's own.
+    pub(super) fn of(full: Vec<u8>) -> Self {
+        let shown = full.clone();
+        Self { full, shown }
+    }
+
+    /// The unfinished copy at `full` of what becomes `shown`.
+    pub(super) fn unfinished(full: Vec<u8>, shown: &[u8]) -> Self {
+        let shown = shown.to_vec();
+        Self { full, shown }
+    }
+}
 
 /// A file that is opened again when the connection was made anew.
 pub(super) struct OpenFile {
     pub(super) remote: Arc<Remote>,
-    pub(super) full: Vec<u8>,
+    pub(super) path: FilePath,
     /// For the first time; afterwards the file must be there and keep what it holds.
     flags: u32,
     /// The connection that a small file's bytes take; large ones take those with room.
@@ -51,33 +68,37 @@ pub(super) struct OpenFile {
 }
 
 #[derive(Clone)]
-struct Opened {
-    session: Arc<Session>,
-    handle: Bytes,
+pub(super) struct Opened {
+    pub(super) session: Arc<Session>,
+    pub(super) handle: Bytes,
 }
 
 impl OpenFile {
     /// Opens a file whose bytes take many connections.
-    pub(super) async fn open(remote: Arc<Remote>, full: Vec<u8>, flags: u32) -> Result<Self> {
-        Self::open_at(remote, full, flags, None).await
+    pub(super) async fn open(remote: Arc<Remote>, path: FilePath, flags: u32) -> Result<Self> {
+        Self::open_at(remote, path, flags, None).await
     }
 
     /// Opens a file whose bytes take one connection.
-    pub(super) async fn open_small(remote: Arc<Remote>, full: Vec<u8>, flags: u32) -> Result<Self> {
+    pub(super) async fn open_small(
+        remote: Arc<Remote>,
+        path: FilePath,
+        flags: u32,
+    ) -> Result<Self> {
         let home = remote.pool.lease(Stream::SmallFile);
-        Self::open_at(remote, full, flags, Some(home)).await
+        Self::open_at(remote, path, flags, Some(home)).await
     }
 
     async fn open_at(
         remote: Arc<Remote>,
-        full: Vec<u8>,
+        path: FilePath,
         flags: u32,
         home: Option<Lease>,
     ) -> Result<Self> {
         let file = Self {
             home,
             remote,
-            full,
+            path,
             flags,
             opened: Mutex::default(),
             is_made: AtomicBool::new(false),
@@ -86,12 +107,12 @@ impl OpenFile {
         Ok(file)
     }
 
-    async fn handle(&self) -> Result<Opened> {
+    pub(super) async fn handle(&self) -> Result<Opened> {
         self.handle_on(self.home.as_ref().map_or(0, Lease::slot))
             .await
     }
 
-    async fn handle_on(&self, slot: usize) -> Result<Opened> {
+    pub(super) async fn handle_on(&self, slot: usize) -> Result<Opened> {
         let session = self.remote.pool.session(slot).await?;
         let mut opened = self.opened.lock().await;
         let place = &mut opened[slot];
@@ -106,13 +127,13 @@ impl OpenFile {
             self.flags
         };
         let request = Request::new(OPEN)
-            .string(&self.full)
+            .string(&self.path.full)
             .u32(flags)
             .attributes(&Attributes::default());
-        let operation = if self.flags & OPEN_WRITE == 0 {
-            "read"
+        let (operation, locus) = if self.flags & OPEN_WRITE == 0 {
+            ("read", Locus::Source)
         } else {
-            "write"
+            ("write", Locus::Destination)
         };
         match session.ask(request).await? {
             Reply::Handle(handle) => {
@@ -121,8 +142,21 @@ impl OpenFile {
                 self.is_made.store(true, Relaxed);
                 Ok(opened)
             }
-            reply => Err(self.remote.refusal(&reply, operation, &self.full)),
+            reply => {
+                let refusal = self.remote.refusal(&reply, operation, &self.path.shown);
+                Err(refusal.at(locus))
+            }
         }
+    }
+
+    /// The address of the file for people.
+    pub(super) fn show(&self) -> String {
+        self.remote.show(&self.path.shown)
+    }
+
+    /// Counts its handles as closed.
+    pub(super) async fn forget(&self) {
+        self.opened.lock().await.fill(None);
     }
 
     /// Closes it on all connections. Servers tell there of what they could not write: quotas, broken uploads.
@@ -139,24 +173,17 @@ impl OpenFile {
 
     pub(super) async fn stat(&self) -> Result<Entry> {
         let opened = self.handle().await?;
-        match opened
-            .session
-            .ask(Request::new(FSTAT).string(&opened.handle))
-            .await?
-        {
-            Reply::Attributes(attributes) => self.remote.entry(Vec::new(), &attributes, &self.full),
-            reply => Err(self.remote.refusal(&reply, "look at", &self.full)),
-        }
+        let stat = Request::new(FSTAT).string(&opened.handle);
+        self.looked_at(&opened.session.ask(stat).await?)
     }
 
-    /// Fails unless size and mtime are those of `entry`.
-    pub(super) async fn confirm(&self, entry: &Entry) -> Result<()> {
-        let now = self.stat().await?;
-        if (now.size, now.mtime) == (entry.size, entry.mtime) {
-            return Ok(());
+    /// Reads the answer to FSTAT.
+    pub(super) fn looked_at(&self, reply: &Reply) -> Result<Entry> {
+        let shown = &self.path.shown;
+        match reply {
+            Reply::Attributes(attributes) => self.remote.entry(Vec::new(), attributes, shown),
+            reply => Err(self.remote.refusal(reply, "look at", shown)),
         }
-        let shown = self.remote.show(&self.full);
-        Err(changed(shown, "it changed while it was read"))
     }
 
     /// Sets what it has, such as its size.
@@ -181,12 +208,12 @@ impl OpenFile {
             Reply::Status {
                 code: super::OK, ..
             } => Ok(true),
-            reply => Err(self.remote.write_refusal(&reply, &self.full).await),
+            reply => Err(self.remote.write_refusal(&reply, &self.path.shown).await),
         }
     }
 
     /// The connection for a stream, and what holds its place there.
-    fn place(&self) -> (usize, Option<Lease>) {
+    pub(super) fn place(&self) -> (usize, Option<Lease>) {
         match &self.home {
             Some(home) => (home.slot(), None),
             None => {
@@ -194,30 +221,6 @@ impl OpenFile {
                 (lease.slot(), Some(lease))
             }
         }
-    }
-
-    /// Streams a range with many requests under way.
-    pub(super) async fn read(&self, range: Range<u64>) -> Result<ByteStream> {
-        let (slot, lease) = self.place();
-        let lease = Arc::new(lease);
-        let opened = self.handle_on(slot).await?;
-        let step = u64::from(opened.session.read_bytes_max);
-        let subject = self.remote.show(&self.full);
-        let starts = stream::unfold(range.start, move |start| async move {
-            (start < range.end).then(|| {
-                let end = (start + step).min(range.end);
-                (start..end, end)
-            })
-        });
-        let pieces = starts.map(move |piece| {
-            let (opened, subject) = (opened.clone(), subject.clone());
-            let lease = Arc::clone(&lease);
-            async move {
-                let _lease = lease;
-                read_piece(&opened, piece, subject).await
-            }
-        });
-        Ok(Box::pin(pieces.buffered(REQUESTS_MAX)))
     }
 
     /// Writes pieces at growing offsets with many requests under way; returns the sum.
@@ -262,10 +265,7 @@ impl OpenFile {
             (_, None) | (None, _) => true,
         };
         if entry.size != spec.size || !same_time {
-            return Err(changed(
-                self.remote.show(&self.full),
-                "it changed meanwhile",
-            ));
+            return Err(changed(self.show(), "it changed meanwhile"));
         }
         let (slot, _lease) = self.place();
         let mut start = 0;
@@ -273,8 +273,7 @@ impl OpenFile {
             let end = (start + COPY_BYTES).min(entry.size);
             let (from, into) = (self.handle_on(slot).await?, to.handle_on(slot).await?);
             if !Arc::ptr_eq(&from.session, &into.session) {
-                let shown = self.remote.show(&self.full);
-                return Err(Error::new(ErrorKind::Unreachable, "copy", shown)
+                return Err(Error::new(ErrorKind::Unreachable, "copy", self.show())
                     .cause("the connection broke")
                     .at(Locus::Network));
             }
@@ -289,16 +288,18 @@ impl OpenFile {
             to.written(from.session.ask(request).await).await?;
             start = end;
         }
-        self.confirm(&entry).await?;
+        if !self.ends_as(&entry).await? {
+            // Whoever reads it sees what it holds.
+            return Err(unsupported("copy on the server to", to.show()));
+        }
         let found = to.stat().await?.size;
         if found != entry.size {
-            let shown = to.remote.show(&to.full);
-            return Err(Error::new(ErrorKind::Corrupt, "write", shown)
+            return Err(Error::new(ErrorKind::Corrupt, "write", to.show())
                 .cause(format!("the server copied {found} bytes of {}", entry.size))
                 .at(Locus::Destination));
         }
         let attributes = attributes_of(spec.mode, spec.mtime);
-        to.remote.dress(&to.full, attributes).await
+        to.remote.dress(&to.path, attributes).await
     }
 
     async fn written(&self, answer: Result<Reply>) -> Result<()> {
@@ -306,7 +307,7 @@ impl OpenFile {
             Reply::Status {
                 code: super::OK, ..
             } => Ok(()),
-            reply => Err(self.remote.write_refusal(&reply, &self.full).await),
+            reply => Err(self.remote.write_refusal(&reply, &self.path.shown).await),
         }
     }
 
@@ -315,21 +316,10 @@ impl OpenFile {
         if !self.remote.rules.verify || self.sum_of(range).await? == sum {
             return Ok(());
         }
-        Err(
-            Error::new(ErrorKind::Corrupt, "write", self.remote.show(&self.full))
-                .cause("what was written reads back differently")
-                .hint("check the disk there")
-                .at(Locus::Destination),
-        )
-    }
-
-    pub(super) async fn sum_of(&self, range: Range<u64>) -> Result<Checksum> {
-        let mut summer = Summer::default();
-        let mut body = self.read(range).await?;
-        while let Some(bytes) = body.next().await {
-            summer.add(&bytes?);
-        }
-        Ok(summer.sum())
+        Err(Error::new(ErrorKind::Corrupt, "write", self.show())
+            .cause("what was written reads back differently")
+            .hint("check the disk there")
+            .at(Locus::Destination))
     }
 
     /// Writes, checks, dresses and closes a small file.
@@ -346,7 +336,7 @@ impl OpenFile {
         let (_, end) = self.write(0, body).await?;
         self.verify(0..end, sum).await?;
         let attributes = attributes_of(spec.mode, spec.mtime);
-        self.remote.dress(&self.full, attributes).await
+        self.remote.dress(&self.path, attributes).await
     }
 
     /// Sends all that a small file needs before the first answer: the server works in that order, and
@@ -369,8 +359,9 @@ impl OpenFile {
         let set = Request::new(FSETSTAT).string(&handle);
         let set = batch.add(set.attributes(&attributes));
         // From here on the handle may be another file's.
-        self.opened.lock().await.fill(None);
+        self.forget().await;
         let close = batch.add(Request::new(CLOSE).string(&handle));
+        let look = batch.add(Request::new(STAT).string(&self.path.full));
         let outgoing = Outgoing::current();
         batch.send().await?;
         let mut outcome = Ok(());
@@ -381,108 +372,17 @@ impl OpenFile {
         }
         let set = set.reply().await?;
         let closed = self.written(close.reply().await).await;
+        let looked = look.reply().await;
         outcome.and(closed)?;
         match set {
             Reply::Status {
                 code: super::OK, ..
-            } => Ok(()),
-            _ => self.remote.dress(&self.full, attributes).await,
-        }
-    }
-
-    /// Asks at once for all of a small file that should look like `listed`, how it looks then, and
-    /// that it be closed. `None` where it looks otherwise, or anything goes otherwise than hoped.
-    pub(super) async fn read_at_once(&self, listed: &Entry) -> Result<Option<Whole>> {
-        let Opened { session, handle } = self.handle().await?;
-        let mut batch = Batch::new(&session);
-        let (mut reads, mut offset) = (Vec::new(), 0);
-        while offset < listed.size {
-            let len = session
-                .read_bytes_max
-                .min(u32::try_from(listed.size - offset).unwrap_or(u32::MAX));
-            let read = Request::new(READ).string(&handle).u64(offset).u32(len);
-            reads.push((batch.add(read), len));
-            offset += u64::from(len);
-        }
-        let stat = batch.add(Request::new(FSTAT).string(&handle));
-        // From here on the handle may be another file's.
-        self.opened.lock().await.fill(None);
-        let closed = batch.add(Request::new(CLOSE).string(&handle));
-        batch.send().await?;
-        let (mut data, mut summer, mut is_whole) = (Vec::new(), Summer::default(), true);
-        for (read, len) in reads {
-            match read.reply().await? {
-                Reply::Data(bytes) => {
-                    is_whole &= bytes.len() as u64 == u64::from(len);
-                    summer.add(&bytes);
-                    data.push(bytes);
-                }
-                _ => is_whole = false,
-            }
-        }
-        let Reply::Attributes(attributes) = stat.reply().await? else {
-            return Ok(None);
-        };
-        closed.reply().await?;
-        let entry = self.remote.entry(Vec::new(), &attributes, &self.full)?;
-        let is_same =
-            (entry.kind, entry.size, entry.mtime) == (Kind::File, listed.size, listed.mtime);
-        Ok(
-            (is_whole && is_same && listed.mtime.is_some()).then(|| Whole {
-                entry,
-                data,
-                checksum: summer.sum(),
-            }),
-        )
-    }
-}
-
-fn changed(subject: String, how: &'static str) -> Error {
-    Error::new(ErrorKind::Changed, "copy", subject)
-        .cause(how)
-        .hint("copy it again when nothing writes to it")
-        .at(Locus::Source)
-}
-
-async fn read_piece(opened: &Opened, piece: Range<u64>, subject: String) -> Result<Bytes> {
-    let mut got: Vec<Bytes> = Vec::new();
-    let mut offset = piece.start;
-    while offset < piece.end {
-        let len = u32::try_from(piece.end - offset).unwrap_or(u32::MAX);
-        let request = Request::new(READ)
-            .string(&opened.handle)
-            .u64(offset)
-            .u32(len);
-        match opened.session.ask(request).await? {
-            Reply::Data(bytes) if !bytes.is_empty() && bytes.len() as u64 <= u64::from(len) => {
-                offset += bytes.len() as u64;
-                got.push(bytes);
-            }
-            Reply::Data(bytes) if !bytes.is_empty() => {
-                return Err(Error::new(ErrorKind::Other, "read", subject)
-                    .cause("the server sends more than it was asked for")
-                    .at(Locus::Source));
-            }
-            Reply::Data(_)
-            | Reply::Status {
-                code: super::END, ..
             } => {
-                return Err(changed(subject, "it became shorter while it was read"));
+                self.remote.note(attributes.not_in(&looked?));
+                Ok(())
             }
-            Reply::Status { message, .. } => {
-                return Err(Error::new(ErrorKind::Other, "read", subject)
-                    .cause(format!("the server says: {message}"))
-                    .at(Locus::Source));
-            }
-            Reply::Handle(_) | Reply::Names(_) | Reply::Attributes(_) | Reply::Extended(_) => {
-                return Err(Error::new(ErrorKind::Other, "read", subject)
-                    .cause("an answer to something else"));
-            }
+            _ => self.remote.dress(&self.path, attributes).await,
         }
-    }
-    match got.len() {
-        1 => Ok(got.remove(0)),
-        _ => Ok(got.concat().into()),
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{file::OpenFile, remote::Remote, wire::OPEN_READ};
+use super::{
+    file::{FilePath, OpenFile},
+    remote::Remote,
+    wire::OPEN_READ,
+};
 use crate::{
     Checksum, Result,
     endpoint::{Boxed, ByteStream, Entry, Reader},
@@ -16,7 +20,7 @@ pub(super) struct SftpReader {
 
 impl SftpReader {
     pub(super) async fn open(remote: Arc<Remote>, full: Vec<u8>) -> Result<Self> {
-        let file = OpenFile::open(remote, full, OPEN_READ).await?;
+        let file = OpenFile::open(remote, FilePath::of(full), OPEN_READ).await?;
         let entry = file.stat().await?;
         Ok(Self { file, entry })
     }

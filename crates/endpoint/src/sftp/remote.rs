@@ -1,31 +1,33 @@
 //! What can be asked of a host, over a connection that is made anew when it breaks.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 
 use super::{
-    END, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
-    file::OpenFile,
+    FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
+    attributes::attributes_of,
+    clock::Clocks,
+    file::{FilePath, OpenFile},
     parent_of,
     pool::Pool,
     session::Session,
     wire::{
-        Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_WRITE, READDIR,
-        REMOVE, RENAME, Reply, Request, SETSTAT, STAT,
+        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_WRITE, REALPATH, REMOVE,
+        RENAME, Reply, Request, STAT, SYMLINK,
     },
 };
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{
-        Boxed, Entry, FileSpec, Kind, Listing, Whole, base_name, beside, join, new_word,
-        partial_name, same_partial_name, unsupported,
+        Entry, FileSpec, Kind, Whole, base_name, beside, join, new_word, partial_name,
+        same_partial_name, unsupported,
     },
-    posix::DraftRules,
+    error::server_says,
+    posix::{self, DraftRules},
     unkept::Unkept,
 };
 
@@ -41,14 +43,15 @@ pub(super) struct Remote {
     pub(super) copies: bool,
     /// What files arrived without.
     pub(super) unkept: Mutex<Unkept>,
+    /// What was learnt of the clocks of its file systems.
+    pub(super) clocks: Clocks,
 }
 
 impl Remote {
     pub(super) fn path(&self, path: &[u8]) -> Vec<u8> {
         match (&*self.root, path) {
             (b"", b"") => b".".to_vec(),
-            (b"/", path) => [b"/", path].concat(),
-            (root, path) => join(root, path),
+            (root, path) => below_of(root, path),
         }
     }
 
@@ -81,9 +84,7 @@ impl Remote {
             Reply::Status {
                 code: UNSUPPORTED, ..
             } => fail(ErrorKind::Unsupported),
-            Reply::Status { message, .. } => {
-                fail(ErrorKind::Other).cause(format!("the server says: {message}"))
-            }
+            Reply::Status { message, .. } => fail(ErrorKind::Other).cause(server_says(message)),
             Reply::Handle(_)
             | Reply::Data(_)
             | Reply::Names(_)
@@ -166,19 +167,6 @@ impl Remote {
         }
     }
 
-    /// Makes a request whose only good answer is "done".
-    pub(super) async fn command(
-        &self,
-        request: Request,
-        operation: &'static str,
-        full: &[u8],
-    ) -> Result<()> {
-        match self.ask(request).await? {
-            Reply::Status { code: OK, .. } => Ok(()),
-            reply => Err(self.refusal(&reply, operation, full).at(Locus::Destination)),
-        }
-    }
-
     /// Gives an unfinished copy its final name, replacing what has it.
     pub(super) async fn publish(&self, from: &[u8], to: &[u8], spec: &FileSpec) -> Result<()> {
         let session = self.session().await?;
@@ -188,7 +176,7 @@ impl Remote {
         } else {
             self.replace(&session, from, to).await
         };
-        match renamed {
+        let published = match renamed {
             Ok(Reply::Status { code: OK, .. }) => Ok(()),
             Ok(reply) => {
                 let is_gone = matches!(
@@ -214,7 +202,83 @@ impl Remote {
                 (Ok(None), Ok(Some(_))) => Ok(()),
                 _ => Err(error),
             },
+        };
+        published.map(|()| self.note_time(spec))
+    }
+
+    /// Fails where something is that a file must not replace: a device, a pipe or a socket.
+    pub(super) async fn refuse_special(&self, full: &[u8]) -> Result<()> {
+        let there = self.stat(full, false).await;
+        let there = there.map_err(|error| error.at(Locus::Destination))?;
+        match there {
+            Some(there) if there.kind == Kind::Special => {
+                Err(posix::special_there("write", self.show(full)))
+            }
+            Some(_) | None => Ok(()),
         }
+    }
+
+    /// Where a path leads, of which the end may not exist yet.
+    pub(super) async fn real_path(&self, full: &[u8]) -> Result<Vec<u8>> {
+        let (mut there, mut missing) = (full, Vec::<&[u8]>::new());
+        loop {
+            let request = Request::new(REALPATH).string(there);
+            if let Reply::Names(names) = self.ask(request).await?
+                && let [(found, _)] = &names[..]
+            {
+                let below = missing.iter().rev();
+                return Ok(below.fold(found.to_vec(), |path, name| below_of(&path, name)));
+            }
+            let above = parent_of(there);
+            if matches!(there, b"." | b"/") || above == there {
+                return Ok(full.to_vec());
+            }
+            missing.push(base_name(there));
+            there = above;
+        }
+    }
+
+    /// Makes a symbolic link, replacing one that is there.
+    pub(super) async fn make_link(
+        &self,
+        full: &[u8],
+        target: &[u8],
+        spec: &FileSpec,
+    ) -> Result<()> {
+        let partial = self.same_partial(full, spec);
+        let removing = self.ask(Request::new(REMOVE).string(&partial));
+        let (clear, removed) = tokio::join!(self.refuse_special(full), removing);
+        clear?;
+        removed?;
+        // OpenSSH takes the target first, against the draft (PROTOCOL, section 4.1).
+        let request = Request::new(SYMLINK).string(target).string(&partial);
+        match self.ask(request).await? {
+            Reply::Status { code: OK, .. } => {}
+            reply @ Reply::Status {
+                code: NO_SUCH_FILE, ..
+            } => {
+                let error = self.refusal(&reply, "make link", full);
+                return Err(error.at(Locus::Destination));
+            }
+            // What it is that file systems say that have none, servers tell in many ways.
+            reply => {
+                let refused = self.write_refusal(&reply, full).await;
+                if refused.kind() == ErrorKind::Full {
+                    return Err(refused);
+                }
+                let error = Error::new(ErrorKind::Unsupported, "make link", self.show(full));
+                return Err(error
+                    .cause(refused.cause_text())
+                    .hint("--links follow copies what links point to")
+                    .at(Locus::Destination));
+            }
+        }
+        self.dress_link(&partial, spec).await?;
+        let published = self.publish(&partial, full, spec).await;
+        if published.is_err() {
+            let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
+        }
+        published
     }
 
     /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
@@ -236,40 +300,6 @@ impl Remote {
         };
         let _ = session.ask(undo).await;
         renamed
-    }
-
-    /// Gives what lies at `full` its permission bits and its time, as far as the file system there keeps them.
-    pub(super) async fn dress(&self, full: &[u8], wanted: Attributes) -> Result<()> {
-        let mode = Attributes {
-            mtime: None,
-            ..wanted
-        };
-        let time = Attributes {
-            mode: None,
-            ..wanted
-        };
-        let (mut modes, mut times) = (wanted.mode.is_some(), wanted.mtime.is_some());
-        for attributes in [wanted, mode, time] {
-            let request = Request::new(SETSTAT).string(full).attributes(&attributes);
-            match self.ask(request).await? {
-                Reply::Status { code: OK, .. } if attributes == wanted => return Ok(()),
-                reply @ Reply::Status {
-                    code: NO_SUCH_FILE, ..
-                } => {
-                    let error = self.refusal(&reply, "set the attributes of", full);
-                    return Err(error.at(Locus::Destination));
-                }
-                Reply::Status { code: OK, .. } => {
-                    modes &= attributes.mode.is_none();
-                    times &= attributes.mtime.is_none();
-                }
-                // What it refuses together it may take alone.
-                _ => {}
-            }
-        }
-        let (modes, times) = (modes.into(), times.into());
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += Unkept { modes, times };
-        Ok(())
     }
 
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
@@ -323,35 +353,15 @@ impl Remote {
     }
 
     pub(super) async fn get(self: &Arc<Self>, full: Vec<u8>, listed: &Entry) -> Result<Whole> {
-        let file = OpenFile::open_small(Arc::clone(self), full.clone(), OPEN_READ).await?;
-        if let Some(whole) = file.read_at_once(listed).await? {
+        let open = || OpenFile::open_small(Arc::clone(self), FilePath::of(full.clone()), OPEN_READ);
+        if let Some(whole) = open().await?.read_at_once(listed).await? {
             return Ok(whole);
         }
-        self.get_step_by_step(full).await
-    }
-
-    /// Reads a file that doesn't look as it was listed, or that the server gives in other pieces.
-    async fn get_step_by_step(self: &Arc<Self>, full: Vec<u8>) -> Result<Whole> {
-        let file = OpenFile::open_small(Arc::clone(self), full, OPEN_READ).await?;
-        let entry = file.stat().await?;
-        let mut data = Vec::new();
-        let mut summer = Summer::default();
-        if entry.size > 0 {
-            let mut body = file.read(0..entry.size).await?;
-            while let Some(bytes) = body.next().await {
-                let bytes = bytes?;
-                summer.add(&bytes);
-                data.push(bytes);
-            }
-        }
-        file.confirm(&entry).await?;
+        let file = open().await?;
+        let whole = file.read_whole().await;
         // It was only read.
         let _ = file.close().await;
-        Ok(Whole {
-            entry,
-            data,
-            checksum: summer.sum(),
-        })
+        whole
     }
 
     pub(super) async fn put(
@@ -363,10 +373,14 @@ impl Remote {
     ) -> Result<()> {
         let partial = self.same_partial(&full, spec);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
-        let file = OpenFile::open_small(Arc::clone(self), partial.clone(), flags)
-            .await
-            .map_err(|error| error.at(Locus::Destination))?;
-        let written = file.write_small(spec, data, sum).await;
+        let path = FilePath::unfinished(partial.clone(), &full);
+        let opening = OpenFile::open_small(Arc::clone(self), path, flags);
+        let (clear, file) = tokio::join!(self.refuse_special(&full), opening);
+        let file = file?;
+        let written = match clear {
+            Ok(()) => file.write_small(spec, data, sum).await,
+            Err(error) => Err(error),
+        };
         let closed = file.close().await;
         let published = match written.and(closed) {
             Ok(()) => self.publish(&partial, &full, spec).await,
@@ -389,12 +403,14 @@ impl Remote {
         if !self.copies {
             return Err(unsupported("copy on the server to", self.show(full)));
         }
-        let source = OpenFile::open(Arc::clone(self), from.to_vec(), OPEN_READ).await?;
+        self.refuse_special(full).await?;
+        let path = FilePath::of(from.to_vec());
+        let source = OpenFile::open(Arc::clone(self), path, OPEN_READ).await?;
         let partial = self.same_partial(full, spec);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
         let copied = async {
-            let file = OpenFile::open(Arc::clone(self), partial.clone(), flags).await;
-            let file = file.map_err(|error| error.at(Locus::Destination))?;
+            let path = FilePath::unfinished(partial.clone(), full);
+            let file = OpenFile::open(Arc::clone(self), path, flags).await?;
             let copied = source.copy_to(&file, spec).await;
             let closed = file.close().await;
             copied?;
@@ -410,68 +426,16 @@ impl Remote {
     }
 }
 
+/// A path below a directory, which may be the root of all.
+fn below_of(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    match directory {
+        b"/" if !path.is_empty() => [b"/", path].concat(),
+        _ => join(directory, path),
+    }
+}
+
 /// Whether what is there looks like a copy of what `spec` says.
 fn is_copy(there: &Entry, spec: &FileSpec) -> bool {
-    let kept = super::attributes_of(None, spec.mtime).file_time();
+    let kept = attributes_of(None, spec.mtime).file_time();
     there.kind == Kind::File && there.size == spec.size && (kept.is_none() || there.mtime == kept)
-}
-
-pub(super) struct SftpListing {
-    pub(super) remote: Arc<Remote>,
-    pub(super) session: Arc<Session>,
-    pub(super) full: Vec<u8>,
-    pub(super) handle: Option<Bytes>,
-    pub(super) follow: bool,
-}
-
-impl SftpListing {
-    /// What has this name: of links that are followed what they point to, and what a listing leaves out is asked for.
-    async fn entry(&self, name: Vec<u8>, attributes: &Attributes) -> Result<Entry> {
-        let full = join(&self.full, &name);
-        let is_vague = attributes.kind() == Kind::File && attributes.size.is_none();
-        let is_followed = self.follow && attributes.kind() == Kind::Link;
-        if (is_vague || is_followed)
-            && let Some(found) = self.remote.stat(&full, self.follow).await?
-        {
-            return Ok(Entry { name, ..found });
-        }
-        self.remote.entry(name, attributes, &full)
-    }
-
-    async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        while let Some(handle) = self.handle.clone() {
-            let names = match self
-                .session
-                .ask(Request::new(READDIR).string(&handle))
-                .await?
-            {
-                Reply::Names(names) => names,
-                Reply::Status { code: END, .. } => {
-                    self.handle = None;
-                    self.session
-                        .ask(Request::new(CLOSE).string(&handle))
-                        .await?;
-                    break;
-                }
-                reply => return Err(self.remote.refusal(&reply, "list", &self.full)),
-            };
-            let mut page = Vec::with_capacity(names.len());
-            for (name, attributes) in names {
-                if matches!(&*name, b"." | b"..") {
-                    continue;
-                }
-                page.push(self.entry(name.to_vec(), &attributes).await?);
-            }
-            if !page.is_empty() {
-                return Ok(page);
-            }
-        }
-        Ok(Vec::new())
-    }
-}
-
-impl Listing for SftpListing {
-    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
-        Box::pin(self.read_page())
-    }
 }

@@ -76,6 +76,8 @@ pub(super) struct Session {
     /// The server flushes a file to its disk when asked.
     pub fsync: bool,
     pub copy_data: bool,
+    /// The server sets attributes of links themselves.
+    pub lsetstat: bool,
     /// How long the answer to a small request took.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
@@ -138,6 +140,7 @@ impl Session {
             statvfs: has("statvfs@openssh.com"),
             fsync: has("fsync@openssh.com"),
             copy_data: has("copy-data"),
+            lsetstat: has("lsetstat@openssh.com"),
             round_trip: None,
             _running: running,
             _ssh: ssh,

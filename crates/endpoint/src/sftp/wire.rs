@@ -3,6 +3,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::attributes::secs_of;
 use crate::{FileTime, Kind};
 
 pub(super) const INIT: u8 = 1;
@@ -19,6 +20,7 @@ pub(super) const OPENDIR: u8 = 11;
 pub(super) const READDIR: u8 = 12;
 pub(super) const REMOVE: u8 = 13;
 pub(super) const MKDIR: u8 = 14;
+pub(super) const REALPATH: u8 = 16;
 pub(super) const STAT: u8 = 17;
 pub(super) const RENAME: u8 = 18;
 pub(super) const READLINK: u8 = 19;
@@ -168,8 +170,8 @@ impl Attributes {
     }
 
     pub(super) fn file_time(&self) -> Option<FileTime> {
-        self.mtime.map(|secs| FileTime {
-            secs: secs.into(),
+        self.mtime.map(|field| FileTime {
+            secs: secs_of(field),
             nanos: 0,
         })
     }

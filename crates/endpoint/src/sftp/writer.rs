@@ -7,16 +7,17 @@ use std::{
 };
 
 use super::{
-    attributes_of,
-    file::OpenFile,
+    attributes::attributes_of,
+    file::{FilePath, OpenFile},
     remote::Remote,
     wire::{Attributes, OPEN_CREATE, OPEN_READ, OPEN_WRITE, REMOVE, Request},
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     config::state_folder,
-    endpoint::{Boxed, ByteStream, Entry, FileSpec, LentSegment, Writer, new_word},
+    endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, LentSegment, Writer, new_word},
     ledger::{Claim, Head, Kept, Ledger},
+    posix,
 };
 
 /// Bytes of a segment, and so what a crash loses for each lane.
@@ -57,8 +58,8 @@ pub(super) async fn write_lent(
     segment: &LentSegment,
     body: ByteStream,
 ) -> Result<(Checksum, String)> {
-    let partial = remote.partial(full, &segment.token);
-    let file = OpenFile::open(Arc::clone(remote), partial, OPEN_READ | OPEN_WRITE).await?;
+    let path = FilePath::unfinished(remote.partial(full, &segment.token), full);
+    let file = OpenFile::open(Arc::clone(remote), path, OPEN_READ | OPEN_WRITE).await?;
     let written = write_segment(&file, &segment.range, spec, body).await;
     let closed = file.close().await;
     let sum = written?;
@@ -117,9 +118,15 @@ impl SftpWriter {
             }
         }
         let before = remote.stat(&full, false).await?;
-        let partial = remote.partial(&full, &head.token);
+        if before
+            .as_ref()
+            .is_some_and(|there| there.kind == Kind::Special)
+        {
+            return Err(posix::special_there("write", remote.show(&full)));
+        }
+        let path = FilePath::unfinished(remote.partial(&full, &head.token), &full);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
-        let file = OpenFile::open(remote, partial, flags).await?;
+        let file = OpenFile::open(remote, path, flags).await?;
         let kept = still_held(&file, size, noted).await?;
         let ledger = claim.map(|claim| claim.start(&head, &kept));
         let ledger = ledger.transpose().map_err(unnoted)?;
@@ -154,7 +161,7 @@ impl SftpWriter {
         let remote = &self.file.remote;
         let look = |entry: Entry| (entry.kind, entry.size, entry.mtime);
         let now = remote.stat(&self.full, false).await?.map(look);
-        let ours = remote.stat(&self.file.full, false).await?.map(look);
+        let ours = remote.stat(&self.file.path.full, false).await?.map(look);
         if now.is_none() || now == self.before.clone().map(look) || now == ours {
             return Ok(());
         }
@@ -186,11 +193,13 @@ impl SftpWriter {
         }
         // A server may write, and change the time, until it has closed the file.
         self.file.close().await?;
-        let partial = &self.file.full;
+        let partial = &self.file.path;
         let attributes = attributes_of(self.spec.mode, self.spec.mtime);
         remote.dress(partial, attributes).await?;
         self.refuse_overtaken().await?;
-        remote.publish(partial, &self.full, &self.spec).await?;
+        remote
+            .publish(&partial.full, &self.full, &self.spec)
+            .await?;
         self.forget();
         Ok(())
     }
@@ -271,7 +280,7 @@ impl Writer for SftpWriter {
     fn discard(&self) -> Boxed<'_, ()> {
         Box::pin(async {
             let _ = self.file.close().await;
-            let request = Request::new(REMOVE).string(&self.file.full);
+            let request = Request::new(REMOVE).string(&self.file.path.full);
             let _ = self.file.remote.ask(request).await;
             self.forget();
         })

@@ -141,6 +141,18 @@ async fn a_size_that_is_not_told_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_size_that_is_too_short_cuts_no_file() {
+    let held = [("/t/x", &b"some content"[..]), ("/t/y", &b"content"[..])];
+    let server = FtpServer::start(FtpHabit::TellsShortSizes, &held).await;
+    let endpoint = ftp(&server).await;
+    for path in [&b"x"[..], b"y"] {
+        let error = says(get(&*endpoint, path).await, "more comes than there is");
+        assert_eq!(error.kind(), ErrorKind::Changed);
+    }
+    shown("FTP", "a size is told that is too short", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_is_cut_is_not_all() {
     let held = [("/t/a", &b"1"[..]), ("/t/long name", b"2")];
     let server = FtpServer::start(FtpHabit::CutsLists, &held).await;

@@ -81,6 +81,37 @@ async fn a_size_that_is_not_told_is_not_zero() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_size_that_is_too_short_cuts_no_file() {
+    let (server, folder) = sftp_server(SftpSpoils::Short);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let sftp = open(&server, &root, true).await.unwrap();
+    for len in [10, 5_000, LARGE] {
+        fs::write(root.join("file"), vec![7; len]).unwrap();
+        let entry = sftp.stat(b"file", true).await.unwrap().unwrap();
+        assert_eq!(entry.size, len as u64 - 7);
+        let read = match len {
+            LARGE => {
+                let reader = sftp.open(b"file", &entry).await.unwrap();
+                let body = reader.read(0..entry.size).await.unwrap();
+                body.try_collect::<Vec<_>>().await.unwrap();
+                reader.confirm().await
+            }
+            _ => sftp.get(b"file", &entry).await.map(|_| ()),
+        };
+        let error = says(read, "more comes than it is said to hold");
+        assert_eq!(error.kind(), ErrorKind::Changed);
+    }
+    // One that is said to be empty is read until nothing comes, as are those of /proc.
+    fs::write(root.join("file"), [7; 7]).unwrap();
+    let entry = sftp.stat(b"file", true).await.unwrap().unwrap();
+    assert_eq!(entry.size, 0);
+    let whole = sftp.get(b"file", &entry).await.unwrap();
+    assert_eq!((whole.entry.size, whole.data.concat()), (7, vec![7; 7]));
+    shown("SFTP", "a size is told that is too short", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attributes_that_are_refused_end_nothing() {
     let (server, folder) = sftp_server(SftpSpoils::Attributes);
     let root = folder.path().join("root");

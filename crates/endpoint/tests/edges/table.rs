@@ -3,7 +3,12 @@
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/edges.md");
-const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edges");
+
+/// Where the tests are: of endpoints by themselves, and of the program.
+const TESTS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../endpoint/tests/edges"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/copy"),
+];
 
 /// What becomes of an odd answer.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +38,9 @@ pub fn shown(endpoints: &str, situation: &str, end: End) {
 
 #[test]
 fn each_row_is_shown_by_a_test() {
-    let sources: Vec<String> = fs::read_dir(TESTS)
-        .unwrap()
+    let sources: Vec<String> = TESTS
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
         .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
         .collect();
     let page = fs::read_to_string(PAGE).unwrap();

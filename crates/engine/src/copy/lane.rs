@@ -10,9 +10,8 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept,
-    limits::Gate,
-    posix::{Posix, without_lent_rights},
+    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept, limits::Gate,
+    posix::without_lent_rights,
 };
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
@@ -218,12 +217,12 @@ impl Shared {
         self.is_same(work, source, there, kept_ns)
     }
 
-    /// The local file system whose clock decides, where a time is another than it should be.
-    pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> Option<&Posix> {
-        let may_be_same = !self.options.again && source.size == there.size;
+    /// Whether the clock at the destination decides, where a time is another than it should be.
+    pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> bool {
+        let may_be_same =
+            !self.options.again && there.kind == Kind::File && source.size == there.size;
         // To learn how exact it is takes a file that is made there.
-        let local = self.destination.local.as_ref();
-        local.filter(|_| may_be_same && !self.options.dry_run)
+        may_be_same && !self.options.dry_run
     }
 
     /// As [`Shared::is_unchanged`] where times are kept in steps of `kept_ns`, or not at all.

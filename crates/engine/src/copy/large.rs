@@ -46,13 +46,13 @@ type Sums = BTreeMap<u64, (u64, Checksum)>;
 /// One of them.
 type Sum = (u64, (u64, Checksum));
 
-/// Copies one large file and returns its checksum.
+/// Copies one large file. Returns its bytes and their checksum.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
     entry: &Entry,
     moving: &Arc<Moving>,
-) -> Result<Checksum> {
+) -> Result<(u64, Checksum)> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
     let reader = retried(shared, || source.open(&work.from, entry)).await?;
@@ -79,10 +79,10 @@ pub(super) async fn copy(
         ranges: source.capabilities().ranges,
     };
     match copying.copy().await {
-        Ok(Copied::Finished(whole)) => Ok(whole),
+        Ok(Copied::Finished(whole)) => Ok((copying.spec.size, whole)),
         Ok(Copied::Stored(whole)) => {
             retried(shared, || copying.writer.finish(whole)).await?;
-            Ok(whole)
+            Ok((copying.spec.size, whole))
         }
         Err(error) => {
             if matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt) {

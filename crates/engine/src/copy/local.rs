@@ -88,12 +88,9 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
                 .at(Locus::Destination));
         }
         let is_unchanged = shared.is_unchanged(work, &work.entry, there)
-            || match shared.asks_clock(&work.entry, there) {
-                Some(local) => {
-                    let step_ns = local.time_step_ns(&work.to)?;
-                    shared.is_unchanged_by(work, &work.entry, there, step_ns)
-                }
-                None => false,
+            || shared.asks_clock(&work.entry, there) && {
+                let step_ns = ends(shared, work)?.1.time_step_ns(&work.to)?;
+                shared.is_unchanged_by(work, &work.entry, there, step_ns)
             };
         if is_unchanged {
             shared.progress.was_unchanged(work.entry.size);

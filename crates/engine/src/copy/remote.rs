@@ -75,12 +75,12 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     } else {
         // One end may take a file whole that the other does not.
         let from = &work.source.place.endpoint;
-        let sum = if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
+        let (size, sum) = if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
             large::copy(shared, work, &entry, &moving).await?
         } else {
             small::copy(shared, work, &entry, &moving).await?
         };
-        check_copy(shared, &work.to, entry.size, sum).await?;
+        check_copy(shared, &work.to, size, sum).await?;
     }
     moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(&shown));
@@ -114,11 +114,7 @@ pub(super) async fn needs_copy(
     let Some(mut there) = there else {
         return Ok(Some(work.entry.clone()));
     };
-    if there.kind == Kind::Directory && destination.capabilities().directories {
-        return Err(Error::new(ErrorKind::Conflict, "write", shown)
-            .cause("a directory has that name")
-            .at(Locus::Destination));
-    }
+    refuse_other(shared, &there, shown)?;
     let mut entry = work.entry.clone();
     if entry.size == there.size && there.kind == Kind::File {
         if there.mtime.is_none() {
@@ -131,12 +127,10 @@ pub(super) async fn needs_copy(
         }
     }
     let is_unchanged = shared.is_unchanged(work, &entry, &there)
-        || match shared.asks_clock(&entry, &there) {
-            Some(local) => {
-                let step_ns = local.learn_time_step_ns(&work.to).await?;
-                shared.is_unchanged_by(work, &entry, &there, step_ns)
-            }
-            None => false,
+        || shared.asks_clock(&entry, &there) && {
+            let learning = || destination.learn_time_step_ns(&work.to);
+            let step_ns = retried(shared, learning).await?;
+            shared.is_unchanged_by(work, &entry, &there, step_ns)
         };
     if is_unchanged {
         shared.progress.was_unchanged(work.entry.size);
@@ -144,6 +138,26 @@ pub(super) async fn needs_copy(
         return Ok(None);
     }
     Ok(Some(entry))
+}
+
+/// Fails where something is at the destination that a file or a link must not replace.
+fn refuse_other(shared: &Shared, there: &Entry, shown: &str) -> Result<()> {
+    let (cause, hint) = match there.kind {
+        Kind::Directory if shared.destination.endpoint.capabilities().directories => {
+            ("a directory has that name", None)
+        }
+        Kind::Special => (
+            "a device, a pipe or a socket is there",
+            Some("name a file, or a directory that it may go into"),
+        ),
+        Kind::File | Kind::Directory | Kind::Link => return Ok(()),
+    };
+    let error = Error::new(ErrorKind::Conflict, "write", shown);
+    let error = error.cause(cause).at(Locus::Destination);
+    Err(match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
 }
 
 async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()> {

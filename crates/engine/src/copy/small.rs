@@ -19,21 +19,24 @@ use super::{
 /// Small files read at once for one bundle from an end that gives one at a time.
 const READS_AT_ONCE: usize = 16;
 
-/// Copies one small file and returns its checksum.
+/// Bytes of what was copied, and their checksum.
+pub(super) type Copied = (u64, Checksum);
+
+/// Copies one small file.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
     entry: &Entry,
     moving: &Arc<Moving>,
-) -> Result<Checksum> {
+) -> Result<Copied> {
     let left = help::whole(shared, work, entry, moving).await;
     if let Left::Done(sum) = left {
-        return Ok(sum);
+        return Ok((entry.size, sum));
     }
     let _memory = borrow_memory(shared, entry.size).await;
-    let sum = retried(shared, || copy_once(shared, work, entry, moving)).await?;
+    let copied = retried(shared, || copy_once(shared, work, entry, moving)).await?;
     left.was_done(shared);
-    Ok(sum)
+    Ok(copied)
 }
 
 async fn copy_once(
@@ -41,7 +44,7 @@ async fn copy_once(
     work: &Work,
     entry: &Entry,
     moving: &Arc<Moving>,
-) -> Result<Checksum> {
+) -> Result<Copied> {
     let whole = work.source.place.endpoint.get(&work.from, entry).await?;
     shared.options.throttle.pass(whole.entry.size).await;
     let (size, sum) = (whole.entry.size, whole.checksum);
@@ -54,7 +57,7 @@ async fn copy_once(
     let putting = shared.destination.endpoint.put(&path, &spec, data, sum);
     let stored = Cargo::of(moving, size).carry_all(putting).await;
     stored.map_err(|error| error.at(Locus::Destination))?;
-    Ok(sum)
+    Ok((size, sum))
 }
 
 fn parcel(work: &Work, whole: Whole) -> Parcel {
@@ -109,7 +112,7 @@ pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
 }
 
 /// One outcome for each item.
-async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Checksum>> {
+async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Copied>> {
     let wholes = read_bundle(items).await;
     let mut parcels = Vec::with_capacity(items.len());
     let mut moving = Vec::with_capacity(items.len());
@@ -117,10 +120,10 @@ async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Checksu
     for (item, whole) in items.iter().zip(wholes) {
         outcomes.push(match whole {
             Ok(whole) => {
-                let sum = whole.checksum;
+                let copied = (whole.entry.size, whole.checksum);
                 moving.push((&item.moving, whole.entry.size));
                 parcels.push(parcel(&item.work, whole));
-                Ok(sum)
+                Ok(copied)
             }
             Err(error) => Err(error),
         });
@@ -163,15 +166,15 @@ async fn read_bundle(items: &[Item]) -> Vec<Result<Whole>> {
     stream::iter(reads).buffered(READS_AT_ONCE).collect().await
 }
 
-async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Checksum>) -> Result<()> {
-    let sum = match outcome {
-        Ok(sum) => sum,
+async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Copied>) -> Result<()> {
+    let (size, sum) = match outcome {
+        Ok(copied) => copied,
         Err(error) if error.is_temporary() && !shared.is_stopped() => {
             copy(shared, &item.work, &item.entry, &item.moving).await?
         }
         Err(error) => return Err(error),
     };
-    check_copy(shared, &item.work.to, item.entry.size, sum).await?;
+    check_copy(shared, &item.work.to, size, sum).await?;
     item.moving.arrived();
     (shared.options.on_notice)(&Notice::Copied(item.moving.name()));
     Ok(())

@@ -29,7 +29,7 @@ const BATCH_FILES: usize = 64;
 /// Bytes of one hand-over, so that large files spread over all lanes.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Directories deep a tree may be: a symbolic link to its own parent ends here when followed.
+/// Directories deep a tree may be: a symbolic link to its own parent ends here when followed where nobody tells where it leads.
 const DEPTH_MAX: usize = 256;
 
 /// Directories listed at once where each costs a round trip.
@@ -152,7 +152,10 @@ impl Walk {
             existed,
         } = placed;
         let shared = &self.shared;
-        inside::refuse(&source, &entry, &shared.destination, &to)?;
+        if entry.kind == Kind::Special {
+            return Err(special(source.place.endpoint.show(b"")));
+        }
+        inside::refuse(shared, &source, &entry, &to).await?;
         let destination = &shared.destination.endpoint;
         if !shared.options.dry_run {
             retried(shared, || destination.make_parents()).await?;
@@ -223,11 +226,7 @@ impl Walk {
             Kind::Special if !options.filter.passes_file(&from) => false,
             Kind::Special => {
                 let shown = directory.source.place.endpoint.show(&from);
-                let error = Error::new(ErrorKind::Unsupported, "copy", shown)
-                    .cause("it is a device, a pipe or a socket")
-                    .hint("leave it out with --exclude")
-                    .at(Locus::Source);
-                self.shared.failed(error);
+                self.shared.failed(special(shown));
                 false
             }
         }
@@ -312,6 +311,14 @@ impl Walk {
             let _ = self.queue.send(works).await;
         }
     }
+}
+
+/// That something is no file, and holds nothing that a copy could have.
+fn special(shown: String) -> Error {
+    Error::new(ErrorKind::Unsupported, "copy", shown)
+        .cause("it is a device, a pipe or a socket")
+        .hint("leave it out with --exclude")
+        .at(Locus::Source)
 }
 
 fn check_name(name: &[u8], byte_names: bool) -> Result<(), &'static str> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use posthaste_endpoint::{
-    Error, ErrorKind, Locus, Result, Summer,
+    Error, ErrorKind, Locus, Result, Summer, Unkept,
     peer::{
         frame::{FrameKind, HEAD_BYTES, Pieces, head},
         wire::{BUNDLE_BYTES_MAX, BUNDLE_FILES_MAX, Done, Fetched, Outcomes, Refusal, Stored},
@@ -13,7 +13,7 @@ use posthaste_types::Record;
 
 use super::{
     ground::Ground,
-    outflow::{Gone, Outlet},
+    outflow::{Gone, Noted, Outlet},
     space::{Space, size_at},
 };
 
@@ -143,13 +143,14 @@ pub(super) fn store(
     space: &Space,
     count: u32,
     mut pieces: Pieces,
-    rules: DraftRules,
+    (rules, noted): (DraftRules, &Noted),
 ) -> Result<Outcomes<Done>, Refusal> {
     let mut outcomes = Vec::new();
     for _ in 0..count.min(u32::try_from(BUNDLE_FILES_MAX).unwrap_or(u32::MAX)) {
         let (stored, data) = next_file(&mut pieces)
             .ok_or_else(|| Refusal::new(ErrorKind::Invalid, "the bundle is not what it says"))?;
         let outcome = store_one(ground, space, &stored, &data, rules);
+        let outcome = outcome.map(|unkept| noted.add(unkept));
         outcomes.push(outcome.map(|()| Done).map_err(|error| Refusal::of(&error)));
     }
     if !pieces.is_empty() {
@@ -174,7 +175,7 @@ fn store_one(
     stored: &Stored,
     data: &[Bytes],
     rules: DraftRules,
-) -> Result<()> {
+) -> Result<Unkept> {
     let mut summer = Summer::default();
     data.iter().for_each(|bytes| summer.add(bytes));
     if summer.sum() != stored.sum {
@@ -186,11 +187,10 @@ fn store_one(
         let place = ground.place_to_write(&stored.path.0, make)?;
         let had = size_at(&place.path);
         space.change(had, stored.spec.size)?;
-        let put = posix::put(&place, &stored.spec, data, rules).inspect_err(|_| {
+        posix::put(&place, &stored.spec, data, rules).inspect_err(|_| {
             // What was taken a moment ago can be given back.
             let _ = space.change(stored.spec.size, had);
-        });
-        put.map(|_| ())
+        })
     };
     match put(false) {
         Err(error) if error.kind() == ErrorKind::NotFound => put(true),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Checksum, Error, ErrorKind, Locus, Result,
+    Checksum, Error, ErrorKind, Locus, Result, Unkept,
     peer::wire::{Create, Finish, FinishOpen, SEGMENT_BYTES_MAX},
     posix::{Draft, DraftRules, Place, segment_range},
 };
@@ -188,12 +188,12 @@ impl Drafts {
         Ok(())
     }
 
-    /// Gives the file its name once all segments are there. Blocking.
+    /// Gives the file its name once all segments are there, and tells what of it is not kept. Blocking.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when they don't have the checksum they should have together; the
     /// system's.
-    pub(super) fn finish(&self, finish: &Finish, flush: bool) -> Result<()> {
+    pub(super) fn finish(&self, finish: &Finish, flush: bool) -> Result<Unkept> {
         self.publish(&finish.file, finish.file.spec.size, finish.whole, flush)
     }
 
@@ -201,14 +201,14 @@ impl Drafts {
     ///
     /// # Errors
     /// As [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
-    pub(super) fn finish_open(&self, finish: &FinishOpen, flush: bool) -> Result<()> {
+    pub(super) fn finish_open(&self, finish: &FinishOpen, flush: bool) -> Result<Unkept> {
         if !is_open_ended(&finish.file) {
             return Err(known_length());
         }
         self.publish(&finish.file, finish.size, finish.whole, flush)
     }
 
-    fn publish(&self, file: &Create, size: u64, whole: Checksum, flush: bool) -> Result<()> {
+    fn publish(&self, file: &Create, size: u64, whole: Checksum, flush: bool) -> Result<Unkept> {
         let draft = self.open(file)?;
         let found = draft.whole(size);
         if found != Some(whole) {
@@ -230,9 +230,9 @@ impl Drafts {
         let published = draft.draft.publish_with(&draft.file.spec, flush);
         // Whatever was said against it is not said a second time: it is opened anew, and looked at.
         self.close(&file.path.0);
-        published?;
+        let unkept = published?;
         let _ = self.space.change(replaced, 0);
-        Ok(())
+        Ok(unkept)
     }
 
     /// Removes the unfinished file. Blocking.

@@ -8,7 +8,10 @@ use std::{
     fs, io,
     os::{
         fd::OwnedFd,
-        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            fs::DirBuilderExt,
+        },
     },
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
@@ -131,6 +134,21 @@ impl Ground {
             if roots.len() < ROOTS_MAX && !roots.iter().any(|root| root.path == path) {
                 roots.push(Arc::new(CopyRoot::new(path)));
             }
+        }
+    }
+
+    /// Where `path` leads, links followed, beneath what is lent; its end need not be there yet. Blocking.
+    ///
+    /// # Errors
+    /// As [`Ground::place`].
+    pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
+        self.check(path)?;
+        match &self.reach {
+            Reach::User(_) => {
+                let found = posix::real_path(&user_path(path))?;
+                Ok(found.into_os_string().into_vec())
+            }
+            Reach::Lent(lent) => lent.real_path(path).map_err(refused),
         }
     }
 
@@ -323,6 +341,26 @@ mod tests {
                 b"made"
             );
             assert!(ground.directory(b"").is_ok());
+        }
+    }
+
+    #[test]
+    fn where_a_path_leads_is_told_beneath_what_is_lent() {
+        let (folder, [newer, older]) = grounds();
+        symlink("inside", folder.path().join("lent/same")).unwrap();
+        for (path, real) in [
+            (&b""[..], &b""[..]),
+            (b"inside/file", b"inside/file"),
+            (b"new/er", b"new/er"),
+        ] {
+            for ground in [&newer, &older] {
+                assert_eq!(ground.real_path(path).unwrap(), real);
+            }
+        }
+        assert_eq!(newer.real_path(b"same/new").unwrap(), b"inside/new");
+        for path in [&b"away/secret"[..], b"up"] {
+            let error = newer.real_path(path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         }
     }
 

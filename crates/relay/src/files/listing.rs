@@ -52,7 +52,7 @@ pub(super) fn list(ground: &Ground, list: &List, outlet: &Outlet) -> Result<(), 
     match told {
         Ok(()) => {
             pages.flush()?;
-            outlet.message(&pages.left_out.map_or(Ok(Page::default()), Err))
+            outlet.message(&pages.end())
         }
         Err(Stop::Gone) => Err(Gone),
         Err(Stop::Failed(error)) => outlet.message(&Err::<Page, _>(Refusal::of(&error))),
@@ -94,8 +94,8 @@ struct Pages<'a> {
     outlet: &'a Outlet,
     page: Page,
     bytes: usize,
-    /// The first directory that could not be listed: told when all others were.
-    left_out: Option<Refusal>,
+    /// The first name that could not be looked at or listed, told when all others were, and how many there are.
+    left_out: Option<(Refusal, u64)>,
 }
 
 impl Pages<'_> {
@@ -107,15 +107,29 @@ impl Pages<'_> {
                 opened.pop();
                 continue;
             };
-            let found = found.map_err(failed)?;
+            let found = match found.map_err(failed) {
+                Ok(found) => found,
+                // Of the one that was asked for nothing may seem to be all.
+                Err(error) if opened.len() == 1 => return Err(error.into()),
+                Err(error) => {
+                    let path = opened.pop().map_or_else(Vec::new, |open| open.path);
+                    self.leave_out(&path, &error);
+                    continue;
+                }
+            };
             let name = found.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let Some(mut entry) = look(&innermost.directory, name)? else {
-                continue;
-            };
             let path = join(&innermost.path, name);
+            let mut entry = match look(&innermost.directory, name) {
+                Ok(Some(entry)) => entry,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.leave_out(&path, &error);
+                    continue;
+                }
+            };
             if self.list.follow && entry.kind == Kind::Link {
                 entry = self.follow(&path).unwrap_or(entry);
             }
@@ -143,11 +157,23 @@ impl Pages<'_> {
     }
 
     fn leave_out(&mut self, path: &[u8], error: &Error) {
-        let refusal = Refusal::of(error);
-        self.left_out.get_or_insert(Refusal {
-            message: format!("{}: {}", String::from_utf8_lossy(path), refusal.message),
-            ..refusal
-        });
+        let told = || {
+            let refusal = Refusal::of(error);
+            Refusal {
+                message: format!("{}: {}", String::from_utf8_lossy(path), refusal.message),
+                ..refusal
+            }
+        };
+        self.left_out.get_or_insert_with(|| (told(), 0)).1 += 1;
+    }
+
+    /// The last message: that all was told, or what was not.
+    fn end(&mut self) -> Result<Page, Refusal> {
+        match self.left_out.take() {
+            None => Ok(Page::default()),
+            Some((refusal, 1)) => Err(refusal),
+            Some((refusal, count)) => Err(refusal.hint(format!("and {} more there", count - 1))),
+        }
     }
 
     /// What a link leads to; `None` when it leads nowhere.

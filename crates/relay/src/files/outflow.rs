@@ -1,15 +1,24 @@
 //! Answers: short ones at once, slow ones with a sign of life, long ones as they are made.
 
-use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
-use posthaste_endpoint::peer::{
-    frame::{FrameKind, frame},
-    wire::{self, Refusal, WAIT_EVERY},
+use posthaste_endpoint::{
+    Unkept,
+    peer::{
+        frame::{FrameKind, frame, unkept_frame},
+        wire::{self, Refusal, WAIT_EVERY},
+    },
 };
 use posthaste_types::Record;
 use tokio::{
@@ -50,11 +59,43 @@ fn message<T: Record>(answer: &Result<T, Refusal>) -> Bytes {
     frame(FrameKind::Message, &wire::write_answer(answer))
 }
 
+/// What the files of a request arrived without, for those who want to hear it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Noted {
+    is_heard: bool,
+    unkept: Arc<Mutex<Unkept>>,
+}
+
+impl Noted {
+    /// Nothing yet, of a request with these headers.
+    pub(super) fn new(headers: &HeaderMap) -> Self {
+        Self {
+            is_heard: headers.contains_key(wire::HEARS_UNKEPT),
+            unkept: Arc::default(),
+        }
+    }
+
+    /// Counts more.
+    pub(super) fn add(&self, unkept: Unkept) {
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+    }
+
+    /// An answer, and after it the frame that tells of it.
+    fn follow(&self, answer: Bytes) -> Bytes {
+        let unkept = *self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_heard || unkept == Unkept::default() {
+            return answer;
+        }
+        [answer, unkept_frame(unkept)].concat().into()
+    }
+}
+
 /// The answer to work that may take long: while it does, frames say that it goes on.
 pub(super) async fn when_done<T: Record>(
+    noted: Noted,
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Response<Body> {
-    let mut work: Work = Box::pin(async move { message(&work.await) });
+    let mut work: Work = Box::pin(async move { noted.follow(message(&work.await)) });
     match timeout(AT_ONCE, &mut work).await {
         Ok(bytes) => at_once(bytes),
         Err(_) => {

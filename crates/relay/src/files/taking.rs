@@ -21,6 +21,7 @@ use super::{
     drafts::{OpenDraft, is_open_ended, known_length, open_range},
     ended,
     inflow::Inflow,
+    outflow::Noted,
 };
 
 /// Bytes of a segment gathered before they go to the disk. A segment holds twice as many in
@@ -35,12 +36,17 @@ impl Files {
     pub(super) async fn store(
         self: Arc<Self>,
         mut inflow: Inflow,
+        noted: Noted,
     ) -> (Result<Outcomes<Done>, Refusal>, Inflow) {
-        let stored = self.store_from(&mut inflow).await;
+        let stored = self.store_from(&mut inflow, noted).await;
         (stored, inflow)
     }
 
-    async fn store_from(self: Arc<Self>, inflow: &mut Inflow) -> Result<Outcomes<Done>, Refusal> {
+    async fn store_from(
+        self: Arc<Self>,
+        inflow: &mut Inflow,
+        noted: Noted,
+    ) -> Result<Outcomes<Done>, Refusal> {
         let message: Store = inflow.message().await?;
         if message.bytes > BUNDLE_BYTES_MAX + BUNDLE_NAMES_BYTES_MAX {
             return Err(Refusal::new(ErrorKind::Invalid, "the bundle is too large"));
@@ -62,8 +68,11 @@ impl Files {
             fsync: message.flush || self.flush,
         };
         let files = Arc::clone(&self);
-        blocking(move || bundle::store(&files.ground, &files.space, message.count, pieces, rules))
-            .await
+        blocking(move || {
+            let how = (rules, &noted);
+            bundle::store(&files.ground, &files.space, message.count, pieces, how)
+        })
+        .await
     }
 
     /// Takes a segment, and those that follow it.

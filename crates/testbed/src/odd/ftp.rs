@@ -27,6 +27,8 @@ pub enum FtpHabit {
     TellsNoSizes,
     /// Neither do its answers to SIZE.
     KnowsNoSizes,
+    /// It says of each file that it is 7 bytes shorter, or empty.
+    TellsShortSizes,
     /// Its lists end in the middle of a line.
     CutsLists,
     /// It sets no times of directories.
@@ -187,7 +189,10 @@ impl Session {
         }))
     }
 
-    fn facts(&self, size: usize) -> String {
+    fn facts(&self, mut size: usize) -> String {
+        if self.habit == FtpHabit::TellsShortSizes {
+            size = size.saturating_sub(7);
+        }
         let is_silent = matches!(self.habit, FtpHabit::TellsNoSizes | FtpHabit::KnowsNoSizes);
         let size = if is_silent {
             String::new()

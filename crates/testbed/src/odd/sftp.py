@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-CLOSE, READ, FSETSTAT, SETSTAT, EXTENDED = 4, 5, 10, 9, 200
+CLOSE, FSETSTAT, SETSTAT, REALPATH, EXTENDED = 4, 10, 9, 16, 200
 STATUS, DATA, NAME, ATTRS = 101, 103, 104, 105
 PERMISSION_DENIED, FAILURE = 3, 4
 
@@ -36,24 +36,27 @@ def string(packet, place):
     return packet[place + 4 : end], end
 
 
-def without_size(packet, place):
-    """The attributes at `place` without their size, and where they end."""
+def other_size(packet, place):
+    """The attributes at `place` without their size, or with one that is too short, and where they end."""
     flags = struct.unpack_from(">I", packet, place)[0]
     start = place + 4 + (8 if flags & 1 else 0)
     end = start + (8 if flags & 2 else 0) + (4 if flags & 4 else 0) + (8 if flags & 8 else 0)
+    if spoils == "short":
+        size = struct.unpack_from(">Q", packet, place + 4)[0]
+        return struct.pack(">IQ", flags, max(size - 7, 0)) + packet[start:end], end
     return struct.pack(">I", flags & ~1) + packet[start:end], end
 
 
 def spoiled(packet, kind, request):
     """What the client is answered."""
-    if spoils == "sizes" and packet[0] == ATTRS:
-        return packet[:5] + without_size(packet, 5)[0]
-    if spoils == "sizes" and packet[0] == NAME:
+    if spoils in ("sizes", "short") and packet[0] == ATTRS:
+        return packet[:5] + other_size(packet, 5)[0]
+    if spoils in ("sizes", "short") and packet[0] == NAME and kind != REALPATH:
         count = struct.unpack_from(">I", packet, 5)[0]
         parts, place = [packet[:9]], 9
         for _ in range(count):
             names = string(packet, string(packet, place)[1])[1]
-            attributes, end = without_size(packet, names)
+            attributes, end = other_size(packet, names)
             parts += [packet[place:names], attributes]
             place = end
         return b"".join(parts)

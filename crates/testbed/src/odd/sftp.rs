@@ -20,6 +20,8 @@ pub enum SftpSpoils {
     Starts,
     /// Nobody says how long a file is.
     Sizes,
+    /// Files are said to be shorter than they are.
+    Short,
     /// Closing a file fails, as where a quota is reached.
     Closes,
     /// Neither permission bits nor times can be set.
@@ -35,6 +37,7 @@ impl SftpSpoils {
         match self {
             Self::Starts => "starts",
             Self::Sizes => "sizes",
+            Self::Short => "short",
             Self::Closes => "closes",
             Self::Attributes => "attributes",
             Self::Reads => "reads",

@@ -1,5 +1,7 @@
 //! Why something was not done, as it crosses the network.
 
+use std::io;
+
 use posthaste_types::record;
 
 use crate::{Error, ErrorKind};
@@ -25,11 +27,9 @@ impl Refusal {
     /// What can be told of an error across the network: its path stays behind.
     #[must_use]
     pub fn of(error: &Error) -> Self {
-        let message = std::error::Error::source(error)
-            .map_or_else(|| error.code().replace('-', " "), ToString::to_string);
         Self {
             kind: kind_number(error.kind()),
-            message,
+            message: error.cause_text(),
             hint: error.advice().map(str::to_owned),
             temporary: error.is_temporary(),
             pause_ms: error
@@ -57,10 +57,11 @@ impl Refusal {
         self
     }
 
-    /// The error it means while doing `operation` to `subject`.
+    /// The error it means while doing `operation` to `subject`: one of the operating system there, as far as anybody can tell.
     #[must_use]
     pub fn into_error(self, operation: &'static str, subject: String) -> Error {
-        let mut error = Error::new(number_kind(self.kind), operation, subject).cause(self.message);
+        let mut error = Error::new(number_kind(self.kind), operation, subject)
+            .cause(io::Error::other(self.message));
         if let Some(hint) = self.hint {
             error = error.hint(hint);
         }

@@ -44,8 +44,8 @@ pub(in crate::copy) struct Directory {
     by_keys: bool,
     parent: Option<Arc<Self>>,
     made: OnceCell<Made>,
-    /// Which directory it is, where links are followed.
-    identity: OnceLock<(u64, u64)>,
+    /// Where it really lies, where links are followed.
+    real_path: OnceLock<Vec<u8>>,
     empty: AtomicBool,
     /// It could not be made, and that was told.
     refused: AtomicBool,
@@ -73,7 +73,7 @@ impl Directory {
             by_keys: false,
             parent: None,
             made: OnceCell::new(),
-            identity: OnceLock::new(),
+            real_path: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed,
@@ -99,7 +99,7 @@ impl Directory {
             by_keys,
             parent: Some(Arc::clone(self)),
             made: OnceCell::new(),
-            identity: OnceLock::new(),
+            real_path: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed: false,
@@ -107,12 +107,11 @@ impl Directory {
         })
     }
 
-    /// Notes which directory it is. Fails where it is one that it lies in, which a followed link led back to.
-    pub(super) fn identify(&self, identity: (u64, u64)) -> Result<()> {
-        let _ = self.identity.set(identity);
+    /// Notes where it really lies. Fails where that is a directory that it lies in, which a followed link led back to.
+    pub(super) fn identify(&self, real_path: Vec<u8>) -> Result<()> {
         let mut above = self.parent.as_deref();
         while let Some(this) = above {
-            if this.identity.get() == Some(&identity) {
+            if this.real_path.get() == Some(&real_path) {
                 let shown = self.source.place.endpoint.show(&self.from);
                 return Err(Error::new(ErrorKind::Unsupported, "list", shown)
                     .cause("a followed link leads back to a directory that it lies in")
@@ -121,6 +120,7 @@ impl Directory {
             }
             above = this.parent.as_deref();
         }
+        let _ = self.real_path.set(real_path);
         Ok(())
     }
 

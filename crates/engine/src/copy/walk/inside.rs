@@ -1,56 +1,60 @@
 //! A copy of a directory into itself never ends, and one of a file onto itself loses it.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
-
 use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result};
 
-use crate::copy::{Place, Source};
+use super::super::{Source, lane::Shared, retry::retried};
 
-/// Fails if the destination is the source, or lies inside it.
+/// Fails if the destination is the source, or lies inside it, as far as both ends tell where they lie.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`].
-pub(super) fn refuse(source: &Source, entry: &Entry, destination: &Place, to: &[u8]) -> Result<()> {
-    let (Some(from), Some(into)) = (&source.place.local, &destination.local) else {
+/// [`ErrorKind::Invalid`]; those of asking.
+pub(super) async fn refuse(
+    shared: &Shared,
+    source: &Source,
+    entry: &Entry,
+    to: &[u8],
+) -> Result<()> {
+    let (from, into) = (&source.place.endpoint, &shared.destination.endpoint);
+    let system = from.system();
+    if system.is_none() || system != into.system() {
         return Ok(());
-    };
-    let Ok(from) = from.path(b"").canonicalize() else {
-        return Ok(());
-    };
-    let Ok(into) = real(&into.path(to)) else {
-        return Ok(());
-    };
+    }
+    let lies_at = retried(shared, || from.real_path(b"")).await?;
+    let goes_to = retried(shared, || into.real_path(to)).await?;
     let cause = match entry.kind {
-        Kind::Directory if into.starts_with(&from) => "it can't be copied into itself",
-        Kind::File if into == from => "it is the same file as the destination",
+        Kind::Directory if is_within(&goes_to, &lies_at) => "it can't be copied into itself",
+        Kind::File if goes_to == lies_at => "it is the same file as the destination",
         Kind::Directory | Kind::File | Kind::Link | Kind::Special => return Ok(()),
     };
-    let error = Error::new(ErrorKind::Invalid, "copy", source.place.endpoint.show(b""));
-    Err(error
+    Err(Error::new(ErrorKind::Invalid, "copy", from.show(b""))
         .cause(cause)
         .hint("name a destination outside it")
         .at(Locus::Client))
 }
 
-/// Returns where a path leads, of which the end may not exist yet.
-fn real(path: &Path) -> io::Result<PathBuf> {
-    let absolute = std::path::absolute(path)?;
-    let mut missing = Vec::new();
-    let mut there = absolute.as_path();
-    loop {
-        if let Ok(found) = there.canonicalize() {
-            return Ok(missing
-                .iter()
-                .rev()
-                .fold(found, |path, name| path.join(name)));
+/// Whether `path` is `directory` or lies in it.
+fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    match path.strip_prefix(directory) {
+        Some([] | [b'/', ..]) => true,
+        // All that a bucket or a server has lies in its root.
+        Some(_) => directory.is_empty() || directory.ends_with(b"/"),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_within;
+
+    #[test]
+    fn what_lies_in_a_directory_begins_with_its_path() {
+        for path in [&b"/a"[..], b"/a/b", b"/a/b/c"] {
+            assert!(is_within(path, b"/a"));
+            assert!(is_within(path, b"/"));
+            assert!(is_within(path, b""));
         }
-        let (Some(above), Some(name)) = (there.parent(), there.file_name()) else {
-            return Ok(absolute);
-        };
-        missing.push(name.to_owned());
-        there = above;
+        for path in [&b"/ab"[..], b"/", b"/b/a", b""] {
+            assert!(!is_within(path, b"/a"));
+        }
     }
 }

@@ -38,15 +38,9 @@ impl DirectoryVisit {
             None => {
                 let from = &self.directory.from;
                 check_depth(&self.directory)?;
-                if let Some(local) = self
-                    .directory
-                    .source
-                    .place
-                    .local
-                    .as_ref()
-                    .filter(|_| follow)
-                {
-                    self.directory.identify(local.identity(from).await?)?;
+                if follow {
+                    let place = retried(shared, || endpoint.real_path(from)).await?;
+                    self.directory.identify(place)?;
                 }
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
                 // It can be listed: now it is made, even if it is empty.
@@ -58,7 +52,7 @@ impl DirectoryVisit {
     }
 }
 
-/// A symbolic link to its own parent ends here when followed on another host.
+/// A symbolic link to its own parent ends here when followed where nobody tells where it leads.
 pub(super) fn check_depth(directory: &Directory) -> Result<()> {
     if directory.depth <= DEPTH_MAX {
         return Ok(());

@@ -1,0 +1,77 @@
+//! Directories of a server, page by page.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    END,
+    remote::Remote,
+    session::Session,
+    wire::{Attributes, CLOSE, READDIR, Reply, Request},
+};
+use crate::{
+    Result,
+    endpoint::{Boxed, Entry, Kind, Listing, join},
+};
+
+pub(super) struct SftpListing {
+    pub(super) remote: Arc<Remote>,
+    pub(super) session: Arc<Session>,
+    pub(super) full: Vec<u8>,
+    pub(super) handle: Option<Bytes>,
+    pub(super) follow: bool,
+}
+
+impl SftpListing {
+    /// Returns what has this name: of links that are followed what they point to, and what a listing leaves out is asked for.
+    async fn entry(&self, name: Vec<u8>, attributes: &Attributes) -> Result<Entry> {
+        let full = join(&self.full, &name);
+        let is_vague = attributes.mode.is_none()
+            || attributes.kind() == Kind::File && attributes.size.is_none();
+        let is_followed = self.follow && attributes.kind() == Kind::Link;
+        if (is_vague || is_followed)
+            && let Some(found) = self.remote.stat(&full, self.follow).await?
+        {
+            return Ok(Entry { name, ..found });
+        }
+        self.remote.entry(name, attributes, &full)
+    }
+
+    async fn read_page(&mut self) -> Result<Vec<Entry>> {
+        while let Some(handle) = self.handle.clone() {
+            let names = match self
+                .session
+                .ask(Request::new(READDIR).string(&handle))
+                .await?
+            {
+                Reply::Names(names) => names,
+                Reply::Status { code: END, .. } => {
+                    self.handle = None;
+                    self.session
+                        .ask(Request::new(CLOSE).string(&handle))
+                        .await?;
+                    break;
+                }
+                reply => return Err(self.remote.refusal(&reply, "list", &self.full)),
+            };
+            let mut page = Vec::with_capacity(names.len());
+            for (name, attributes) in names {
+                if matches!(&*name, b"." | b"..") {
+                    continue;
+                }
+                page.push(self.entry(name.to_vec(), &attributes).await?);
+            }
+            if !page.is_empty() {
+                return Ok(page);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Listing for SftpListing {
+    fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
+        Box::pin(self.read_page())
+    }
+}
