@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules};
+use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules, shown_address};
 use posthaste_engine::copy::{self, Parking, Progress, Spout};
 
 use super::{
@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     if ends_with_slash(&arguments.destination) {
         return Err(Failure::usage(format!(
             "can't copy a stream into {}: it has no name (write the name of the file)",
-            arguments.destination.to_string_lossy()
+            shown_address(&arguments.destination)
         )));
     }
     let slot = Arc::new(CurrentScreen::default());

@@ -20,6 +20,7 @@ use crate::{
     access::Chosen,
     config::{self, Profile},
     dial::Dialler,
+    printer::{self, Company},
     web,
 };
 
@@ -97,15 +98,11 @@ impl CommandExecute for Printer {
         let (program, arguments) = self.0.split_first().ok_or_else(|| {
             reqsign_core::Error::config_invalid("credential_process names no program")
         })?;
-        let output = tokio::process::Command::new(program)
-            .args(arguments)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .map_err(|cause| {
-                reqsign_core::Error::config_invalid("can't run the credential process")
-                    .with_source(cause)
-            })?;
+        let running = printer::run(program, arguments, Company::Terminal);
+        let output = running.await.map_err(|cause| {
+            reqsign_core::Error::config_invalid("can't run the credential process")
+                .with_source(cause)
+        })?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),
             stdout: output.stdout,
