@@ -107,6 +107,7 @@ fn options(rules: DraftRules, first: Arc<Mutex<Option<Trouble>>>) -> Result<Opti
         links: Links::Follow,
         rules,
         again: false,
+        update: false,
         verify: false,
         dry_run: false,
         continues: true,

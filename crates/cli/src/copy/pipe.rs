@@ -13,7 +13,7 @@ use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules, shown_a
 use posthaste_engine::copy::{self, Parking, Progress, Spout};
 
 use super::{
-    CopyArguments, CurrentScreen, access, ends, ends_with_slash, exit_code, options,
+    CopyArguments, CurrentScreen, Losses, access, ends, ends_with_slash, exit_code, options,
     screen::Screen, summary, while_shown,
 };
 use crate::{
@@ -99,7 +99,8 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
         Some(_) => Exit::Parked as u8,
         None => exit_code(&poured.ending, arguments.error_on_no_transfer),
     };
-    summary::print(arguments, &poured.ending, poured.parked.as_ref(), code);
+    let no_losses = (poured.parked.as_ref(), &Losses::default());
+    summary::print(arguments, &poured.ending, no_losses, code);
     Ok(ExitCode::from(code))
 }
 

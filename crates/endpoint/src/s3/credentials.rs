@@ -128,7 +128,7 @@ pub(super) struct Signing {
 
 impl Signing {
     /// The credentials of the profile chosen, ours before AWS's, or those of the environment.
-    pub(super) fn load(chosen: Option<&Chosen>) -> Result<Self> {
+    pub(super) fn load(chosen: Option<&Chosen>, unsigned: bool) -> Result<Self> {
         let ours = chosen.and_then(|chosen| Some((&*chosen.name, chosen.ours.as_ref()?)));
         let theirs = match (chosen, ours) {
             (Some(chosen), None) => Some(&*chosen.name),
@@ -159,6 +159,7 @@ impl Signing {
             .with_command_execute(Printer(process.clone().unwrap_or_default()));
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
+            _ if unsigned => None,
             Some((_, profile)) if profile.anonymous => None,
             Some((name, profile)) => Some(Signer::new(context, keys(name, profile)?, request)),
             None => {

@@ -120,7 +120,8 @@ pub(super) async fn needs_copy(
             .at(Locus::Destination));
     }
     let mut entry = work.entry.clone();
-    if entry.size == there.size && there.kind == Kind::File {
+    let is_asked = shared.options.update || entry.size == there.size;
+    if is_asked && there.kind == Kind::File {
         if there.mtime.is_none() {
             let asked = retried(shared, || destination.stat(&work.to, false)).await?;
             there = asked.unwrap_or(there);
