@@ -4,6 +4,7 @@ mod begun;
 mod ends;
 pub(crate) mod history;
 mod limit;
+mod losses;
 pub(crate) mod one;
 mod pipe;
 mod screen;
@@ -37,6 +38,7 @@ use crate::{
 use begun::Begun;
 use ends::Ends;
 use limit::Limit as Bandwidth;
+use losses::{Losses, Places};
 use screen::{CurrentScreen, Screen};
 
 const USAGE: &str = "posthaste cp [OPTIONS] <SRC>... <DST>";
@@ -74,6 +76,18 @@ pub struct CopyArguments {
     /// Keep all that can be kept, and say at the end what can't: owners, hard links, extended attributes (exit code 6)
     #[arg(short = 'a', long)]
     archive: bool,
+    /// Leave a file alone that is as new at the destination, or newer
+    #[arg(short = 'u', long)]
+    update: bool,
+    /// Copy what symbolic links point to: --links follow
+    #[arg(short = 'L', long, conflicts_with_all = ["links", "no_dereference"])]
+    dereference: bool,
+    /// Copy symbolic links as links, as is always done
+    #[arg(short = 'd', long)]
+    no_dereference: bool,
+    /// Replace what is there, as is always done
+    #[arg(short = 'f', long)]
+    force: bool,
     /// Show progress, also where the output is no terminal
     #[arg(short = 'P', long)]
     progress: bool,
@@ -136,6 +150,9 @@ pub struct CopyArguments {
     /// Another profile for the sources: --source-profile home --profile archive s3://a/x s3://b/
     #[arg(long, value_name = "NAME")]
     source_profile: Option<String>,
+    /// Read public S3 buckets without credentials, whatever there are
+    #[arg(long)]
+    no_sign_request: bool,
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
@@ -202,12 +219,16 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         Some(profile) => access.with_profile(profile.clone()),
         None => access.clone(),
     };
+    let into = ends_with_slash(&arguments.destination);
+    let is_archive = arguments.archive && !arguments.dry_run;
+    let from = (&*arguments.sources, &source_access);
+    let places = is_archive.then(|| Places::note(from, &arguments.destination, into));
+    let places = places.transpose()?;
     let mut ends = Ends::new(
         (&arguments.sources, source_access),
         (&arguments.destination, access.clone()),
         rules,
     )?;
-    let into = ends_with_slash(&arguments.destination);
     let begun = Arc::new(Begun::new(&arguments.sources, &arguments.destination));
     let ending = loop {
         let progress = Arc::new(Progress::default());
@@ -231,12 +252,24 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     if code == 0 && !arguments.dry_run {
         begun.end();
     }
-    let is_less = arguments.archive || arguments.preserve && ending.unkept != Unkept::default();
+    let losses = match places {
+        Some(places) if ending.fatal.is_none() => looked(places, &arguments).await?,
+        Some(_) | None => Losses::default(),
+    };
+    let is_asked = arguments.archive || arguments.preserve;
+    let is_less = !losses.is_nothing() || is_asked && ending.unkept != Unkept::default();
     if code == 0 && is_less && !arguments.dry_run {
         code = Exit::LessSerious as u8;
     }
-    summary::print(&arguments, &ending, None, code);
+    summary::print(&arguments, &ending, (None, &losses), code);
     Ok(ExitCode::from(code))
+}
+
+/// Looks for what was lost of what `-a` asks for.
+async fn looked(places: Places, arguments: &CopyArguments) -> Result<Losses, Failure> {
+    let filter = Filter::new(&arguments.include, &arguments.exclude)?;
+    let looking = tokio::task::spawn_blocking(move || places.losses(&filter));
+    Ok(looking.await.map_err(anyhow::Error::from)?)
 }
 
 /// Copies while the screen is drawn and the rate limit kept.
@@ -274,6 +307,7 @@ fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Result<Acces
         notices: Notices::new(move |note| screen.note(note)),
     };
     let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
+    let access = access.unsigned(arguments.no_sign_request);
     Ok(access.with_start(start).with_gateways(gateways))
 }
 
@@ -298,12 +332,14 @@ fn options(
             .map(Bandwidth::throttle)
             .unwrap_or_default(),
         links: match arguments.links {
+            _ if arguments.dereference => Links::Follow,
             LinkChoice::Keep => Links::Keep,
             LinkChoice::Follow => Links::Follow,
             LinkChoice::Skip => Links::Skip,
         },
         rules,
         again: arguments.ignore_times,
+        update: arguments.update,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
         continues: false,

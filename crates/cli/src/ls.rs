@@ -90,6 +90,9 @@ pub struct ShowArguments {
     /// Profile of ~/.config/posthaste/profiles.toml, or of ~/.aws when not found there; with --service, of its user
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Read public S3 buckets without credentials, whatever there are
+    #[arg(long)]
+    no_sign_request: bool,
     /// Option for ssh as in ssh_config, like Port=2222; may be repeated
     #[arg(long, value_name = "OPTION")]
     ssh_option: Vec<String>,
@@ -98,7 +101,7 @@ pub struct ShowArguments {
     gateways: Option<PathBuf>,
     /// Let this service list it, which keeps what it listed for a while; paths are those of its machine
     #[arg(long, value_name = "URL", help_heading = "Service",
-          conflicts_with_all = ["checkpoint", "follow", "ssh_option", "gateways"])]
+          conflicts_with_all = ["checkpoint", "follow", "ssh_option", "gateways", "no_sign_request"])]
     service: Option<String>,
     /// File with the service's token [default: the token of the service's default state directory]
     #[arg(
@@ -143,6 +146,7 @@ async fn run_async(arguments: ShowArguments) -> Outcome {
         return remote::print(&arguments, url, arguments.lines()?).await;
     }
     let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone())
+        .unsigned(arguments.no_sign_request)
         .with_gateways(through::known(arguments.gateways.as_deref())?);
     let mut location = Location::parse(&arguments.address)?;
     if let (Location::Local(path), Some(_)) = (&mut location, &arguments.checkpoint) {

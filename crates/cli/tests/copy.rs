@@ -15,6 +15,8 @@ mod ftp;
 mod gateways;
 #[path = "copy/gcs.rs"]
 mod gcs;
+#[path = "copy/habits.rs"]
+mod habits;
 #[path = "copy/host.rs"]
 mod host;
 #[path = "copy/hostile.rs"]

@@ -40,6 +40,7 @@ pub struct Access {
     limits: Registry,
     actor: Actor,
     given: Option<Arc<Given>>,
+    unsigned: bool,
 }
 
 /// What reading from a place costs.
@@ -80,7 +81,15 @@ impl Access {
             limits: Registry::default(),
             actor: Actor::oneself(),
             given: None,
+            unsigned: false,
         }
+    }
+
+    /// The same, which tells no S3 store who asks, whatever credentials there are.
+    #[must_use]
+    pub fn unsigned(mut self, unsigned: bool) -> Self {
+        self.unsigned = unsigned;
+        self
     }
 
     /// The same with the credentials of another profile. What both open with one profile keeps to
@@ -315,7 +324,10 @@ impl Access {
                 let files = Posix::new(path, rules).acting(self.actor.clone());
                 Ok(Arc::new(files))
             }
-            Location::S3 { bucket, key } => s3::open_chosen(&bucket, &key, chosen.as_ref(), limits),
+            Location::S3 { bucket, key } => {
+                let known = chosen.as_ref();
+                s3::open_chosen((&bucket, &key), known, self.unsigned, limits)
+            }
             Location::Sftp {
                 user,
                 host,

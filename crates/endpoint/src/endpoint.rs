@@ -489,6 +489,14 @@ pub trait Endpoint: Send + Sync {
     }
 }
 
+/// That an endpoint has no symbolic links.
+pub(crate) fn no_links(subject: String) -> Error {
+    Error::new(ErrorKind::Unsupported, "make link", subject)
+        .cause("no symbolic links can be there")
+        .hint("--links follow copies what links point to, --links skip leaves them out")
+        .at(Locus::Destination)
+}
+
 pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, operation, subject)
         .cause("this endpoint can't")

@@ -34,7 +34,8 @@ use crate::{
     access::Chosen,
     config::{self, Login, Secret, TlsChoice},
     endpoint::{
-        Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, new_word, unsupported,
+        Boxed, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, new_word, no_links,
+        unsupported,
     },
     outgoing::Outgoing,
     posix::DraftRules,
@@ -384,7 +385,7 @@ impl Endpoint for Ftp {
         _target: &'a [u8],
         _spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
-        Box::pin(async { Err(unsupported("make a link at", self.show(path))) })
+        Box::pin(async { Err(no_links(self.show(path))) })
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {

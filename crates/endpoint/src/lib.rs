@@ -33,6 +33,7 @@ mod pass;
 pub mod peer;
 pub mod plugin;
 pub mod posix;
+mod printer;
 mod proxy;
 mod relative;
 pub mod relay;
@@ -57,7 +58,7 @@ pub use endpoint::{
     Parcel, Reader, Whole, Writer, base_name, join,
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
-pub use location::{Location, Protocol, Server, Store};
+pub use location::{Location, Protocol, Server, Store, shown_address};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
 pub use unfinished::is_unfinished;

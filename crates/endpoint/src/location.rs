@@ -5,6 +5,7 @@ mod below;
 
 use std::{
     ffi::{OsStr, OsString},
+    ops::Range,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
@@ -143,7 +144,7 @@ impl Location {
     /// [`ErrorKind::Invalid`] for an unknown scheme or a malformed address.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
-        let shown = text.to_string_lossy();
+        let shown = shown_address(text);
         if bytes.is_empty() {
             return Err(invalid("''", "an empty path", "write . for this directory"));
         }
@@ -311,6 +312,37 @@ impl Location {
     }
 }
 
+/// An address as it may be shown: without a password, and without the query of a web address, which may be a signature.
+#[must_use]
+pub fn shown_address(text: &OsStr) -> String {
+    let shown = text.to_string_lossy();
+    let Some((scheme, rest)) = shown.split_once("://") else {
+        return shown.into_owned();
+    };
+    let rest = match scheme {
+        "http" | "https" => rest.split('?').next().unwrap_or_default(),
+        _ => rest,
+    };
+    match password_in(rest) {
+        Some(password) => format!("{scheme}://…{}", &rest[password.end..]),
+        None => format!("{scheme}://{rest}"),
+    }
+}
+
+/// Where the password is in `user:password@host/path`. It may have slashes itself, as keys of stores do.
+fn password_in(rest: &str) -> Option<Range<usize>> {
+    let authority = rest.split('/').next().unwrap_or_default();
+    let colon = authority.find(':')?;
+    let is_host = authority.starts_with('[') || authority.starts_with("arn:");
+    let is_port = || authority[colon + 1..].bytes().all(|c| c.is_ascii_digit());
+    let at = match authority.rfind('@') {
+        Some(at) => at,
+        None if is_host || is_port() => return None,
+        None => rest.rfind('@')?,
+    };
+    (colon < at).then_some(colon + 1..at)
+}
+
 fn local(path: &[u8]) -> Location {
     let path = OsString::from_vec(trim_end_slashes(path).to_vec());
     Location::Local(PathBuf::from(path))
@@ -404,6 +436,10 @@ fn split_bucket(rest: &[u8], shown: &str, hint: &str) -> Result<(String, String)
     let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
     if bucket.is_empty() {
         return Err(invalid(shown, "no bucket", hint));
+    }
+    if bucket.contains('@') || password_in(text).is_some() {
+        let cause = "credentials don't belong into addresses";
+        return Err(invalid(shown, cause, "use a profile, or the environment"));
     }
     Ok((bucket.to_owned(), key.trim_matches('/').to_owned()))
 }
@@ -582,10 +618,31 @@ mod tests {
             "sftp://u:secret@host/",
             "sftp://host:port/",
             "https://host:port/?secret",
+            "s3://bob:secret@bucket/x",
+            "s3://bob:se/secret@bucket/x",
+            "gs://bob:secret@bucket",
+            "az://:secret@bucket",
+            "ftp://bob:se/secret@host/x",
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
             assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_shown_without_what_is_secret() {
+        for (text, shown) in [
+            ("x://u:p@h/d", "x://…@h/d"),
+            ("x://u:p/q@h/d", "x://…@h/d"),
+            ("https://h/d?sig=1", "https://h/d"),
+            ("s3://b/a?b:c@d", "s3://b/a?b:c@d"),
+            ("sftp://me@h:22/a@b", "sftp://me@h:22/a@b"),
+            ("sftp://h:22/a@b", "sftp://h:22/a@b"),
+            ("ftp://[::1]:21/a@b", "ftp://[::1]:21/a@b"),
+            ("me@h:a:b@c", "me@h:a:b@c"),
+        ] {
+            assert_eq!(shown_address(OsStr::new(text)), shown);
         }
     }
 

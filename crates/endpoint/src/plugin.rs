@@ -32,6 +32,7 @@ use crate::{
     config,
     endpoint::{
         Boxed, ByteStream, Endpoint, Entry, FileSpec, Listing, Reader, Whole, Writer, join,
+        no_links,
     },
     posix::DraftRules,
 };
@@ -309,7 +310,7 @@ impl Endpoint for Plugin {
         spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
         if !self.capabilities.links {
-            return Box::pin(async { Err(self.unsupported(Doing::MAKE_LINK, path)) });
+            return Box::pin(async { Err(no_links(self.show(path))) });
         }
         let ask = dressed(Ask::new("make-link"), path, spec).with("target", encode_name(target));
         Box::pin(self.change(ask, Doing::MAKE_LINK, path))

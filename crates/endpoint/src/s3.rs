@@ -67,17 +67,17 @@ pub struct Store {
 }
 
 /// Opens `key` in `bucket` with the credentials of the profile somebody chose, or of the
-/// environment.
+/// environment; `unsigned` with none.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an unknown profile or a malformed store address.
 pub(crate) fn open_chosen(
-    bucket: &str,
-    key: &str,
+    (bucket, key): (&str, &str),
     chosen: Option<&Chosen>,
+    unsigned: bool,
     limits: Option<Limits>,
 ) -> Result<Arc<dyn Endpoint>> {
-    let client = signed(bucket, Signing::load(chosen)?)?;
+    let client = signed(bucket, Signing::load(chosen, unsigned)?)?;
     Ok(Objects::open(client, key, limits))
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod bearer;
 mod body;
 pub(crate) mod connector;
+mod content;
 mod digest;
 mod gate;
 pub(crate) mod oauth;
@@ -30,6 +31,7 @@ use hyper_util::{
 use tokio::time::timeout;
 
 pub(crate) use body::{Sent, next_step};
+pub(crate) use content::{check_coding, check_status};
 pub(crate) use digest::told_adler32;
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};

@@ -22,7 +22,8 @@ use crate::{
     Capabilities, Checksum, Error, ErrorKind, Result, Server,
     access::Chosen,
     endpoint::{
-        Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, unsupported,
+        Boxed, Endpoint, Entry, FileSpec, Kind, Listing, Reader, Whole, Writer, no_links,
+        unsupported,
     },
     posix::DraftRules,
     web::{About, Call, Pages, Place, encode},
@@ -288,7 +289,7 @@ impl Endpoint for WebDav {
         _target: &'a [u8],
         _spec: &'a FileSpec,
     ) -> Boxed<'a, Result<()>> {
-        Box::pin(async move { Err(unsupported("make link", self.show(path))) })
+        Box::pin(async move { Err(no_links(self.show(path))) })
     }
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {

@@ -119,6 +119,8 @@ pub struct Options {
     pub rules: DraftRules,
     /// Copy also what seems unchanged.
     pub again: bool,
+    /// Leave files alone that are as new at the destination, or newer.
+    pub update: bool,
     /// Read each file back from a remote destination and compare.
     pub verify: bool,
     /// Say what would be done.

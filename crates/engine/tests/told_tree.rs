@@ -131,6 +131,7 @@ async fn copy_tale(turns: Vec<Turn>, to: &Path) -> (Ending, Vec<String>) {
         links: Links::Keep,
         rules,
         again: false,
+        update: false,
         verify: false,
         dry_run: false,
         continues: false,

@@ -5,6 +5,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 use posthaste_endpoint::{
     Access, Error, ErrorKind, Location, Locus, Result,
     posix::{DraftRules, Posix},
+    shown_address,
 };
 use posthaste_engine::copy::{Ending, Place, Source};
 
@@ -71,7 +72,7 @@ impl End {
     fn told(&self, why: &str) -> String {
         format!(
             "posthaste: {why}; going on with the fallback of {}",
-            self.written.to_string_lossy()
+            shown_address(&self.written)
         )
     }
 }

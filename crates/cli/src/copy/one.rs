@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use posthaste_endpoint::{Access, Error, ErrorKind, Locus, Result, posix::DraftRules};
+use posthaste_endpoint::{
+    Access, Error, ErrorKind, Locus, Result, posix::DraftRules, shown_address,
+};
 use posthaste_engine::copy::{self, Figures, Filter, Links, Notice, Options, Progress, Throttle};
 use posthaste_plan::tuner::Method;
 
@@ -65,7 +67,7 @@ pub(crate) async fn copy_one(
         let first: Arc<Mutex<Option<Trouble>>> = Arc::default();
         let (sources, place) = ends.open(&tell).await.map_err(told)?;
         let Some(place) = place else {
-            let shown = destination.to_string_lossy();
+            let shown = shown_address(destination);
             return Err(told(Error::new(ErrorKind::Other, "open", shown)));
         };
         let options = options(rules, Arc::clone(&first)).map_err(told)?;
@@ -88,7 +90,7 @@ pub(crate) async fn copy_one(
         return match first {
             Some(trouble) => Err(trouble),
             None if ending.left_out > 0 => Err(told(
-                Error::new(ErrorKind::Unsupported, "copy", source.to_string_lossy())
+                Error::new(ErrorKind::Unsupported, "copy", shown_address(source))
                     .cause("it is neither a file nor a directory"),
             )),
             None => Ok(ending.figures),
@@ -105,6 +107,7 @@ fn options(rules: DraftRules, first: Arc<Mutex<Option<Trouble>>>) -> Result<Opti
         links: Links::Follow,
         rules,
         again: false,
+        update: false,
         verify: false,
         dry_run: false,
         continues: true,

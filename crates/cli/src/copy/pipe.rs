@@ -9,11 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules};
+use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules, shown_address};
 use posthaste_engine::copy::{self, Parking, Progress, Spout};
 
 use super::{
-    CopyArguments, CurrentScreen, access, ends, ends_with_slash, exit_code, options,
+    CopyArguments, CurrentScreen, Losses, access, ends, ends_with_slash, exit_code, options,
     screen::Screen, summary, while_shown,
 };
 use crate::{
@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     if ends_with_slash(&arguments.destination) {
         return Err(Failure::usage(format!(
             "can't copy a stream into {}: it has no name (write the name of the file)",
-            arguments.destination.to_string_lossy()
+            shown_address(&arguments.destination)
         )));
     }
     let slot = Arc::new(CurrentScreen::default());
@@ -99,7 +99,8 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
         Some(_) => Exit::Parked as u8,
         None => exit_code(&poured.ending, arguments.error_on_no_transfer),
     };
-    summary::print(arguments, &poured.ending, poured.parked.as_ref(), code);
+    let no_losses = (poured.parked.as_ref(), &Losses::default());
+    summary::print(arguments, &poured.ending, no_losses, code);
     Ok(ExitCode::from(code))
 }
 

@@ -9,11 +9,8 @@ use posthaste_engine::{
 use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 
-use super::CopyArguments;
+use super::{CopyArguments, Losses};
 use crate::output;
-
-/// What `-a` asks for and nothing here keeps.
-const NOT_KEPT: &str = "owners, hard links, extended attributes and ACLs";
 
 /// Figures under the names rclone's `core/stats` gives them.
 pub(super) fn stats(figures: &Figures) -> Value {
@@ -52,12 +49,12 @@ fn parked_bytes(record: &Record) -> u64 {
 pub(super) fn print(
     arguments: &CopyArguments,
     ending: &Ending,
-    parked: Option<&(Record, String)>,
+    (parked, losses): (Option<&(Record, String)>, &Losses),
     code: u8,
 ) {
     let figures = &ending.figures;
     if arguments.json {
-        print_json(arguments, ending, parked, code);
+        print_json(arguments, ending, (parked, losses), code);
         return;
     }
     if ending.fatal.is_some() {
@@ -73,8 +70,8 @@ pub(super) fn print(
         }
     }
     // It is why the exit code is what it is, so it is told also where little else is.
-    if arguments.archive && !arguments.dry_run {
-        let _ = writeln!(io::stderr(), "not kept, as -a asks for: {NOT_KEPT}");
+    if !losses.is_nothing() {
+        let _ = writeln!(io::stderr(), "not kept, as -a asks for: {losses}");
     }
 }
 
@@ -157,13 +154,13 @@ fn print_figures(arguments: &CopyArguments, figures: &Figures, parked: Option<&(
 fn print_json(
     arguments: &CopyArguments,
     ending: &Ending,
-    parked: Option<&(Record, String)>,
+    (parked, losses): (Option<&(Record, String)>, &Losses),
     code: u8,
 ) {
     let mut stats = stats(&ending.figures);
     stats["fatalError"] = json!(ending.fatal.is_some());
     stats["lastError"] = json!(ending.last_error);
-    stats["notKept"] = json!(arguments.archive.then_some(NOT_KEPT));
+    stats["notKept"] = json!((!losses.is_nothing()).then(|| losses.to_string()));
     stats["modesNotKept"] = json!(ending.unkept.modes);
     stats["timesNotKept"] = json!(ending.unkept.times);
     stats["linksNotKept"] = json!(ending.links_refused);

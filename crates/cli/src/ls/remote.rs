@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, process::ExitCode};
 
 use posthaste_api as api;
-use posthaste_endpoint::{Entry, FileTime, Kind, Location, encode};
+use posthaste_endpoint::{Entry, FileTime, Kind, Location, encode, shown_address};
 use posthaste_engine::scan::Found;
 use tokio::sync::mpsc;
 
@@ -73,7 +73,7 @@ fn address_of(address: &OsStr) -> Result<String, Failure> {
         | Location::Plugin { .. } => address.to_owned(),
     };
     written.into_string().map_err(|address| {
-        let shown = address.to_string_lossy().into_owned();
+        let shown = shown_address(&address);
         Failure::usage(format!(
             "can't list {shown}: the service is asked in UTF-8 (list it without --service)"
         ))

@@ -4,7 +4,7 @@
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::PathBuf};
 
-use posthaste_endpoint::Location;
+use posthaste_endpoint::{Location, shown_address};
 use serde::{Deserialize, Serialize};
 
 use crate::{config, failure::Failure};
@@ -72,7 +72,7 @@ pub(crate) fn absolute(written: &OsStr) -> Result<String, Failure> {
     String::from_utf8(address.as_bytes().to_vec()).map_err(|_| {
         Failure::usage(format!(
             "can't park with {}: its name is not UTF-8",
-            written.to_string_lossy().escape_debug()
+            shown_address(written).escape_debug()
         ))
     })
 }

@@ -112,6 +112,12 @@ fn each_mistake_gets_one_line_and_its_code() {
             "can't understand sftp://…@host: passwords don't belong into addresses (use a key, \
              ssh-agent or a profile)",
         ),
+        (
+            &["s3://bob:pw/x@bucket/x", "there"],
+            2,
+            "can't understand s3://…@bucket/x: credentials don't belong into addresses (use a \
+             profile, or the environment)",
+        ),
     ];
     for (arguments, code, line) in table {
         let output = world.cp(*arguments).output().unwrap();

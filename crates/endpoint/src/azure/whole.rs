@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Checksum, Condition, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
-    web::{Sent, stream, text_of},
+    web::{Sent, check_status, stream, text_of},
 };
 
 /// Reads one object and compares it with the checksum that is kept with it.
@@ -26,7 +26,9 @@ pub(super) async fn fetch(
     if let Some(version) = version {
         call = call.header("if-match", version);
     }
-    let (head, body) = client.send(call).await?.into_parts();
+    let answer = client.send(call).await?;
+    check_status(&answer, &about)?;
+    let (head, body) = answer.into_parts();
     let mut body = stream(body, about.subject.clone());
     let (mut data, mut summer) = (Vec::new(), Summer::default());
     while let Some(bytes) = body.next().await {

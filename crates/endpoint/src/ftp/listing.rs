@@ -126,9 +126,11 @@ impl FtpListing {
     }
 }
 
-/// The directory itself and the one above it, which some servers name in full.
+/// The directory itself and the one above it, which some servers name in full. A file that has a slash in its name is told:
+/// whoever copies it says that it is left out.
 fn is_itself(entry: &Entry) -> bool {
-    matches!(&*entry.name, b"" | b"." | b"..") || entry.name.contains(&b'/')
+    let is_in_full = entry.kind == Kind::Directory && entry.name.contains(&b'/');
+    is_in_full || matches!(&*entry.name, b"" | b"." | b"..")
 }
 
 /// Reads to the end: into memory, or a file nobody else sees.

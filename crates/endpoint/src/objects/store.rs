@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::{
     KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, is_kept_as, prefix_of,
+    take_link,
 };
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
@@ -51,18 +52,24 @@ impl<S: RawStore> Objects<S> {
     }
 
     fn key(&self, path: &[u8]) -> Result<String> {
-        let unsupported = |cause: &'static str| {
-            let shown = String::from_utf8_lossy(path);
-            Error::new(ErrorKind::Unsupported, "name", shown)
-                .cause(cause)
-                .hint("rename it")
-        };
+        let unsupported = |cause: &'static str| unsupported_name(path).cause(cause);
         let key = String::from_utf8(join(self.root.as_bytes(), path))
             .map_err(|_| unsupported("its name is not UTF-8, which the store needs"))?;
         match self.store.refuses(&key) {
             Some(cause) => Err(unsupported(cause)),
             None => Ok(key),
         }
+    }
+
+    /// The key of a file that is written.
+    fn file_key(&self, path: &[u8]) -> Result<String> {
+        let key = self.key(path)?;
+        if take_link(&mut key.clone().into_bytes()) {
+            return Err(unsupported_name(path).cause(format!(
+                "a name that ends in {LINK_SUFFIX} stands for a symbolic link there"
+            )));
+        }
+        Ok(key)
     }
 
     fn link_key(&self, path: &[u8]) -> Result<String> {
@@ -84,6 +91,23 @@ impl<S: RawStore> Objects<S> {
             },
             Kind::File | Kind::Link | Kind::Special => entry,
         }))
+    }
+
+    /// Whether a name that stands for a link stands for a file or a directory as well.
+    async fn has_other(&self, path: &[u8]) -> Result<bool> {
+        let key = self.key(path)?;
+        let prefix = prefix_of(&key);
+        let (file, below) = tokio::join!(
+            self.find(&key, "", Kind::File),
+            self.store.has_below(&prefix)
+        );
+        // Who may not look is told so of what is missing, too.
+        let or_unseen = |asked: Result<bool>| match asked {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(false),
+            Err(error) if S::is_about_listing(&error) => Ok(false),
+            asked => asked,
+        };
+        Ok(or_unseen(file.map(|found| found.is_some()))? || or_unseen(below)?)
     }
 
     async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
@@ -126,6 +150,8 @@ impl<S: RawStore> Objects<S> {
                 let found = file.ok().flatten().or(link.ok().flatten());
                 let hint = "is it there? Keys that may not list are not told what is missing";
                 let is_denied = refused.kind() == ErrorKind::PermissionDenied;
+                let advice = refused.advice().unwrap_or_default();
+                let hint = format!("{hint}; {advice}");
                 let told = if is_denied {
                     refused.hint(hint)
                 } else {
@@ -146,7 +172,7 @@ impl<S: RawStore> Objects<S> {
     }
 
     async fn begin(&self, path: &[u8], spec: &FileSpec, length: Length) -> Result<Arc<dyn Writer>> {
-        let key = self.key(path)?;
+        let key = self.file_key(path)?;
         let upload = Upload::<S::Segments>::start(&self.store, &key, spec, length).await?;
         Ok(Arc::new(upload))
     }
@@ -158,7 +184,7 @@ impl<S: RawStore> Objects<S> {
         content: (Vec<Bytes>, Checksum),
         condition: Option<&Condition>,
     ) -> Result<()> {
-        let key = self.key(path)?;
+        let key = self.file_key(path)?;
         let (what, sum) = ((spec, Kind::File), content.1);
         let Err(error) = self.store.put(&key, what, content, condition).await else {
             return Ok(());
@@ -192,6 +218,11 @@ impl<S: RawStore> Objects<S> {
         };
         is_kept_as(&entry, spec, spec.size) && has_sum().await
     }
+}
+
+fn unsupported_name(path: &[u8]) -> Error {
+    let shown = String::from_utf8_lossy(path);
+    Error::new(ErrorKind::Unsupported, "name", shown).hint("rename it")
 }
 
 /// A directory of which nothing is known but that it is there.
@@ -265,7 +296,16 @@ impl<S: RawStore> Endpoint for Objects<S> {
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async {
             let (key, any) = (self.link_key(path)?, Entry::bare(Vec::new(), Kind::File));
-            Ok(self.store.get(&key, &any, "read link").await?.data.concat())
+            let reading = self.store.get(&key, &any, "read link");
+            let (read, has_other) = tokio::join!(reading, self.has_other(path));
+            if has_other? {
+                let error = Error::new(ErrorKind::Conflict, "read link", self.store.show(&key));
+                return Err(error
+                    .cause("something else has the name that this link stands for")
+                    .hint("remove one of the two there")
+                    .at(Locus::Source));
+            }
+            Ok(read?.data.concat())
         })
     }
 
@@ -314,7 +354,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
         body: ByteStream,
     ) -> Boxed<'a, Result<(Checksum, String)>> {
         Box::pin(async move {
-            let key = self.key(path)?;
+            let key = self.file_key(path)?;
             Upload::<S::Segments>::send_lent(&self.store, &key, spec, segment, body).await
         })
     }
@@ -352,6 +392,14 @@ impl<S: RawStore> Endpoint for Objects<S> {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let key = self.link_key(path)?;
+            // An object of that name would stay, and be what is read.
+            if !self.was_empty.load(Relaxed) && self.has_other(path).await? {
+                let error = Error::new(ErrorKind::Conflict, "make link", self.store.show(&key));
+                return Err(error
+                    .cause("something else has that name")
+                    .hint("remove it there first")
+                    .at(Locus::Destination));
+            }
             let content = (vec![Bytes::copy_from_slice(target)], Checksum::of(target));
             self.store
                 .put(&key, (spec, Kind::Link), content, None)
@@ -427,7 +475,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
         Box::pin(async move {
             let from = std::str::from_utf8(from)
                 .map_err(|_| unsupported("copy on the server to", self.show(path)))?;
-            self.store.copy(from, &self.key(path)?, spec).await
+            self.store.copy(from, &self.file_key(path)?, spec).await
         })
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     Checksum, Error, ErrorKind, FileTime, Locus, Result, Summer,
     endpoint::{ByteStream, Entry, FileSpec, Whole, base_name, same_partial_name},
     error::Status,
+    location::shown_address,
     outgoing::Outgoing,
     posix::DraftRules,
 };
@@ -289,10 +290,11 @@ fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
     } else {
         "/"
     };
-    format!(
+    let shown = format!(
         "{scheme}://{address}{slash}{}",
         String::from_utf8_lossy(path)
-    )
+    );
+    shown_address(shown.as_ref())
 }
 
 /// What a plug-in is told of a file it is to keep.

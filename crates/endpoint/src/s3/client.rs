@@ -422,7 +422,7 @@ async fn sign(
             .cause(format!("no usable credentials: {}", first_line(&cause)))
             .hint(
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile; a public bucket is read \
-                 with anonymous = true in a profile",
+                 with --no-sign-request, or anonymous = true in a profile",
             )
     })
 }

@@ -20,6 +20,7 @@ use crate::{
     access::Chosen,
     config::{self, Profile},
     dial::Dialler,
+    printer::{self, Company},
     web,
 };
 
@@ -97,15 +98,11 @@ impl CommandExecute for Printer {
         let (program, arguments) = self.0.split_first().ok_or_else(|| {
             reqsign_core::Error::config_invalid("credential_process names no program")
         })?;
-        let output = tokio::process::Command::new(program)
-            .args(arguments)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .map_err(|cause| {
-                reqsign_core::Error::config_invalid("can't run the credential process")
-                    .with_source(cause)
-            })?;
+        let running = printer::run(program, arguments, Company::Terminal);
+        let output = running.await.map_err(|cause| {
+            reqsign_core::Error::config_invalid("can't run the credential process")
+                .with_source(cause)
+        })?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),
             stdout: output.stdout,
@@ -131,7 +128,7 @@ pub(super) struct Signing {
 
 impl Signing {
     /// The credentials of the profile chosen, ours before AWS's, or those of the environment.
-    pub(super) fn load(chosen: Option<&Chosen>) -> Result<Self> {
+    pub(super) fn load(chosen: Option<&Chosen>, unsigned: bool) -> Result<Self> {
         let ours = chosen.and_then(|chosen| Some((&*chosen.name, chosen.ours.as_ref()?)));
         let theirs = match (chosen, ours) {
             (Some(chosen), None) => Some(&*chosen.name),
@@ -162,6 +159,7 @@ impl Signing {
             .with_command_execute(Printer(process.clone().unwrap_or_default()));
         let request = RequestSigner::new("s3", &region);
         let signer = match ours {
+            _ if unsigned => None,
             Some((_, profile)) if profile.anonymous => None,
             Some((name, profile)) => Some(Signer::new(context, keys(name, profile)?, request)),
             None => {

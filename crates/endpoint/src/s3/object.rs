@@ -16,7 +16,7 @@ use crate::{
     checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::{Head, Spans},
-    web::{About, cut, stream},
+    web::{About, check_status, cut, stream},
 };
 
 pub(super) struct S3Reader {
@@ -120,7 +120,9 @@ pub(super) async fn fetch(
     if let Some(version) = version {
         call = call.header("if-match", version);
     }
-    let (head, body) = client.send(call).await?.into_parts();
+    let answer = client.send(call).await?;
+    check_status(&answer, &About::reading(operation, client.show(key)))?;
+    let (head, body) = answer.into_parts();
     let mut body = stream(body, client.show(key));
     let mut data = Vec::new();
     let mut summer = Summer::default();

@@ -70,7 +70,7 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
         "AccessDenied" => {
             return (
                 ErrorKind::PermissionDenied,
-                "ask the bucket's owner for access",
+                "ask the bucket's owner for access; if who asks has to pay, set requester_pays = true in a profile",
             );
         }
         "SlowDown" | "RequestTimeout" | "InternalError" | "ServiceUnavailable" => {
@@ -97,7 +97,7 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
         // Credentials that are wrong have a code of their own: this is about one object, and others may be allowed.
         403 => (
             ErrorKind::PermissionDenied,
-            "check the credentials and what they allow",
+            "check the credentials and what they allow; if who asks has to pay, set requester_pays = true in a profile",
         ),
         _ => kind_of_status(status),
     }

@@ -11,7 +11,7 @@ use super::html;
 use crate::{
     ErrorKind, Locus, Result, dates,
     endpoint::{Boxed, Entry, Kind, Listing, join},
-    web::{Call, Pages, decode, read_whole, text_of},
+    web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
 /// Files asked for at once: a page of links tells names only.
@@ -50,6 +50,8 @@ impl SiteListing {
             let error = pages.place.refusal(answer.response, &about).await;
             return Err(error.with("directory", true));
         }
+        check_status(&answer.response, &about)?;
+        check_coding(answer.response.headers(), b"", &about)?;
         let (head, body) = answer.response.into_parts();
         let kind = text_of(&head.headers, "content-type").unwrap_or_default();
         let is_json = kind.starts_with("application/json");
@@ -84,19 +86,19 @@ impl SiteListing {
         })
     }
 
-    /// The entry a file itself tells. A file that can't be looked at is listed: whoever reads it
+    /// The entry a file itself tells. A file that can't be looked at, or is not there, is listed: whoever reads it
     /// will be told why.
-    async fn ask(&self, entry: Entry) -> Option<Entry> {
+    async fn ask(&self, entry: Entry) -> Entry {
         if self.is_told || entry.kind == Kind::Directory {
-            return Some(entry);
+            return entry;
         }
         let path = join(&self.path, &entry.name);
         match self.pages.look_at(&path).await {
-            Ok(found) => found.map(|found| Entry {
+            Ok(Some(found)) => Entry {
                 name: entry.name,
                 ..found
-            }),
-            Err(_) => Some(entry),
+            },
+            Ok(None) | Err(_) => entry,
         }
     }
 }
@@ -104,17 +106,9 @@ impl SiteListing {
 impl Listing for SiteListing {
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
         Box::pin(async {
-            // A page whose files are all gone is not the end.
-            loop {
-                let names: Vec<Entry> = self.entries.by_ref().take(PAGE_ENTRIES).collect();
-                let is_end = names.is_empty();
-                let asked = stream::iter(names).map(|entry| self.ask(entry));
-                let found: Vec<_> = asked.buffered(QUESTIONS_AT_ONCE).collect().await;
-                let page: Vec<Entry> = found.into_iter().flatten().collect();
-                if is_end || !page.is_empty() {
-                    return Ok(page);
-                }
-            }
+            let names: Vec<Entry> = self.entries.by_ref().take(PAGE_ENTRIES).collect();
+            let asked = stream::iter(names).map(|entry| self.ask(entry));
+            Ok(asked.buffered(QUESTIONS_AT_ONCE).collect().await)
         })
     }
 }
@@ -124,9 +118,8 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     let lines: Vec<Line> = serde_json::from_slice(text).ok()?;
     let is_told = |line: &Line| line.kind != "file" || line.size.is_some();
     let is_told = lines.iter().all(is_told);
-    let entries = lines
-        .into_iter()
-        .filter(|line| is_name(line.name.as_bytes()));
+    let is_own = |line: &Line| matches!(&*line.name, "" | "." | "..");
+    let entries = lines.into_iter().filter(|line| !is_own(line));
     let entries = entries.map(|line| {
         let kind = match &*line.kind {
             "file" => Kind::File,
@@ -149,46 +142,138 @@ fn is_cut(page: &[u8], has_end: bool) -> bool {
     !has(b"</html") && (has(b"<html") || !has_end)
 }
 
-/// The names that links of a page show directly below its own address.
+/// What the links of a page show below its own address. What no name can stand for is among it: whoever copies it says
+/// that it is left out.
 fn links_of(page: &Bytes, from: &Uri) -> Vec<Entry> {
     let page = String::from_utf8_lossy(page);
-    let host = from.authority().map_or("", Authority::as_str);
-    let origin = format!("{}://{host}", from.scheme_str().unwrap_or_default());
-    let folder = from
-        .path()
-        .rsplit_once('/')
-        .map_or("", |(folder, _)| folder);
-    let folder = [&*unescaped(folder), b"/"].concat();
+    let folder = Folder::of(from);
+    let links: Vec<Link> = hrefs(&page).filter_map(|link| folder.link(link)).collect();
+    let plain = links.iter().filter(|link| link.is_plain());
+    let plain: BTreeSet<Vec<u8>> = plain.map(|link| link.name.clone()).collect();
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
-    for link in hrefs(&page) {
-        let link = html::unescape(link);
-        let link = link.strip_prefix(&origin).unwrap_or(&link);
-        let is_elsewhere = link.starts_with("//") || link.contains("://");
-        if link.contains(['?', '#']) || is_elsewhere {
-            continue;
-        }
-        let path = unescaped(link);
-        let relative = path.strip_prefix(&*folder).unwrap_or(&path);
-        let relative = relative.strip_prefix(b"./").unwrap_or(relative);
-        let (name, kind) = match relative.strip_suffix(b"/") {
-            Some(name) => (name, Kind::Directory),
-            None => (relative, Kind::File),
-        };
-        if is_name(name) && seen.insert(name.to_vec()) {
-            entries.push(Entry::bare(name.to_vec(), kind));
+    for link in links {
+        // Another view of a file that is listed, or what the page of a listed directory will show.
+        let is_listed = link
+            .inside
+            .as_ref()
+            .is_some_and(|shown| plain.contains(shown));
+        if !is_listed && seen.insert(link.name.clone()) {
+            entries.push(Entry::bare(link.name, link.kind));
         }
     }
     entries
 }
 
+/// A link to something below a folder.
+struct Link {
+    name: Vec<u8>,
+    kind: Kind,
+    /// The file whose view it is, or the directory that it lies in.
+    inside: Option<Vec<u8>>,
+}
+
+impl Link {
+    /// Whether it is a name, and no way to something else.
+    fn is_plain(&self) -> bool {
+        self.inside.is_none() && !self.name.contains(&b'/') && !self.name.contains(&0)
+    }
+}
+
+/// Where a page lies, by which its links are understood (RFC 3986, section 5).
+struct Folder<'a> {
+    host: &'a str,
+    /// With a slash at both ends, and no escapes.
+    path: Vec<u8>,
+}
+
+impl<'a> Folder<'a> {
+    fn of(page: &'a Uri) -> Self {
+        let folder = page.path().rsplit_once('/');
+        let folder = folder.map_or("", |(folder, _)| folder);
+        Self {
+            host: page.authority().map_or("", Authority::as_str),
+            path: [&*unescaped(folder), b"/"].concat(),
+        }
+    }
+
+    /// What a link shows below the folder; nothing if it leads elsewhere, as those to the folder above, to other hosts and
+    /// to the same page in another order do.
+    fn link(&self, link: &str) -> Option<Link> {
+        let link = html::unescape(link);
+        let path = self.on_this_host(&link)?;
+        let end = path.find(['?', '#']).unwrap_or(path.len());
+        let below = self.below(&path[..end])?;
+        let (below, kind) = match below.strip_suffix('/') {
+            Some(directory) => (directory, Kind::Directory),
+            None => (below, Kind::File),
+        };
+        let name = unescaped(below);
+        if matches!(&*name, b"" | b"." | b"..") || name.starts_with(b"../") {
+            return None;
+        }
+        if end < path.len() {
+            // Servers that escape nothing have such names too: whoever asks for it finds out.
+            let whole = [&*name, &*unescaped(&path[end..])].concat();
+            return Some(Link {
+                name: whole,
+                kind: Kind::File,
+                inside: Some(name),
+            });
+        }
+        let above = below.split_once('/').map(|(above, _)| unescaped(above));
+        Some(Link {
+            name,
+            kind,
+            inside: above,
+        })
+    }
+
+    /// The path of a link, unless it leads to another host or to no web page.
+    fn on_this_host<'b>(&self, link: &'b str) -> Option<&'b str> {
+        let address = match link.split_once("://") {
+            Some((scheme, rest)) if is_scheme(scheme) => rest,
+            Some(_) | None => match link.strip_prefix("//") {
+                Some(rest) => rest,
+                None if leads_nowhere(link) => return None,
+                None => return Some(link),
+            },
+        };
+        let end = address.find(['/', '?', '#']).unwrap_or(address.len());
+        let (host, path) = address.split_at(end);
+        (host.eq_ignore_ascii_case(self.host) && path.starts_with('/')).then_some(path)
+    }
+
+    /// The rest of a path behind the folder's own, escapes and all.
+    fn below<'b>(&self, path: &'b str) -> Option<&'b str> {
+        if !path.starts_with('/') {
+            let mut path = path;
+            while let Some(rest) = path.strip_prefix("./") {
+                path = rest;
+            }
+            return Some(path);
+        }
+        // Each may escape what the other does not.
+        let mut slashes = path.match_indices('/').map(|(place, _)| place + 1);
+        let end = slashes.find(|end| unescaped(&path[..*end]) == self.path)?;
+        Some(&path[end..])
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
+}
+
+/// Whether a link is none to a page. Others with a colon may be names that are not escaped.
+fn leads_nowhere(link: &str) -> bool {
+    let scheme = link.split_once(':').map_or("", |(scheme, _)| scheme);
+    let known = ["mailto", "javascript", "data", "tel", "ftp", "file"];
+    known.iter().any(|known| known.eq_ignore_ascii_case(scheme))
+}
+
 /// The bytes of a path. What is no escape is taken as it stands: some servers escape nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
-}
-
-fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
 }
 
 /// What the `href` of each `<a>` says.
@@ -251,9 +336,49 @@ mod tests {
                 ("e".to_owned(), Kind::Directory),
                 ("f&g".to_owned(), Kind::File),
                 ("h".to_owned(), Kind::File),
+                ("i/j".to_owned(), Kind::File),
                 ("%zz".to_owned(), Kind::File),
+                ("n/o".to_owned(), Kind::File),
             ]
         );
+    }
+
+    #[test]
+    fn what_no_name_can_stand_for_is_listed_and_what_leads_elsewhere_is_not() {
+        let page = "<html><a href=\"a?download=1\"><a href=\"b\"><a href=\"b?raw=1\"><a href=\"b#top\">\
+            <a href=\"c//d\"><a href=\"e/f\"><a href=\"g/\"><a href=\"g/h\"><a href=\"g/?C=N\">\
+            <a href=\"%00i\"><a href=\"//h/a/b/j\"><a href=\"//other/a/b/k\"><a href=\"/a/b/../\">\
+            <a href=\"/a/b/?C=N;O=D\"><a href=\"./?sort=name\"><a href=\"..\"><a href=\"../l\">\
+            <a href=\"mailto:me@h\"><a href=\"javascript:go()\"><a href=\"12:30\"><a href=\"/m\">";
+        let found = names(page);
+        let found: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            found,
+            ["a?download=1", "b", "c//d", "e/f", "g", "\0i", "j", "12:30"]
+        );
+    }
+
+    #[test]
+    fn pages_of_common_servers_list_names_alone() {
+        for page in [
+            // Apache, nginx, lighttpd, Python, Caddy, Jetty.
+            "<html><a href=\"?C=N;O=D\">Name</a><a href=\"?C=M;O=A\">Last</a><a href=\"/a/\">Parent</a>\
+             <a href=\"x%20y\">x y</a><a href=\"z/\">z/</a></html>",
+            "<html><a href=\"../\">../</a><a href=\"x%20y\">x y</a><a href=\"z/\">z/</a></html>",
+            "<html><a href=\"../\">..</a>/<a href=\"x%20y\">x y</a><a href=\"z/\">z</a>/</html>",
+            "<html><li><a href=\"x%20y\">x y</a></li><li><a href=\"z/\">z/</a></li></html>",
+            "<html><a href=\"/\">h</a><a href=\"/a/\">a</a><a href=\"?layout=grid\">Grid</a><a href=\"..\">Up</a>\
+             <a href=\"./?sort=size&amp;order=asc\">Size</a><a href=\"./x%20y\">x y</a>\
+             <a href=\"./z/\">z</a><a rel=\"noopener\" href=\"https://caddyserver.com\">Caddy</a></html>",
+            "<html><a href=\"/a/b/../\">Parent</a><a href=\"/a/b/?C=N&amp;O=D\">Name</a>\
+             <a href=\"/a/b/x%20y\">x y</a><a href=\"/a/b/z/\">z/</a></html>",
+        ] {
+            let wanted = [
+                ("x y".to_owned(), Kind::File),
+                ("z".to_owned(), Kind::Directory),
+            ];
+            assert_eq!(names(page), wanted, "{page}");
+        }
     }
 
     #[test]
@@ -262,7 +387,7 @@ mod tests {
             <a href=\"/%61/b/e f\"><a href=\"//h/a/b/g\"><a href=\"a&amp;amp;h\">";
         let found = names(page);
         let found: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(found, ["a+b", "a+c", "a+d", "e f", "a&amp;h"]);
+        assert_eq!(found, ["a+b", "a+c", "a+d", "e f", "g", "a&amp;h"]);
     }
 
     #[test]

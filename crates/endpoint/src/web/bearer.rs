@@ -1,15 +1,14 @@
 //! Bearer tokens that end, and where the next one comes from.
 
 use std::{
-    fmt,
+    fmt, io,
     path::PathBuf,
-    process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use http::HeaderValue;
-use tokio::{process::Command, sync::Mutex, time::timeout};
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{
     Web,
@@ -18,6 +17,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, clock,
     config::{Secret, read_small_file},
+    printer::{self, Company},
 };
 
 /// How long a token is used before its file or its program is asked again.
@@ -128,7 +128,7 @@ impl Bearer {
             TokenSource::File(path) => {
                 let shown = path.to_string_lossy();
                 let text = read_small_file(path)
-                    .map_err(|cause| Error::io("read the token in", &*shown, cause))?;
+                    .map_err(|cause| no_token("read the token in", &shown, cause, "token_file"))?;
                 first_line(&text).map(|token| (token, soon)).ok_or_else(|| {
                     Error::new(ErrorKind::Unauthenticated, "read the token in", &*shown)
                         .cause("it holds none")
@@ -179,20 +179,25 @@ fn first_line(text: &[u8]) -> Option<Secret> {
     (line.len() <= TOKEN_BYTES_MAX).then(|| Secret::new(line))
 }
 
+/// That there is no token, because what is to hold or print it can't be used. What is missing is no file that is copied.
+fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str) -> Error {
+    if cause.kind() != io::ErrorKind::NotFound {
+        return Error::io(operation, what, cause);
+    }
+    Error::new(ErrorKind::Unauthenticated, operation, what)
+        .cause(cause)
+        .hint(format!("check {setting} in the profile"))
+}
+
 /// The token that a program prints.
 async fn printed(words: &[String]) -> Result<Secret> {
     let (program, arguments) = words
         .split_first()
         .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let fail = |kind| Error::new(kind, "get a token from", program);
-    let running = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .output();
+    let running = printer::run(program, arguments, Company::Nobody);
     let output = match timeout(PRINTS_WITHIN, running).await {
-        Ok(output) => output.map_err(|cause| Error::io("run", program, cause))?,
+        Ok(output) => output.map_err(|cause| no_token("run", program, cause, "token_command"))?,
         Err(_) => return Err(fail(ErrorKind::TimedOut).cause("it prints none for a minute")),
     };
     if output.status.success()
@@ -250,6 +255,39 @@ mod tests {
         let error = failing.header(&Web::new(None).unwrap()).await.unwrap_err();
         assert!(error.to_string().contains("no agent runs"), "{error}");
         assert!(!error.to_string().contains("hidden"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_running_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let number = folder.path().join("number");
+        let script = format!("sleep 3600 & echo $! > {}; echo t", number.display());
+        let words = ["sh", "-c", &*script].map(str::to_owned);
+        let bearer = Bearer::new(TokenSource::Command(words.to_vec())).unwrap();
+        assert_eq!(token(&bearer).await, "Bearer t");
+        let number = std::fs::read_to_string(number).unwrap();
+        let stat = format!("/proc/{}/stat", number.trim());
+        let is_running = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            // Who starts nothing more than tests may never ask how it ended.
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        while is_running() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_nowhere_is_a_matter_of_credentials() {
+        for source in [
+            TokenSource::File("/nowhere/token".into()),
+            TokenSource::Command(vec!["/nowhere/program".to_owned()]),
+        ] {
+            let bearer = Bearer::new(source).unwrap();
+            let error = bearer.header(&Web::new(None).unwrap()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unauthenticated);
+            assert!(error.to_string().contains("in the profile"), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -12,12 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::HeaderMap;
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Incoming;
 use md5::{Digest as _, Md5};
 
 use super::{
-    About, Call, Place, Rest, content_length, cut, drain, exactly, quoted, range::size_behind,
-    stream, text_of,
+    About, Call, Place, Rest, check_coding, check_status, content_length, cut, drain, exactly,
+    quoted, range::size_behind, stream, text_of,
 };
 use crate::{
     Checksum, Error, ErrorKind, Result, Status, Summer, dates,
@@ -26,6 +27,9 @@ use crate::{
 
 /// Files up to this size are read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
+
+/// Longest file without a told length that is read to learn it, in bytes: it is read twice then.
+const COUNTED_BYTES_MAX: u64 = 1 << 30;
 
 /// What is known of ranges: nothing, that there are, that there are none.
 const UNKNOWN: u8 = 0;
@@ -78,12 +82,12 @@ impl Pages {
             404 | 410 => Ok(None),
             _ if answer.is_directory => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
             200..300 if is_folder => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
-            200..300 => {
+            200 if content_length(&head.headers).is_some() => {
                 let entry = entry_of(&head.headers, content_length(&head.headers), &about)?;
                 self.learn_ranges(path, &head.headers, &entry).await?;
                 Ok(Some(entry))
             }
-            // Signed addresses are signed for GET alone, and some servers know no HEAD.
+            // Signed addresses are signed for GET alone, and some servers know no HEAD, or tell no size then.
             _ => self.look_by_reading(path, &about).await,
         }
     }
@@ -108,13 +112,24 @@ impl Pages {
                 entry_of(headers, size_behind(headers), about).map(Some)
             }
             200 => {
-                self.ranges.store(NO_RANGES, Relaxed);
-                entry_of(headers, content_length(headers), about).map(Some)
+                check_coding(headers, &self.place.full(path), about)?;
+                let headers = headers.clone();
+                let told = content_length(&headers);
+                let size = match told {
+                    Some(size) => size,
+                    None => counted(response, about).await?,
+                };
+                // A small page that is made anew says nothing of files.
+                if told.is_some() || size > WHOLE_BYTES_MAX {
+                    self.ranges.store(NO_RANGES, Relaxed);
+                }
+                entry_of(&headers, Some(size), about).map(Some)
             }
             // Of an empty file no byte can be asked for; the answer tells its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
                 entry_of(headers, Some(0), about).map(Some)
             }
+            201..300 => check_status(&response, about).map(|()| None),
             _ => Err(self.place.refusal(response, about).await),
         }
     }
@@ -153,11 +168,20 @@ impl Pages {
         if range != (0..entry.size) {
             call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
         }
-        let response = self.place.ask(call).await?;
+        let response = self.content(call, path).await?;
         if !is_same(response.headers(), entry) {
             return Err(changed(&about));
         }
         cut(response, &range, entry.size, about)
+    }
+
+    /// Asks for bytes of a file.
+    async fn content(&self, call: Call, path: &[u8]) -> Result<Response<Incoming>> {
+        let about = call.about.clone();
+        let response = self.place.ask(call).await?;
+        check_status(&response, &about)?;
+        check_coding(response.headers(), &self.place.full(path), &about)?;
+        Ok(response)
     }
 
     pub(crate) async fn get(&self, path: &[u8], wanted: &Entry) -> Result<Whole> {
@@ -166,8 +190,11 @@ impl Pages {
             Call::new("GET", self.place.target(path), about.clone()),
             wanted,
         );
-        let response = self.place.ask(call).await?;
-        let (head, body) = response.into_parts();
+        let (head, body) = self.content(call, path).await?.into_parts();
+        if head.status == StatusCode::PARTIAL_CONTENT {
+            let error = about.fail(ErrorKind::Other);
+            return Err(error.cause("the server sends a part where all of it was asked for"));
+        }
         let entry = entry_of(
             &head.headers,
             content_length(&head.headers).or(Some(wanted.size)),
@@ -229,11 +256,42 @@ fn changed(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
+/// Reads a body of no told length to its end, and returns how long it is. The file is then read once more: what is made anew
+/// for each request has another length, and is found to have changed.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] where a broken connection looks like the end, and for more than [`COUNTED_BYTES_MAX`].
+async fn counted(response: Response<Incoming>, about: &About) -> Result<u64> {
+    let coding = text_of(response.headers(), "transfer-encoding").unwrap_or_default();
+    if !coding.trim_end().to_ascii_lowercase().ends_with("chunked") {
+        return Err(untold(
+            about,
+            "the server says neither how long it is nor where it ends",
+        ));
+    }
+    let mut body = stream(response.into_body(), about.subject.clone());
+    let mut size = 0;
+    while let Some(bytes) = body.next().await {
+        size += bytes?.len() as u64;
+        if size > COUNTED_BYTES_MAX {
+            return Err(untold(
+                about,
+                "the server doesn't say how long it is, and it is long",
+            ));
+        }
+    }
+    Ok(size)
+}
+
+fn untold(about: &About, cause: &'static str) -> Error {
+    about
+        .fail(ErrorKind::Unsupported)
+        .cause(cause)
+        .hint("copy it as a stream: curl -fL ADDRESS | posthaste cp - DESTINATION")
+}
+
 fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Entry> {
-    let size = size.ok_or_else(|| {
-        let error = about.fail(ErrorKind::Unsupported);
-        error.cause("the server doesn't say how long it is")
-    })?;
+    let size = size.ok_or_else(|| untold(about, "the server doesn't say how long it is"))?;
     Ok(Entry {
         size,
         mtime: text_of(headers, "last-modified").and_then(dates::parse_http),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::{About, Rest, exactly, stream, text_of};
+use super::{About, Rest, check_status, exactly, stream, text_of};
 use crate::{ErrorKind, Result, endpoint::ByteStream};
 
 /// Bytes passed by, at most, where a server sends the whole file for each range of it: more would cost many times what
@@ -27,13 +27,14 @@ struct Span {
 /// # Errors
 /// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer doesn't say which bytes it
 /// holds, or holds others. [`ErrorKind::Unsupported`] if the server sends the whole and the range lies far behind its
-/// start.
+/// start. Those of [`check_status`].
 pub(crate) fn cut(
     answer: Response<Incoming>,
     range: &Range<u64>,
     size: u64,
     about: About,
 ) -> Result<ByteStream> {
+    check_status(&answer, &about)?;
     let passed = passed(answer.status(), answer.headers(), range, size, &about)?;
     let rest = match range.end == size {
         true => Rest::Nothing,

@@ -201,3 +201,19 @@ async fn a_rename_whose_answer_is_lost_is_looked_for() {
     assert!(server.held("/t/x").unwrap() == bytes);
     shown("FTP", "the answer to a rename is lost", End::Right);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_a_slash_in_its_name_is_listed() {
+    let held = [("/t/a/b", &b"x"[..]), ("/t/c", b"x")];
+    let server = FtpServer::start(FtpHabit::KeepsNoFolderTimes, &held).await;
+    let entries = list(&*ftp(&server).await).await.unwrap();
+    let mut names: Vec<_> = entries.iter().map(|entry| &*entry.name).collect();
+    names.sort_unstable();
+    // Whoever copies says of the first that it is left out.
+    assert_eq!(names, [&b"a/b"[..], b"c"]);
+    shown(
+        "FTP",
+        "a file in a list has a slash in its name",
+        End::LeftOut,
+    );
+}

@@ -2,10 +2,12 @@
 //! for what it is not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bodies;
 mod files;
 mod fronts;
 mod ftp;
 mod lost;
+mod names;
 mod pages;
 mod s3;
 mod sftp;

@@ -1,9 +1,15 @@
 //! S3 stores that are elsewhere, ask nobody, ask who reads to pay, or tell nothing to who may not list.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
-use posthaste_endpoint::{Checksum, Endpoint, Entry, ErrorKind, FileSpec, Kind, Result};
+use posthaste_endpoint::{
+    Checksum, Endpoint, Entry, ErrorKind, FileSpec, Kind, Result,
+    posix::{DraftRules, Posix, without_lent_rights},
+};
 use posthaste_testbed::{
     conformance::open,
     odd::{Answer, Asked, Server},
@@ -163,4 +169,25 @@ async fn one_object_is_found_by_keys_that_may_not_list() {
         assert!(endpoint.make_directory(b"new").await.unwrap());
     }
     shown("S3, Azure, Google", "keys may not list", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_store_tells_lends_nobodys_rights() {
+    let about = "etag: \"e\"\r\nx-amz-meta-mode: 104755\r\n";
+    let server = Server::start(move |_| Answer::sized(200, about, "content")).await;
+    let endpoint = s3(&server);
+    let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+    let whole = endpoint.get(b"x", &entry).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let files = Posix::new(folder.path().to_owned(), DraftRules::default());
+    let spec = FileSpec {
+        // As the copy does with each file.
+        mode: whole.entry.mode.map(without_lent_rights),
+        ..crate::spec(b"content")
+    };
+    let put = files.put(b"x", &spec, whole.data, whole.checksum);
+    put.await.unwrap();
+    let found = std::fs::metadata(folder.path().join("x")).unwrap();
+    assert_eq!(found.permissions().mode() & 0o7777, 0o755);
+    shown("S3", "a mode would lend its owner's rights", End::Right);
 }

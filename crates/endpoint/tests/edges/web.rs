@@ -14,7 +14,7 @@ use crate::{
 
 const PAGE: &str = "content-type: text/html\r\n";
 
-async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
+pub async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
     let mut listing = endpoint.list(b"", true).await?;
     let mut entries = Vec::new();
     loop {

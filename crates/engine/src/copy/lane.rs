@@ -243,6 +243,13 @@ impl Shared {
     fn is_same(&self, work: &Work, source: &Entry, there: &Entry, kept_ns: Option<u32>) -> bool {
         let [first, last] = self.destination.endpoint.capabilities().mtime_secs;
         let told_ns = work.source.place.endpoint.capabilities().mtime_step_ns;
+        if self.options.update
+            && there.kind == Kind::File
+            && let (Some(mine), Some(theirs)) = (source.mtime, there.mtime)
+            && mine <= theirs
+        {
+            return true;
+        }
         !self.options.again
             && there.kind == Kind::File
             && source.size == there.size

@@ -116,7 +116,8 @@ pub(super) async fn needs_copy(
     };
     refuse_other(shared, &there, shown)?;
     let mut entry = work.entry.clone();
-    if entry.size == there.size && there.kind == Kind::File {
+    let is_asked = shared.options.update || entry.size == there.size;
+    if is_asked && there.kind == Kind::File {
         if there.mtime.is_none() {
             let asked = retried(shared, || destination.stat(&work.to, false)).await?;
             there = asked.unwrap_or(there);

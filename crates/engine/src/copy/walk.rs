@@ -38,6 +38,9 @@ const LISTED_AT_ONCE: usize = 16;
 /// Local directories listed at once: more only make a disk seek.
 const LOCAL_LISTED_AT_ONCE: usize = 4;
 
+/// Why what is no file has nothing to copy.
+const SPECIAL: &str = "it is a device, a pipe or a socket";
+
 /// What lies at a file's destination.
 #[derive(Debug, Clone)]
 pub(super) enum There {
@@ -153,7 +156,11 @@ impl Walk {
         } = placed;
         let shared = &self.shared;
         if entry.kind == Kind::Special {
-            return Err(special(source.place.endpoint.show(b"")));
+            let shown = source.place.endpoint.show(b"");
+            return Err(Error::new(ErrorKind::Unsupported, "copy", shown)
+                .cause(SPECIAL)
+                .hint("what it gives is copied as a stream: cat FILE | posthaste cp - DESTINATION")
+                .at(Locus::Source));
         }
         inside::refuse(shared, &source, &entry, &to).await?;
         let destination = &shared.destination.endpoint;
@@ -203,9 +210,6 @@ impl Walk {
 
     /// Whether an entry is copied at all; tells why not.
     fn takes(&self, directory: &Directory, entry: &Entry) -> bool {
-        if is_unfinished(&entry.name) {
-            return false;
-        }
         let options = &self.shared.options;
         let from = join(&directory.from, &entry.name);
         let byte_names = self.shared.destination.endpoint.capabilities().byte_names;
@@ -220,16 +224,17 @@ impl Walk {
                 .failed(error.hint("rename it").at(Locus::Source));
             return false;
         }
-        match entry.kind {
+        let is_wanted = match entry.kind {
             Kind::Directory => options.filter.passes_directory(&from),
-            Kind::File | Kind::Link => options.filter.passes_file(&from),
-            Kind::Special if !options.filter.passes_file(&from) => false,
-            Kind::Special => {
-                let shown = directory.source.place.endpoint.show(&from);
-                self.shared.failed(special(shown));
-                false
-            }
+            Kind::File | Kind::Link | Kind::Special => options.filter.passes_file(&from),
+        };
+        let reason = refusal(entry).filter(|_| is_wanted);
+        if let Some((cause, hint)) = reason {
+            let shown = directory.source.place.endpoint.show(&from);
+            let error = Error::new(ErrorKind::Unsupported, "copy", shown).cause(cause);
+            self.shared.failed(error.hint(hint).at(Locus::Source));
         }
+        is_wanted && reason.is_none()
     }
 
     /// Makes the directory, looks at what its files would replace, and hands them over. What can't
@@ -313,12 +318,16 @@ impl Walk {
     }
 }
 
-/// That something is no file, and holds nothing that a copy could have.
-fn special(shown: String) -> Error {
-    Error::new(ErrorKind::Unsupported, "copy", shown)
-        .cause("it is a device, a pipe or a socket")
-        .hint("leave it out with --exclude")
-        .at(Locus::Source)
+/// Why something that has a name is not copied all the same, and what to do about it.
+fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
+    if entry.kind == Kind::Special {
+        return Some((SPECIAL, "leave it out with --exclude"));
+    }
+    // Whether another copy goes on with it is not to be seen.
+    is_unfinished(&entry.name).then_some((
+        "it is named as what a copy left unfinished",
+        "end that copy, or leave the name out with --exclude",
+    ))
 }
 
 fn check_name(name: &[u8], byte_names: bool) -> Result<(), &'static str> {

@@ -359,6 +359,7 @@ impl Carrier {
             links: Links::Keep,
             rules: DraftRules::default(),
             again: one.is_some_and(|one| one.replaces),
+            update: false,
             verify: one.is_some_and(|one| one.verify),
             dry_run: false,
             continues: true,

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use posthaste_endpoint::{Entry, Kind, Listing, Locus, Result, is_unfinished, join};
+use posthaste_endpoint::{Entry, Kind, Listing, Locus, Result, join};
 use tokio::{sync::Mutex, task::JoinSet};
 
 use super::{
@@ -177,9 +177,6 @@ impl Known<'_> {
                 mode: None,
                 version: None,
             };
-            if is_unfinished(name) {
-                return None;
-            }
             self.below(&parent?, entry, false)
         });
         self.young.insert(path.to_vec(), known.clone());

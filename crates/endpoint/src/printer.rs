@@ -1,0 +1,120 @@
+//! Programs that print a token or credentials.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid},
+};
+
+/// What a program left behind.
+pub(crate) struct Printed {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+/// Who else has to do with a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Nobody: what it leaves in the background ends with it.
+    Nobody,
+    /// Whoever sits at the terminal, whom it may ask for a code. What it leaves in the background goes on.
+    Terminal,
+}
+
+/// Runs a program until it ends. It writes into memory: a pipe would have no end while something in the background holds it.
+/// If this is dropped before, the program is killed.
+///
+/// # Errors
+/// When it can't be started.
+pub(crate) async fn run(
+    program: &str,
+    arguments: &[String],
+    company: Company,
+) -> io::Result<Printed> {
+    let (mut stdout, mut stderr) = (memory()?, memory()?);
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?);
+    if company == Company::Nobody {
+        command.process_group(0);
+    }
+    let group = Group {
+        child: Some(command.spawn()?),
+        company,
+    };
+    group.until_ended().await?;
+    let status = group.end()?;
+    Ok(Printed {
+        status,
+        stdout: contents(&mut stdout)?,
+        stderr: contents(&mut stderr)?,
+    })
+}
+
+/// A file of no name in no file system.
+fn memory() -> io::Result<File> {
+    Ok(memfd_create("printed", MemfdFlags::CLOEXEC)?.into())
+}
+
+fn contents(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A program, and what it started if that is to end with it.
+struct Group {
+    child: Option<Child>,
+    company: Company,
+}
+
+impl Group {
+    /// Waits until the program has ended. It keeps its number, so that its group can be killed and nobody else's is.
+    async fn until_ended(&self) -> io::Result<()> {
+        let Some(pid) = self.child.as_ref().map(Pid::from_child) else {
+            return Ok(());
+        };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let waiting = tokio::task::spawn_blocking(move || waitid(WaitId::Pid(pid), options));
+        waiting.await.map_err(io::Error::other)??;
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Option<Child> {
+        let child = self.child.take()?;
+        let pid = Pid::from_child(&child);
+        // All of it may be gone already.
+        let _ = match self.company {
+            Company::Nobody => kill_process_group(pid, Signal::KILL),
+            Company::Terminal => kill_process(pid, Signal::KILL),
+        };
+        Some(child)
+    }
+
+    fn end(mut self) -> io::Result<ExitStatus> {
+        let child = self.kill();
+        let mut child = child.ok_or_else(|| io::Error::other("it has ended before"))?;
+        child.wait()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.kill() {
+            // Killed, it ends soon, but not before a disk that it waits for has answered.
+            thread::spawn(move || child.wait());
+        }
+    }
+}

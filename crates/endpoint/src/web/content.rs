@@ -1,0 +1,142 @@
+//! Whether the body of an answer is what is stored, and not what somebody on the way made of it.
+
+use http::{HeaderMap, Response, StatusCode, header};
+
+use super::{About, refused};
+use crate::{Error, ErrorKind, Result};
+
+/// Codings, and how names end of files that are stored so: servers tell the coding of `x.tar.gz` beside bytes that are
+/// just those of the file.
+const STORED_AS: [(&str, &[&str]); 9] = [
+    ("gzip", GZIP),
+    ("x-gzip", GZIP),
+    ("compress", &["z", "taz"]),
+    ("x-compress", &["z", "taz"]),
+    ("br", &["br"]),
+    ("zstd", &["zst", "tzst"]),
+    ("bzip2", &["bz2", "tbz", "tbz2"]),
+    ("x-bzip2", &["bz2", "tbz", "tbz2"]),
+    ("xz", &["xz", "txz"]),
+];
+
+const GZIP: &[&str] = &["gz", "tgz", "bgz", "svgz", "gzip"];
+
+/// What servers write into the header though it is no coding: the bytes are those of the file. Uploads leave the last in
+/// what S3 keeps.
+const NO_CODINGS: [&str; 8] = [
+    "",
+    "identity",
+    "none",
+    "binary",
+    "8bit",
+    "7bit",
+    "utf-8",
+    "aws-chunked",
+];
+
+/// Refuses a success that holds no file: one that puts us off, and one that a proxy changed.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] for 202; [`ErrorKind::Unsupported`] for any other but 200 and 206.
+pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()> {
+    let status = answer.status();
+    let (kind, hint, cause) = match status {
+        StatusCode::OK | StatusCode::PARTIAL_CONTENT => return Ok(()),
+        StatusCode::ACCEPTED => (
+            ErrorKind::Busy,
+            "try again later: it may be brought from tape",
+            "has only taken note of it",
+        ),
+        StatusCode::NON_AUTHORITATIVE_INFORMATION => (
+            ErrorKind::Unsupported,
+            "go around it, with NO_PROXY for instance",
+            "or a proxy before it has changed the content",
+        ),
+        _ => (
+            ErrorKind::Unsupported,
+            "try the address with curl -v",
+            "sends no content",
+        ),
+    };
+    let cause = format!("the server {cause} ({status})");
+    Err(refused(
+        about,
+        status,
+        answer.headers(),
+        (kind, hint),
+        cause,
+    ))
+}
+
+/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`].
+pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> Result<()> {
+    let told = headers.get_all(header::CONTENT_ENCODING).iter();
+    let told = told.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    for coding in told {
+        let coding = String::from_utf8_lossy(coding).trim().to_ascii_lowercase();
+        if !NO_CODINGS.contains(&&*coding) && !is_stored_so(path, &coding) {
+            return Err(changed(&coding, about));
+        }
+    }
+    Ok(())
+}
+
+fn is_stored_so(path: &[u8], coding: &str) -> bool {
+    let dot = path.iter().rposition(|byte| *byte == b'.');
+    let end = dot.map_or(&b""[..], |dot| &path[dot + 1..]);
+    let is_so = |known: &&str| known.as_bytes().eq_ignore_ascii_case(end);
+    let mut codings = STORED_AS.iter();
+    codings.any(|(known, ends)| *known == coding && ends.iter().any(is_so))
+}
+
+fn changed(coding: &str, about: &About) -> Error {
+    about
+        .fail(ErrorKind::Unsupported)
+        .cause(format!(
+            "the server sends it compressed (Content-Encoding: {coding}), which was not asked for"
+        ))
+        .hint("have the server or the proxy before it send it as it is stored, or read it another way")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_what_is_stored_where_its_name_says_the_coding() {
+        let about = About::reading("read", "https://h/x".to_owned());
+        for (coding, path, is_right) in [
+            ("gzip", "/d/x.tar.gz", true),
+            ("x-gzip", "/d/X.TGZ", true),
+            ("x-compress", "/d/x.Z", true),
+            ("identity", "/d/x", true),
+            ("UTF-8", "/d/x.csv", true),
+            ("gzip", "/d/x.csv", false),
+            ("br", "/d/x.gz", false),
+            ("gzip, br", "/d/x.gz", false),
+            ("deflate", "/d/gz", false),
+            ("what-is-that", "/d/x", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
+            let checked = check_coding(&headers, path.as_bytes(), &about);
+            assert_eq!(checked.is_ok(), is_right, "{coding} {path}");
+        }
+    }
+
+    #[test]
+    fn a_success_without_content_is_none() {
+        let about = About::reading("read", "https://h/x".to_owned());
+        for (status, kind) in [
+            (202, ErrorKind::Busy),
+            (203, ErrorKind::Unsupported),
+            (204, ErrorKind::Unsupported),
+        ] {
+            let answer = Response::builder().status(status).body(()).unwrap();
+            assert_eq!(check_status(&answer, &about).unwrap_err().kind(), kind);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Bodies that are not what is stored: put off, changed on the way, compressed.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use posthaste_endpoint::{Endpoint, Entry, ErrorKind, Result};
+use posthaste_testbed::{
+    conformance::open,
+    odd::{Answer, Server},
+};
+
+use crate::{
+    azure, s3, says,
+    table::{End, shown},
+    web,
+};
+
+const ABOUT: &str = "etag: \"e\"\r\n";
+
+/// Reads a file whole, and then its first half by a range.
+async fn read(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> [Result<()>; 2] {
+    let whole = endpoint.get(path, entry).await.map(drop);
+    let reader = endpoint.open(path, entry).await.unwrap();
+    let half = reader.read(0..entry.size / 2).await.map(drop);
+    [whole, half]
+}
+
+/// A server of one content, which is answered to GET with this status and headers.
+async fn serve(status: u16, headers: &'static str) -> Server {
+    Server::start(move |asked| match &*asked.method {
+        "HEAD" => Answer::sized(200, ABOUT, "content"),
+        _ => Answer::sized(status, &format!("{ABOUT}{headers}"), "content"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_that_holds_no_file_is_none() {
+    for (status, words, kind) in [
+        (202, "taken note", ErrorKind::Busy),
+        (203, "a proxy", ErrorKind::Unsupported),
+    ] {
+        let server = serve(status, "").await;
+        for endpoint in [s3(&server), azure(&server).await, web(&server).await] {
+            let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+            for outcome in read(&*endpoint, b"x", &entry).await {
+                let error = says(outcome, words);
+                assert_eq!(error.kind(), kind);
+            }
+        }
+        let dav = server.url().replace("http", "webdav");
+        let dav = open(&format!("{dav}/t/"), "").await.unwrap();
+        let entry = web(&server).await.stat(b"x", true).await.unwrap().unwrap();
+        says(dav.get(b"x", &entry).await, words);
+    }
+    let server = Server::start(|_| Answer::sized(202, ABOUT, "content")).await;
+    says(web(&server).await.stat(b"x", true).await, "taken note");
+    says(web(&server).await.list(b"", true).await, "taken note");
+    let stores = "S3, Azure, web, WebDAV";
+    shown(stores, "a read is only taken note of", End::Refused);
+    shown(
+        stores,
+        "a proxy says that it changed what it sends",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_nobody_asked_for_is_not_the_whole() {
+    let server = serve(206, "content-range: bytes 0-6/20\r\n").await;
+    let endpoint = web(&server).await;
+    let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+    says(endpoint.get(b"x", &entry).await, "a part");
+    shown("web", "a part comes for the whole", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_compressed_on_the_way_is_refused() {
+    for coding in ["gzip", "deflate", "br", "zstd"] {
+        let header = format!("content-encoding: {coding}\r\n");
+        let server = serve(200, header.leak()).await;
+        let dav = server.url().replace("http", "webdav");
+        let dav = open(&format!("{dav}/t/"), "").await.unwrap();
+        let web = web(&server).await;
+        let entry = web.stat(b"x.csv", true).await.unwrap().unwrap();
+        for outcome in read(&*web, b"x.csv", &entry).await {
+            let error = says(outcome, coding);
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+        says(dav.get(b"x.csv", &entry).await, coding);
+        says(web.list(b"", true).await, coding);
+    }
+    shown(
+        "web, WebDAV",
+        "a body is compressed that nobody asked to be",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_compressed_itself_comes_as_it_is() {
+    for (name, header) in [
+        ("x.tar.gz", "content-encoding: x-gzip\r\n"),
+        ("x.tgz", "content-encoding: gzip\r\n"),
+        ("x.Z", "content-encoding: x-compress\r\n"),
+        ("x.csv", "content-encoding: identity\r\n"),
+    ] {
+        let server = serve(200, header).await;
+        let endpoint = web(&server).await;
+        let entry = endpoint.stat(name.as_bytes(), true).await.unwrap().unwrap();
+        let whole = endpoint.get(name.as_bytes(), &entry).await.unwrap();
+        assert_eq!(whole.data.concat(), b"content");
+    }
+    shown(
+        "web",
+        "a file that is stored compressed comes with its coding",
+        End::Right,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_kept_with_a_coding_comes_as_it_is() {
+    let server = serve(200, "content-encoding: gzip\r\n").await;
+    for endpoint in [s3(&server), azure(&server).await] {
+        let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+        let whole = endpoint.get(b"x", &entry).await.unwrap();
+        assert_eq!(whole.data.concat(), b"content");
+    }
+    shown("S3, Azure", "an object is kept with a coding", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_no_length_is_a_file_where_its_end_is_certain() {
+    let chunked = "transfer-encoding: chunked\r\n";
+    let whole = "7\r\ncontent\r\n0\r\n\r\n";
+    for (headers, body) in [
+        (chunked.to_owned(), whole),
+        // Who tells no size to HEAD may tell it with a range.
+        ("content-range: bytes 0-0/7\r\n".to_owned(), "c"),
+    ] {
+        let server = Server::start(move |asked| {
+            let headers = format!("{ABOUT}{headers}");
+            match (&*asked.method, asked.range) {
+                ("HEAD", _) => Answer::new(200, ABOUT, ""),
+                (_, Some(_)) if body == "c" => Answer::sized(206, &headers, body),
+                _ => Answer::new(200, &format!("{ABOUT}{chunked}"), whole),
+            }
+        })
+        .await;
+        let endpoint = web(&server).await;
+        let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+        assert_eq!(entry.size, 7);
+        let found = endpoint.get(b"x", &entry).await.unwrap();
+        assert_eq!(found.data.concat(), b"content");
+    }
+    shown("web", "a body tells its end and no size", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_no_length_and_no_end_is_refused() {
+    let cut = "7\r\ncontent\r\n";
+    for (headers, body, words) in [
+        ("", "content", "nor where it ends"),
+        ("transfer-encoding: chunked\r\n", cut, ""),
+    ] {
+        let server = Server::start(move |asked| match &*asked.method {
+            "HEAD" => Answer::new(200, ABOUT, ""),
+            _ => Answer::new(200, &format!("{ABOUT}{headers}"), body),
+        })
+        .await;
+        says(web(&server).await.stat(b"x", true).await, words);
+    }
+    shown(
+        "web",
+        "neither size nor end of a body is told",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_made_anew_each_time_is_no_file() {
+    let asked = AtomicUsize::new(0);
+    let server = Server::start(move |question| match &*question.method {
+        "HEAD" => Answer::new(200, "", ""),
+        _ => {
+            let len = asked.fetch_add(1, SeqCst) + 5;
+            let body = format!("{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len));
+            Answer::new(200, "transfer-encoding: chunked\r\n", body)
+        }
+    })
+    .await;
+    let endpoint = web(&server).await;
+    let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+    says(endpoint.get(b"x", &entry).await, "longer");
+    shown(
+        "web",
+        "a body of no size is another each time",
+        End::Refused,
+    );
+}
