@@ -85,13 +85,6 @@ impl Access {
         }
     }
 
-    /// The same, which tells no S3 store who asks, whatever credentials there are.
-    #[must_use]
-    pub fn unsigned(mut self, unsigned: bool) -> Self {
-        self.unsigned = unsigned;
-        self
-    }
-
     /// The same with the credentials of another profile. What both open with one profile keeps to
     /// its caps together.
     #[must_use]

@@ -9,6 +9,7 @@ use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::Stream;
 
+pub(crate) use crate::error::no_links;
 pub(crate) use crate::relative::beside;
 pub(crate) use crate::unfinished::{
     LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name, same_partial_name,
@@ -487,14 +488,6 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(unsupported("copy on the server to", self.show(path))) })
     }
-}
-
-/// That an endpoint has no symbolic links.
-pub(crate) fn no_links(subject: String) -> Error {
-    Error::new(ErrorKind::Unsupported, "make link", subject)
-        .cause("no symbolic links can be there")
-        .hint("--links follow copies what links point to, --links skip leaves them out")
-        .at(Locus::Destination)
 }
 
 pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {

@@ -336,6 +336,14 @@ impl error::Error for Error {
     }
 }
 
+/// That an endpoint has no symbolic links.
+pub(crate) fn no_links(subject: String) -> Error {
+    Error::new(ErrorKind::Unsupported, "make link", subject)
+        .cause("no symbolic links can be there")
+        .hint("--links follow copies what links point to, --links skip leaves them out")
+        .at(Locus::Destination)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

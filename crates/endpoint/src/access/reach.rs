@@ -1,4 +1,4 @@
-//! Which places a profile is for.
+//! Which places credentials are for.
 
 use std::ffi::OsStr;
 
@@ -6,6 +6,13 @@ use super::{Access, Chosen, below, named};
 use crate::{Error, ErrorKind, Location, Result};
 
 impl Access {
+    /// The same, which tells no S3 store who asks, whatever credentials there are.
+    #[must_use]
+    pub fn unsigned(mut self, unsigned: bool) -> Self {
+        self.unsigned = unsigned;
+        self
+    }
+
     /// Whether a profile is for `location`: it has an address, and that is where it is, or what it lies below. `NAME:path` is for the
     /// profile NAME alone.
     ///

@@ -17,7 +17,7 @@ use rustix::{fs::Mode, io::retry_on_intr};
 
 use super::{
     BLOCK_BYTES, Place, attributes, flush,
-    look::{Look, refuse_special},
+    look::Look,
     owner::Owner,
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     show,

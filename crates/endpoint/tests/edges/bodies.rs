@@ -65,7 +65,7 @@ async fn a_success_that_holds_no_file_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_that_nobody_asked_for_is_not_the_whole() {
+async fn a_range_that_nobody_asked_for_is_not_the_whole() {
     let server = serve(206, "content-range: bytes 0-6/20\r\n").await;
     let endpoint = web(&server).await;
     let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
