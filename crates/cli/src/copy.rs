@@ -68,25 +68,25 @@ pub struct CopyArguments {
     #[arg(skip)]
     destination: OsString,
     /// Copy directories with all that is in them, as is always done
-    #[arg(short = 'r', short_alias = 'R', long)]
+    #[arg(short = 'r', short_alias = 'R', long, overrides_with = "recursive")]
     recursive: bool,
     /// Keep modes and modification times, as is always done, and say with exit code 6 if the destination refuses any
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, overrides_with = "preserve")]
     preserve: bool,
     /// Keep all that can be kept, and say at the end what can't: owners, hard links, extended attributes (exit code 6)
-    #[arg(short = 'a', long)]
+    #[arg(short = 'a', long, overrides_with = "archive")]
     archive: bool,
     /// Leave a file alone that is as new at the destination, or newer
-    #[arg(short = 'u', long)]
+    #[arg(short = 'u', long, overrides_with = "update")]
     update: bool,
     /// Copy what symbolic links point to: --links follow
-    #[arg(short = 'L', long, conflicts_with_all = ["links", "no_dereference"])]
+    #[arg(short = 'L', long, overrides_with = "dereference", conflicts_with_all = ["links", "no_dereference"])]
     dereference: bool,
     /// Copy symbolic links as links, as is always done
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, overrides_with = "no_dereference")]
     no_dereference: bool,
     /// Replace what is there, as is always done
-    #[arg(short = 'f', long)]
+    #[arg(short = 'f', long, overrides_with = "force")]
     force: bool,
     /// Show progress, also where the output is no terminal
     #[arg(short = 'P', long)]
@@ -340,9 +340,11 @@ fn options(
         rules,
         again: arguments.ignore_times,
         update: arguments.update,
+        modes: arguments.preserve || arguments.archive,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
         continues: false,
+        has_begun: false,
         transfer_max: arguments.max_transfer,
         duration_max: arguments.max_duration,
         help: None,

@@ -1,15 +1,50 @@
 //! Times as people write and read them.
 
-use jiff::{Span, Timestamp, Zoned, civil::DateTime, tz::TimeZone};
+use jiff::{
+    Span, Timestamp, Zoned,
+    civil::{Date, DateTime, Time},
+    tz::TimeZone,
+};
 
 use crate::failure::Failure;
 
-/// Reads a deadline: a span from now (`10m`, `2h30m`, `3d`), RFC 3339, or local date and time.
+/// Reads a deadline: a span from now (`10m`, `2h30m`, `3d`), RFC 3339, local date and time, or a time of day: the next one.
 ///
 /// # Errors
 /// A usage failure that shows how to write one.
 pub fn parse_deadline(text: &str) -> Result<Timestamp, Failure> {
     parse_coming("deadline", text)
+}
+
+/// The same of something that begins at `since`, if that is said: a time of day is the next one after it.
+///
+/// # Errors
+/// As [`parse_deadline`].
+pub fn parse_deadline_after(text: &str, since: Option<Timestamp>) -> Result<Timestamp, Failure> {
+    let since = since.map(|since| since.to_zoned(TimeZone::system()));
+    match since.and_then(|since| next_time_of_day(text, &since)) {
+        Some(at) => Ok(at.timestamp()),
+        None => parse_deadline(text),
+    }
+}
+
+/// When it is this time of day (`22:00`) next after `after`; none where the text is no such time.
+fn next_time_of_day(text: &str, after: &Zoned) -> Option<Zoned> {
+    let is_plain = text.len() >= 4 && text.chars().all(|c| c.is_ascii_digit() || c == ':');
+    let time: Time = text
+        .parse()
+        .ok()
+        .filter(|_| is_plain && text.contains(':'))?;
+    let on = |day: Date| {
+        day.to_datetime(time)
+            .to_zoned(after.time_zone().clone())
+            .ok()
+    };
+    let today = on(after.date())?;
+    if today > *after {
+        return Some(today);
+    }
+    on(after.date().tomorrow().ok()?)
 }
 
 /// Reads any moment that has to come yet, as [`parse_deadline`] does.
@@ -26,6 +61,9 @@ pub fn parse_coming(what: &str, text: &str) -> Result<Timestamp, Failure> {
     }
     if let Ok(at) = text.parse::<Timestamp>() {
         return later_than(&now, at, what, text);
+    }
+    if let Some(at) = next_time_of_day(text, &now) {
+        return Ok(at.timestamp());
     }
     let local: DateTime = text
         .parse()
@@ -47,7 +85,7 @@ fn later_than(now: &Zoned, at: Timestamp, what: &str, text: &str) -> Result<Time
 
 fn unreadable(what: &str, text: &str, why: &str) -> Failure {
     Failure::usage(format!(
-        "can't read the {what} {text}: {why} (write 10m, 2h30m, 3d, 2026-11-20T18:00 or 2026-11-20T18:00:00Z)"
+        "can't read the {what} {text}: {why} (write 10m, 2h30m, 3d, 22:00, 2026-11-20T18:00 or 2026-11-20T18:00:00Z)"
     ))
 }
 
@@ -127,6 +165,18 @@ pub fn from_now(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_day_is_the_next_one() {
+        let after: Zoned = "2026-11-28T20:30[UTC]".parse().unwrap();
+        let next = |text: &str| next_time_of_day(text, &after).map(|at| at.timestamp().to_string());
+        assert_eq!(next("22:00").unwrap(), "2026-11-28T22:00:00Z");
+        assert_eq!(next("20:30").unwrap(), "2026-11-29T20:30:00Z");
+        assert_eq!(next("07:00:01").unwrap(), "2026-11-29T07:00:01Z");
+        for text in ["2026-11-28T22:00", "2h", "22", "25:00", "2200"] {
+            assert_eq!(next(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn moments_of_other_days_have_their_date() {

@@ -192,6 +192,7 @@ impl StageInArguments {
         let not_before = self.not_before.as_deref();
         let not_before =
             not_before.map(|at| moment::parse_coming("moment since when it is welcome", at));
+        let not_before = not_before.transpose()?;
         let is_normal = self.priority == Priority::default();
         Ok(api::NewStageIn {
             owner: self.account.owner.clone(),
@@ -202,8 +203,8 @@ impl StageInArguments {
                 .map(|source| absolute_address(source))
                 .collect::<Result<_, _>>()?,
             to: absolute(&self.destination)?,
-            deadline: moment::parse_deadline(&self.deadline)?.to_string(),
-            not_before: not_before.transpose()?.map(|at| at.to_string()),
+            deadline: moment::parse_deadline_after(&self.deadline, not_before)?.to_string(),
+            not_before: not_before.map(|at| at.to_string()),
             via: self.via.clone(),
             priority: (!is_normal).then(|| self.priority.to_string()),
             rate_bytes_per_s_max: self.rate_max.map(Bytes::get),

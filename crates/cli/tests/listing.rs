@@ -49,7 +49,7 @@ impl World {
         );
         let bucket = S3Server::BUCKET;
         let profiles = format!(
-            "[archive]\nurl = \"s3://{bucket}\"\n{keys}\n[mirror]\n{keys}\n[tape]\nurl = \"{}\"\nssh_options = [{}]\n",
+            "[archive]\nurl = \"s3://{bucket}\"\n{keys}\n[mirror]\nurl = \"s3://{bucket}\"\n{keys}\n[tape]\nurl = \"{}\"\nssh_options = [{}]\n",
             ssh.address(folder.path().to_str().unwrap()),
             options.join(", "),
         );

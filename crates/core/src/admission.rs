@@ -132,8 +132,7 @@ impl Mind {
                 available: u32::try_from(available).unwrap_or(u32::MAX),
             });
         }
-        let is_spread = request.domain_max <= 1.max(u32::from(spec.code.parity()));
-        (!is_spread).then(|| Reason::TooFewDomains {
+        (!request.is_spread()).then(|| Reason::TooFewDomains {
             code: spec.code,
             available: domains(request, &self.hoped_lanes(request)),
         })
@@ -199,7 +198,9 @@ impl Mind {
             .filter(|lane| request.is_pinned(**lane))
             .count()
             == pinned;
-        if lanes.len() < usize::from(spec.code.total()) || !has_pinned {
+        // Where all depots would fail together, the destination alone is left.
+        let is_spread = request.is_spread();
+        if lanes.len() < usize::from(spec.code.total()) || !has_pinned || !is_spread {
             lanes.clear();
         }
         let destination = request.lead().filter(is_placed);

@@ -214,7 +214,7 @@ impl Mind {
             return;
         };
         let lanes = self.staging_lanes(request);
-        if lanes.len() < usize::from(request.spec.code.total()) {
+        if lanes.len() < usize::from(request.spec.code.total()) || !request.is_spread() {
             return;
         }
         let active = self.fewest(id, lanes, sweep);

@@ -16,6 +16,12 @@ use crate::{
 const MONTH_S: u64 = 730 * 3600;
 
 impl Mind {
+    /// The time of the newest step.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// One request as it stands; none when it is not known.
     #[must_use]
     pub fn request(&self, id: RequestId) -> Option<RequestView> {

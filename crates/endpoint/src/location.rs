@@ -404,8 +404,10 @@ fn colon_behind_host(head: &[u8]) -> Option<usize> {
     if head[host] != b'[' {
         return Some(first);
     }
-    let end = head.windows(2).position(|pair| pair == b"]:")?;
-    Some(end + 1)
+    let end = head.iter().position(|&byte| byte == b']')?;
+    // What stands between the bracket and the colon makes no host, which is said when it is read as one.
+    let colon = head[end..].iter().position(|&byte| byte == b':')?;
+    Some(end + colon)
 }
 
 /// Splits `authority/path`; the path keeps its slash.

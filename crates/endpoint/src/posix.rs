@@ -225,6 +225,13 @@ pub(crate) fn show(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+fn mtime_of(metadata: &fs::Metadata) -> Option<FileTime> {
+    Some(FileTime {
+        secs: metadata.mtime(),
+        nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+    })
+}
+
 /// What the system's `metadata` says of `name`.
 #[must_use]
 pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
@@ -248,10 +255,7 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
         name,
         kind,
         size: metadata.len(),
-        mtime: Some(FileTime {
-            secs: metadata.mtime(),
-            nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-        }),
+        mtime: mtime_of(metadata),
         stored: None,
         mode: Some(metadata.mode() & 0o7777),
         version: None,

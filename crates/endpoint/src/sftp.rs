@@ -18,6 +18,7 @@ mod reader;
 mod reading;
 mod remote;
 mod session;
+mod unfinished;
 mod wire;
 mod writer;
 

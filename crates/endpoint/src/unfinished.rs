@@ -20,7 +20,7 @@ pub fn is_unfinished(name: &[u8]) -> bool {
 
 /// Makes a word that nobody else makes: 16 hexadecimal digits.
 #[must_use]
-pub(crate) fn new_word() -> String {
+pub fn new_word() -> String {
     // Its keys come from the operating system's source of random numbers.
     format!("{:016x}", RandomState::new().hash_one(process::id()))
 }

@@ -121,12 +121,16 @@ pub struct Options {
     pub again: bool,
     /// Leave files alone that are as new at the destination, or newer.
     pub update: bool,
+    /// A file whose mode is another at the destination is not the same.
+    pub modes: bool,
     /// Read each file back from a remote destination and compare.
     pub verify: bool,
     /// Say what would be done.
     pub dry_run: bool,
     /// An earlier run of this copy made the destination: it is the copy, and no place to copy into.
     pub continues: bool,
+    /// An earlier run of this copy made the destination, if it is a directory: it gets the attributes of its source.
+    pub has_begun: bool,
     /// Start no file after this many bytes.
     pub transfer_max: Option<Bytes>,
     /// Start nothing after this time, and end what is under way within seconds.
@@ -280,7 +284,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
             } else {
                 Vec::new()
             },
-            existed: is_directory && !named,
+            existed: is_directory && !named && !shared.options.has_begun,
             source: Arc::new(source),
             entry,
         });

@@ -21,7 +21,7 @@ use crate::{
     Options,
     audit::{self, Audit},
     circuits::Circuits,
-    clock::Clock,
+    clock::{self, Clock},
     counts::Counts,
     depots::{Depots, Manner, Share},
     hands::Hands,
@@ -134,6 +134,7 @@ impl Centre {
             mind.step(at, step, &mut Outbox::default());
         }
         let clock = Clock::default();
+        clock::check_journal(mind.now(), clock.now())?;
         Ok(Self {
             quotas: Quotas::new(&options.site.quotas),
             movers: Arc::new(Movers::new(clock.now())),

@@ -72,6 +72,11 @@ fn depots_lent_by_the_hour_go_and_come_back_with_what_they_hold() {
 }
 
 #[test]
+fn depots_of_one_hall_are_no_way_past_a_slow_destination() {
+    play("one-domain-with-destination", 0..30);
+}
+
+#[test]
 fn providers_that_fail_across_sites_lose_nothing() {
     for report in play("two-domains", 0..30) {
         assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);

@@ -58,8 +58,10 @@ impl Begun {
     /// The same options, for a copy that goes on with what was begun, or is noted when it begins.
     pub(super) fn watch(self: &Arc<Self>, options: Options) -> Options {
         let (begun, on_notice) = (Arc::clone(self), options.on_notice);
+        let is_known = self.is_known();
         Options {
-            continues: self.is_known(),
+            continues: is_known,
+            has_begun: is_known,
             on_notice: Arc::new(move |notice| {
                 match notice {
                     Notice::Made => begun.note(""),

@@ -225,3 +225,20 @@ fn a_directory_of_the_user_s_own_is_not_what_a_killed_copy_began() {
     assert_eq!(fs::read(world.path("new/large")).unwrap(), b"precious");
     assert!(fs::read(world.path("new/tree/large")).unwrap() == noise(1, LARGE));
 }
+
+#[test]
+fn a_tree_that_is_continued_gets_its_own_mode_and_stays_private_meanwhile() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let mode = |path: &str| fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o777;
+    for folder in ["tree", "tree/private"] {
+        fs::create_dir(world.path(folder)).unwrap();
+        fs::set_permissions(world.path(folder), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::write(world.path("tree/private/large"), noise(1, LARGE)).unwrap();
+    run_and_kill(&world, "tree", "new", 20 << 20);
+    assert_eq!((mode("new"), mode("new/private")), (0o700, 0o700));
+    world.copy(["tree", "new"]);
+    assert_eq!((mode("new"), mode("new/private")), (0o700, 0o700));
+    assert!(fs::read(world.path("new/private/large")).unwrap() == noise(1, LARGE));
+}

@@ -4,8 +4,8 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::{beneath::Place, show};
-use crate::{Error, ErrorKind, Locus, Result};
+use super::{Posix, beneath::Place, show};
+use crate::{Error, ErrorKind, Locus, Result, endpoint::Boxed};
 
 /// Makes a directory and those above it; says whether it is new. Blocks.
 ///
@@ -80,5 +80,23 @@ fn open_directory(path: &Path) {
     if mode & 0o700 != 0o700 {
         let opened = Mode::from_raw_mode(mode | 0o700);
         let _ = rustix::fs::chmodat(CWD, &place.path, opened, AtFlags::empty());
+    }
+}
+
+impl Posix {
+    /// Keeps a directory that was just made from those who may not read it in the end: it gets its mode when all is in it.
+    pub fn keep_private(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
+        let (this, path) = (self.clone(), path.to_vec());
+        let kept = self.blocking(move || {
+            let place = this.directory(&path)?;
+            let given = fs::metadata(&place.path).map_or(0, |found| found.mode());
+            let mode = Mode::from_raw_mode(mode & given & 0o777 | 0o700);
+            // Where modes are not kept, nothing is kept private either.
+            let _ = rustix::fs::chmodat(CWD, &place.path, mode, AtFlags::empty());
+            Ok(())
+        });
+        Box::pin(async {
+            let _ = kept.await;
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, IoSlice},
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -18,6 +18,7 @@ use rustix::{fs::Mode, io::retry_on_intr};
 use super::{
     BLOCK_BYTES, Place, attributes, flush,
     look::Look,
+    mtime_of,
     owner::Owner,
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     show,
@@ -348,17 +349,23 @@ impl Draft {
         }
         let refused = self.set_attributes(spec).map_err(|cause| {
             // Not every file system can do that to what has no name any more.
-            let is_in_place = self.is_in_place().unwrap_or(false);
-            if is_in_place { fail(cause) } else { taken() }
+            let is_there = is_at(&self.file, &self.partial);
+            if is_there { fail(cause) } else { taken() }
         })?;
         if fsync {
             self.hear(self.file.sync_all())?;
         }
         self.hear(flush(&self.file))?;
-        if !self.is_in_place().map_err(fail)? {
+        let found = match fs::symlink_metadata(&self.partial) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Err(taken()),
+            found => found.map_err(fail)?,
+        };
+        // Under its name, what has this size and time holds the same bytes, whoever wrote it: most often that is seen at one look.
+        let is_same = self.ledger.is_none() && found.len() == spec.size && spec.mtime.is_some();
+        let is_same = is_same && mtime_of(&found) == spec.mtime;
+        if !is_same && !is_at(&self.file, &self.partial) {
             return Err(taken());
         }
-        let found = fs::symlink_metadata(&self.partial).map_err(fail)?;
         let mode = spec.mode.map(attributes::without_lent_rights);
         let unkept = attributes::not_kept(refused, (mode, spec.mtime), &found);
         if let Some(replaces) = &self.replaces
@@ -407,12 +414,6 @@ impl Draft {
             self.forget();
             failed("write", self.shown(), cause)
         })
-    }
-
-    /// Whether the unfinished copy still has its name. A small one was made by this writer, so that it has it if it has any.
-    fn is_in_place(&self) -> io::Result<bool> {
-        Ok(self.ledger.is_none() && self.file.metadata()?.nlink() > 0
-            || is_at(&self.file, &self.partial))
     }
 
     fn conflict(&self, cause: &'static str) -> Error {
@@ -498,6 +499,8 @@ fn sum_of(file: &File, range: Range<u64>, block: &mut [u8]) -> io::Result<Checks
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;

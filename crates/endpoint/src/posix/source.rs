@@ -49,6 +49,8 @@ pub struct SourceFile {
     entry: Entry,
     path: PathBuf,
     sparse: bool,
+    /// When anything of it changed last, be it a time that was put back.
+    changed: (i64, i64),
     /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
     untold: Option<Vec<u8>>,
 }
@@ -83,6 +85,7 @@ impl SourceFile {
             entry,
             path,
             sparse,
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             untold: None,
         };
         let said = source.entry.size;
@@ -167,7 +170,7 @@ impl SourceFile {
         Some(start..end.min(to))
     }
 
-    /// Fails unless size and mtime are what they were when it was opened. Blocks.
+    /// Fails unless its size and all of its times are what they were when it was opened. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`].
@@ -181,7 +184,8 @@ impl SourceFile {
             .metadata()
             .map_err(|cause| Error::io("read", show(&self.path), cause).at(Locus::Source))?;
         let now = entry_of(Vec::new(), &metadata);
-        if (now.size, now.mtime) == (self.entry.size, self.entry.mtime) {
+        let is_same = (now.size, now.mtime) == (self.entry.size, self.entry.mtime);
+        if is_same && (metadata.ctime(), metadata.ctime_nsec()) == self.changed {
             return Ok(());
         }
         Err(self.changed("it changed while it was read"))

@@ -21,8 +21,8 @@ use super::{
     remote::Remote,
     session::{Batch, Session},
     wire::{
-        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_WRITE, Reply,
-        Request, STAT, WRITE,
+        Attributes, CLOSE, EXTENDED, FSETSTAT, FSTAT, OPEN, OPEN_CREATE, OPEN_NEW, OPEN_WRITE,
+        Reply, Request, STAT, WRITE,
     },
 };
 use crate::{
@@ -39,19 +39,28 @@ const COPY_BYTES: u64 = 64 << 20;
 pub(super) struct FilePath {
     pub(super) full: Vec<u8>,
     pub(super) shown: Vec<u8>,
+    /// It is made for nobody else to read, and gets its mode in the end.
+    is_private: bool,
 }
 
 impl FilePath {
     /// A file of people's own.
     pub(super) fn of(full: Vec<u8>) -> Self {
         let shown = full.clone();
-        Self { full, shown }
+        Self {
+            full,
+            shown,
+            is_private: false,
+        }
     }
 
-    /// The unfinished copy at `full` of what becomes `shown`.
-    pub(super) fn unfinished(full: Vec<u8>, shown: &[u8]) -> Self {
-        let shown = shown.to_vec();
-        Self { full, shown }
+    /// The unfinished copy at `full` of what becomes `shown` and gets a mode in the end if `spec` says one.
+    pub(super) fn unfinished(full: Vec<u8>, shown: &[u8], spec: &FileSpec) -> Self {
+        Self {
+            full,
+            shown: shown.to_vec(),
+            is_private: spec.mode.is_some(),
+        }
     }
 }
 
@@ -122,14 +131,17 @@ impl OpenFile {
             return Ok(opened.clone());
         }
         let flags = if self.is_made.load(Relaxed) {
-            self.flags & !OPEN_CREATE
+            self.flags & !(OPEN_CREATE | OPEN_NEW)
         } else {
             self.flags
         };
         let request = Request::new(OPEN)
             .string(&self.path.full)
             .u32(flags)
-            .attributes(&Attributes::default());
+            .attributes(&Attributes {
+                mode: (self.path.is_private && flags & OPEN_CREATE != 0).then_some(0o600),
+                ..Attributes::default()
+            });
         let (operation, locus) = if self.flags & OPEN_WRITE == 0 {
             ("read", Locus::Source)
         } else {

@@ -15,9 +15,10 @@ use super::{
     parent_of,
     pool::Pool,
     session::Session,
+    unfinished::Unfinished,
     wire::{
-        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_CREATE, OPEN_READ, OPEN_WRITE, REALPATH, REMOVE,
-        RENAME, Reply, Request, STAT, SYMLINK,
+        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_READ, REALPATH, REMOVE, RENAME, Reply, Request,
+        STAT, SYMLINK,
     },
 };
 use crate::{
@@ -371,12 +372,13 @@ impl Remote {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = self.same_partial(&full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
-        let path = FilePath::unfinished(partial.clone(), &full);
-        let opening = OpenFile::open_small(Arc::clone(self), path, flags);
-        let (clear, file) = tokio::join!(self.refuse_special(&full), opening);
-        let file = file?;
+        let opening = self.open_unfinished(&full, spec, OpenFile::open_small);
+        let (clear, opened) = tokio::join!(self.refuse_special(&full), opening);
+        let Unfinished {
+            file,
+            partial,
+            beside,
+        } = opened?;
         let written = match clear {
             Ok(()) => file.write_small(spec, data, sum).await,
             Err(error) => Err(error),
@@ -389,6 +391,8 @@ impl Remote {
         if published.is_err() {
             // Of no use: a small file is written anew.
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
+        } else {
+            self.clear(beside).await;
         }
         published
     }
@@ -406,11 +410,19 @@ impl Remote {
         self.refuse_special(full).await?;
         let path = FilePath::of(from.to_vec());
         let source = OpenFile::open(Arc::clone(self), path, OPEN_READ).await?;
-        let partial = self.same_partial(full, spec);
-        let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
+        let opened = self.open_unfinished(full, spec, OpenFile::open).await;
+        let Unfinished {
+            file,
+            partial,
+            beside,
+        } = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let _ = source.close().await;
+                return Err(error);
+            }
+        };
         let copied = async {
-            let path = FilePath::unfinished(partial.clone(), full);
-            let file = OpenFile::open(Arc::clone(self), path, flags).await?;
             let copied = source.copy_to(&file, spec).await;
             let closed = file.close().await;
             copied?;
@@ -421,6 +433,8 @@ impl Remote {
         let _ = source.close().await;
         if copied.is_err() {
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
+        } else {
+            self.clear(beside).await;
         }
         copied
     }

@@ -37,6 +37,8 @@ const EXTENDED_REPLY: u8 = 201;
 pub(super) const OPEN_READ: u32 = 1;
 pub(super) const OPEN_WRITE: u32 = 2;
 pub(super) const OPEN_CREATE: u32 = 8;
+/// Nothing may be there that it would make.
+pub(super) const OPEN_NEW: u32 = 0x20;
 
 const ATTR_SIZE: u32 = 1;
 const ATTR_OWNER: u32 = 2;

@@ -58,7 +58,7 @@ pub(super) async fn write_lent(
     segment: &LentSegment,
     body: ByteStream,
 ) -> Result<(Checksum, String)> {
-    let path = FilePath::unfinished(remote.partial(full, &segment.token), full);
+    let path = FilePath::unfinished(remote.partial(full, &segment.token), full, spec);
     let file = OpenFile::open(Arc::clone(remote), path, OPEN_READ | OPEN_WRITE).await?;
     let written = write_segment(&file, &segment.range, spec, body).await;
     let closed = file.close().await;
@@ -124,7 +124,7 @@ impl SftpWriter {
         {
             return Err(posix::special_there("write", remote.show(&full)));
         }
-        let path = FilePath::unfinished(remote.partial(&full, &head.token), &full);
+        let path = FilePath::unfinished(remote.partial(&full, &head.token), &full, spec);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;
         let file = OpenFile::open(remote, path, flags).await?;
         let kept = still_held(&file, size, noted).await?;

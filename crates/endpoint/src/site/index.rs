@@ -283,28 +283,48 @@ fn hrefs(page: &str) -> impl Iterator<Item = &str> {
         loop {
             let start = rest.find('<')?;
             rest = &rest[start + 1..];
-            let end = rest.find('>').unwrap_or(rest.len());
-            let (tag, after) = rest.split_at(end);
-            rest = after;
-            let is_link = tag.get(..2).is_some_and(|name| {
-                name.eq_ignore_ascii_case("a ") || name.eq_ignore_ascii_case("a\n")
-            });
-            if is_link && let Some(link) = href_of(tag) {
-                return Some(link);
+            let after = rest.strip_prefix(['a', 'A']);
+            let Some(after) = after.filter(|rest| rest.starts_with(char::is_whitespace)) else {
+                continue;
+            };
+            let (link, left) = href_of(after);
+            rest = left;
+            if link.is_some() {
+                return link;
             }
         }
     })
 }
 
-fn href_of(tag: &str) -> Option<&str> {
-    let start = tag.char_indices().map(|(place, _)| place).find(|&place| {
-        let name = tag.get(place..place + 5);
-        name.is_some_and(|name| name.eq_ignore_ascii_case("href="))
-    })?;
-    let value = &tag[start + 5..];
-    match value.chars().next()? {
-        quote @ ('"' | '\'') => value[1..].split(quote).next(),
-        _ => value.split_whitespace().next(),
+/// The `href` among the attributes that a text begins with, and what follows them.
+fn href_of(text: &str) -> (Option<&str>, &str) {
+    let (mut rest, mut link) = (text, None);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+        if rest.is_empty() || rest.starts_with('>') {
+            return (link, rest);
+        }
+        let ends = |c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/');
+        // A name has one character at least, so that this comes to an end.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let end = rest[first..].find(ends).map_or(rest.len(), |at| first + at);
+        let (name, after) = rest.split_at(end);
+        rest = after.trim_start();
+        let Some(value) = rest.strip_prefix('=') else {
+            continue;
+        };
+        let value = value.trim_start();
+        let (value, after) = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
+            Some(_) | None => {
+                let end = value.find(|c: char| c.is_whitespace() || c == '>');
+                value.split_at(end.unwrap_or(value.len()))
+            }
+        };
+        if link.is_none() && name.eq_ignore_ascii_case("href") {
+            link = Some(value);
+        }
+        rest = after;
     }
 }
 
@@ -320,6 +340,15 @@ mod tests {
         .into_iter()
         .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.kind))
         .collect()
+    }
+
+    #[test]
+    fn links_are_read_however_they_are_written() {
+        let page = "<a\thref=\"1\"><a\r\nhref='2'><A HREF = 3><a title=\"a>b\" href=\"4\">\
+                    <a data-href=\"z\" href=\"5\"><a title=\"href=no\" href=6 class=x><a name=\"n\">\
+                    <abbr href=\"no\"><a =href=\"no\"><a href=\"7\" /><a href=8";
+        let found: Vec<_> = hrefs(page).collect();
+        assert_eq!(found, ["1", "2", "3", "4", "5", "6", "7", "8"]);
     }
 
     #[test]

@@ -248,7 +248,7 @@ fn two_writers_to_one_name_do_not_mix() {
     end(&first, b"first").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"first");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    shown("files", "two write to one name at once", End::Right);
+    shown("files", "two write to one name at once", End::Refused);
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn two_writers_do_not_mix_where_neither_sees_the_other_s_locks() {
     shown(
         "files",
         "two write to one name at once, and locks hold on one host alone",
-        End::Right,
+        End::Refused,
     );
 }
 

@@ -1,11 +1,15 @@
 //! Servers of SFTP that answer other than was asked.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use posthaste_endpoint::{
-    Endpoint, ErrorKind, Result,
+    Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Result,
     posix::DraftRules,
     sftp::{Host, Sftp},
 };
@@ -169,4 +173,43 @@ async fn a_rename_whose_answer_is_lost_is_found() {
         assert!(fs::read(root.join("file")).unwrap() == bytes);
     }
     shown("SFTP", "the answer to the last step is lost", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_put_under_a_foretold_name_is_left_alone() {
+    let server = SshServer::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let spec = FileSpec {
+        size: 3,
+        mtime: Some(FileTime { secs: 5, nanos: 0 }),
+        mode: Some(0o600),
+        origin: "test".into(),
+        version: None,
+    };
+    let hash = blake3::hash(format!("small{}", spec.identity()).as_bytes()).to_hex();
+    let foretold = root.join(format!(".small.{}.posthaste-partial", &hash[..12]));
+    let victim = folder.path().join("victim");
+    let sftp = open(&server, &root, true).await.unwrap();
+    let put = async || {
+        let pieces = vec![Bytes::from_static(b"abc")];
+        let put = sftp.put(b"small", &spec, pieces, Checksum::of(b"abc"));
+        put.await.unwrap();
+        let found = fs::symlink_metadata(root.join("small")).unwrap();
+        assert!(found.is_file());
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read(root.join("small")).unwrap(), b"abc");
+        assert_eq!(
+            fs::read_dir(&root).unwrap().count(),
+            1,
+            "nothing else is left"
+        );
+    };
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, &foretold).unwrap();
+    put().await;
+    fs::write(&foretold, "what a killed copy left").unwrap();
+    put().await;
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }

@@ -42,7 +42,8 @@ impl Names {
     fn give(&self, path: &[u8], kind: Kind) -> bool {
         let exact = self.state.hash_one(path);
         let folded = if self.folds {
-            let folded = String::from_utf8_lossy(path).to_lowercase();
+            // To upper case first: some letters become several there.
+            let folded = String::from_utf8_lossy(path).to_uppercase().to_lowercase();
             self.state.hash_one(folded.as_bytes())
         } else {
             exact
@@ -152,6 +153,8 @@ mod tests {
         let folded = names(true);
         assert!(folded.give("d/\u{c4}".as_bytes(), Kind::File));
         assert!(!folded.give("d/\u{e4}".as_bytes(), Kind::File));
+        assert!(folded.give("stra\u{df}e".as_bytes(), Kind::File));
+        assert!(!folded.give(b"STRASSE", Kind::File));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -11,7 +11,7 @@ use std::{
 
 use posthaste_endpoint::{
     Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept, limits::Gate,
-    posix::without_lent_rights,
+    new_word, posix::without_lent_rights,
 };
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
@@ -250,7 +250,14 @@ impl Shared {
         {
             return true;
         }
+        let has_mode = |mine: u32, theirs: u32| without_lent_rights(mine) == theirs;
+        let has_modes = !self.options.modes
+            || source
+                .mode
+                .zip(there.mode)
+                .is_none_or(|(mine, theirs)| has_mode(mine, theirs));
         !self.options.again
+            && has_modes
             && there.kind == Kind::File
             && source.size == there.size
             && match (source.mtime, there.mtime, kept_ns) {
@@ -340,14 +347,26 @@ pub(super) fn seen(
 
 /// What the destination is to keep of `entry`.
 pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
+    // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run knows what it copies.
+    let is_weak = |version: &str| version.starts_with("W/");
+    let version = entry.version.clone();
+    let version = match entry.mtime {
+        Some(_) => version,
+        None => version
+            .filter(|version| !is_weak(version))
+            .or_else(|| Some(RUN.as_str().into())),
+    };
     FileSpec {
         size: entry.size,
         mtime: entry.mtime,
         mode: entry.mode.map(without_lent_rights),
         origin: work.source.place.endpoint.show(&work.from).into(),
-        version: entry.version.clone(),
+        version,
     }
 }
+
+/// Tells this run from all others.
+static RUN: LazyLock<String> = LazyLock::new(new_word);
 
 /// Walks and copies until everything has arrived, the copy is stopped or its time is over.
 pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {

@@ -61,6 +61,11 @@ impl Request {
         taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
     }
 
+    /// Whether its depots can be used without more of a chunk failing together than the parity covers.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.domain_max <= 1.max(u32::from(self.spec.code.parity()))
+    }
+
     /// Whether so many lanes suffice for all fragments of a chunk.
     pub(crate) fn can_hold(&self, lanes: u64) -> bool {
         let total = u32::from(self.spec.code.total());
