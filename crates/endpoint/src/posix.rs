@@ -10,7 +10,6 @@ mod clock;
 mod directory;
 mod draft;
 mod flush;
-mod folding;
 mod ground;
 mod listing;
 mod look;
@@ -175,14 +174,6 @@ impl Posix {
     pub fn time_step_ns(&self, path: &[u8]) -> Result<Option<u32>> {
         let path = self.path(path);
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
-    }
-
-    /// Whether names that differ in case only are one where `path` is to lie, as far as it can be learnt by a file that is made and
-    /// removed there.
-    pub fn folds_names(&self, path: &[u8]) -> Boxed<'_, bool> {
-        let path = self.path(path);
-        let learnt = self.blocking(move || Ok(folding::folds_names(&path)));
-        Box::pin(async { learnt.await.unwrap_or(false) })
     }
 
     /// Counts what something arrived without.

@@ -25,6 +25,13 @@ pub fn new_word() -> String {
     format!("{:016x}", RandomState::new().hash_one(process::id()))
 }
 
+/// Makes a hidden name with `name` in it, for a file that is made and removed to learn how a store treats it. What is left of it counts
+/// as unfinished.
+#[must_use]
+pub fn trial_name(name: &[u8]) -> Vec<u8> {
+    partial_name(name, &new_word())
+}
+
 /// The name of the unfinished copy of `name` that whoever copies just what `spec` says writes the same bytes to. It must
 /// not be cut when it is opened: another may be about to give it its final name.
 #[must_use]

@@ -14,6 +14,7 @@ mod cargo;
 mod claims;
 mod clock;
 mod filter;
+mod folding;
 mod help;
 mod lane;
 mod large;

@@ -327,32 +327,6 @@ fn links_that_lead_back_end_when_followed() {
 }
 
 #[test]
-fn names_that_become_one_there_are_told() {
-    let run = Run::new(Habits {
-        folds_names: true,
-        ..Habits::default()
-    });
-    for name in ["A", "Sub"] {
-        let path = run.world.path("source").join(name);
-        if name == "A" {
-            fs::write(path, "another").unwrap();
-        } else {
-            fs::create_dir(path).unwrap();
-        }
-    }
-    for _ in 0..2 {
-        // Which of the two comes first is not said.
-        let lines = run.ends(&[], 6, &["takes no account of case", "2 failed"]);
-        assert!(
-            lines.contains("/there/a: ") || lines.contains("/there/A: "),
-            "{lines}"
-        );
-        let names = fs::read_dir(run.there("")).unwrap().count();
-        assert_eq!(names, 5, "a, bad, large, link and sub");
-    }
-}
-
-#[test]
 fn of_two_sources_with_one_name_the_second_is_told() {
     let world = World::new();
     for (folder, text) in [("one", "1"), ("two", "2")] {

@@ -501,3 +501,53 @@ fn modes_that_are_not_kept_are_counted() {
         End::Right,
     );
 }
+
+#[test]
+fn of_two_names_that_are_one_there_the_second_is_told() {
+    /// What becomes one: in each place of `sub`, and at the top.
+    const TWINS: [[&str; 2]; 4] = [
+        ["file", "FILE"],
+        ["\u{e4}", "a\u{308}"],
+        ["end", "end. "],
+        ["Folder/x", "folder/x"],
+    ];
+    for far in WAYS.map(Far::new) {
+        let there = Files::mount(Habits {
+            folds_names: true,
+            ..Habits::default()
+        });
+        for (name, text) in TWINS.as_flattened().iter().zip("12345678".chars()) {
+            for folder in ["source", "source/sub"] {
+                let path = far.path(folder).join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text.to_string()).unwrap();
+            }
+        }
+        let local = there.path().join("local");
+        let address = far.address(&there.path().join("far"));
+        for (to, here) in [(local.to_str().unwrap(), "local"), (&address, "far")] {
+            // What is there already is told again.
+            for _ in 0..2 {
+                let words = ["a name that is the same there", "8 failed"];
+                far.ends(&["source/", to], 6, &words);
+            }
+            for folder in ["source", "source/sub"] {
+                let below = folder.strip_prefix("source").unwrap();
+                let here = there.path().join(here).join(below.trim_start_matches('/'));
+                let count = fs::read_dir(&here).unwrap().count();
+                assert_eq!(count, 5 - below.len() / 4, "{here:?}: four names, and sub");
+                for twins in TWINS {
+                    let read = |folder: &Path, name| fs::read(folder.join(name)).unwrap();
+                    let found = read(&here, twins[0]);
+                    let [one, other] = twins.map(|name| read(&far.path(folder), name));
+                    assert!(found == one || found == other, "{twins:?}");
+                }
+            }
+        }
+    }
+    shown(
+        "files, SFTP, host",
+        "the file system takes two names for one",
+        End::LeftOut,
+    );
+}

@@ -1,75 +1,191 @@
-//! Names at the destination that two things copied would both get: of two sources, or of one whose names the destination's file
-//! system does not tell apart. One replaces the other there, so that the second is left out.
+//! Names at the destination that two things copied would both get: of two sources, or of one whose names the destination takes for
+//! one. One replaces the other there, so that the second is left out.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     hash::{BuildHasher, RandomState},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Kind, Locus, Result};
-use tokio::sync::OnceCell;
+use posthaste_endpoint::{Error, ErrorKind, Kind, Locus, Result, posix::split};
+use tokio::sync::watch;
 
-use super::{Placed, lane::Shared};
+use super::{Placed, folding::Folding, lane::Shared};
+
+/// Names given before it is learnt which are one at the destination: that takes a file that is made there, so it waits until there are
+/// more, or two that may be one.
+const EARLY_MAX: usize = 1 << 16;
 
 /// What has been given a name, where that has to be known: 16 bytes a name, so not for every copy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Claims {
-    /// Sources go to places that may overlap.
-    overlap: AtomicBool,
-    /// There is one file to copy.
-    alone: AtomicBool,
-    names: OnceCell<Option<Names>>,
+    names: Mutex<Names>,
+    ground: watch::Sender<Ground>,
+    is_learnt: watch::Sender<bool>,
     /// Links that are copied, hashed: nothing else is written through them.
     links: Mutex<HashSet<u64>>,
     state: RandomState,
 }
 
+/// Where it is learnt which names are one.
 #[derive(Debug)]
-struct Names {
-    /// Names that differ in case only are one.
-    folds: bool,
-    state: RandomState,
+enum Ground {
+    /// Nothing depends on it yet.
+    Unknown,
+    /// In this directory, which is there.
+    There(Vec<u8>),
+    /// Nowhere, as nothing is given a name any more.
+    Nowhere,
+}
+
+#[derive(Debug)]
+enum Names {
+    /// It is not learnt yet which are one: those given, by their widest folding, hashed.
+    Early {
+        given: HashMap<u64, Vec<u8>>,
+        overlap: bool,
+    },
     /// The exact name by the folded one, both hashed.
-    given: Mutex<HashMap<u64, u64>>,
+    Known {
+        given: HashMap<u64, u64>,
+        folding: Folding,
+    },
+    /// Each is another one, and nothing is given twice.
+    Apart,
+}
+
+/// How a name can't be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// Something has it.
+    Taken,
+    /// Something has one that is the same there.
+    Same,
+    /// Whether something has it is not known yet.
+    Early,
 }
 
 impl Names {
-    /// Whether `path` may still be given to something of this kind. Directories of one name become one.
-    fn give(&self, path: &[u8], kind: Kind) -> bool {
-        let exact = self.state.hash_one(path);
-        let folded = if self.folds {
-            // To upper case first: some letters become several there.
-            let folded = String::from_utf8_lossy(path).to_uppercase().to_lowercase();
-            self.state.hash_one(folded.as_bytes())
-        } else {
-            exact
-        };
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        match given.entry(folded) {
-            Entry::Vacant(free) => {
-                free.insert(exact);
-                true
+    /// Gives `path` to something of this kind. Directories of one name become one.
+    fn give(&mut self, path: &[u8], kind: Kind, state: &RandomState) -> Result<(), Refused> {
+        match self {
+            Self::Apart => Ok(()),
+            Self::Early { given, .. } => {
+                let is_full = given.len() >= EARLY_MAX;
+                match given.entry(state.hash_one(&*Folding::WIDEST.fold(path))) {
+                    Entry::Vacant(free) if !is_full => {
+                        free.insert(path.to_vec());
+                        Ok(())
+                    }
+                    Entry::Occupied(had) if kind == Kind::Directory && had.get() == path => Ok(()),
+                    Entry::Vacant(_) | Entry::Occupied(_) => Err(Refused::Early),
+                }
             }
-            Entry::Occupied(found) => kind == Kind::Directory && *found.get() == exact,
+            Self::Known { given, folding } => {
+                let exact = state.hash_one(path);
+                match given.entry(state.hash_one(&*folding.fold(path))) {
+                    Entry::Vacant(free) => {
+                        free.insert(exact);
+                        Ok(())
+                    }
+                    Entry::Occupied(had) if *had.get() != exact => Err(Refused::Same),
+                    Entry::Occupied(_) if kind == Kind::Directory => Ok(()),
+                    Entry::Occupied(_) => Err(Refused::Taken),
+                }
+            }
+        }
+    }
+
+    /// Notes which names are one.
+    fn learn(&mut self, folding: Folding, state: &RandomState) {
+        let Self::Early { given, overlap } = self else {
+            return;
+        };
+        let hashed = |path: &Vec<u8>| {
+            (
+                state.hash_one(&*folding.fold(path)),
+                state.hash_one(&**path),
+            )
+        };
+        *self = if *overlap || folding != Folding::default() {
+            Self::Known {
+                given: given.values().map(hashed).collect(),
+                folding,
+            }
+        } else {
+            Self::Apart
+        };
+    }
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            names: Mutex::new(Names::Apart),
+            ground: watch::Sender::new(Ground::Unknown),
+            is_learnt: watch::Sender::new(false),
+            links: Mutex::default(),
+            state: RandomState::new(),
         }
     }
 }
 
 impl Claims {
-    /// Learns where the sources go.
-    pub(super) fn prepare(&self, placed: &[Placed]) {
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of where the sources go.
+    pub(super) fn prepare(&self, shared: &Shared, placed: &[Placed]) {
         let mut names: Vec<_> = placed.iter().map(|placed| &placed.to).collect();
         names.sort_unstable();
         let is_twice = names.windows(2).any(|pair| pair[0] == pair[1]);
         let has_content = placed.iter().any(|placed| placed.to.is_empty());
         let overlap = placed.len() > 1 && (is_twice || has_content);
-        self.overlap.store(overlap, Relaxed);
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
-        self.alone.store(alone, Relaxed);
+        // Stores of objects know exact names.
+        let may_fold = shared.destination.endpoint.capabilities().directories;
+        *self.names() = if may_fold && !alone && !shared.options.dry_run {
+            Names::Early {
+                given: HashMap::new(),
+                overlap,
+            }
+        } else if overlap {
+            Names::Known {
+                given: HashMap::new(),
+                folding: Folding::default(),
+            }
+        } else {
+            Names::Apart
+        };
+    }
+
+    /// Learns, once something depends on it, which names are one at the destination.
+    pub(super) async fn learn(&self, shared: &Shared) {
+        let mut ground = self.ground.subscribe();
+        let known = ground.wait_for(|ground| !matches!(ground, Ground::Unknown));
+        let directory = match known.await.as_deref() {
+            Ok(Ground::There(directory)) => directory.clone(),
+            Ok(Ground::Unknown | Ground::Nowhere) | Err(_) => return,
+        };
+        let folding = Folding::learn(&*shared.destination.endpoint, &directory).await;
+        self.names().learn(folding, &self.state);
+        self.is_learnt.send_replace(true);
+    }
+
+    /// Says that nothing is given a name any more.
+    pub(super) fn end(&self) {
+        self.stand_on(|| Ground::Nowhere);
+    }
+
+    fn stand_on(&self, ground: impl FnOnce() -> Ground) {
+        self.ground.send_if_modified(|known| {
+            let is_new = matches!(known, Ground::Unknown);
+            if is_new {
+                *known = ground();
+            }
+            is_new
+        });
     }
 
     /// Gives the name `to` at the destination, of which a directory above it is there, to one thing of this kind. A listing that
@@ -78,42 +194,33 @@ impl Claims {
     /// # Errors
     /// [`ErrorKind::Conflict`] where it has been given to another.
     pub(super) async fn give(&self, shared: &Shared, to: &[u8], kind: Kind) -> Result<()> {
+        let shown = || shared.destination.endpoint.show(to);
         if !self.is_no_link(to, kind) {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                "write",
-                shared.destination.endpoint.show(to),
-            )
-            .cause("the source has a symbolic link and a directory of this name")
-            .at(Locus::Source));
+            return Err(Error::new(ErrorKind::Conflict, "write", shown())
+                .cause("the source has a symbolic link and a directory of this name")
+                .at(Locus::Source));
         }
-        let names = self.names.get_or_init(async || {
-            let local = shared.destination.local.as_ref();
-            let asks = !shared.options.dry_run && !self.alone.load(Relaxed);
-            let folds = match local.filter(|_| asks) {
-                Some(local) => local.folds_names(to).await,
-                None => false,
-            };
-            (folds || self.overlap.load(Relaxed)).then(|| Names {
-                folds,
-                state: RandomState::new(),
-                given: Mutex::default(),
-            })
-        });
-        match names.await {
-            Some(names) if !names.give(to, kind) => {
-                let shown = shared.destination.endpoint.show(to);
-                Err(Error::new(ErrorKind::Conflict, "write", shown)
-                    .cause(if names.folds {
-                        "something else that is copied has this name, and the file system takes no account of case"
-                    } else {
-                        "something else that is copied has this name"
-                    })
-                    .hint("copy it to another directory, or under another name")
-                    .at(Locus::Destination))
+        let give = || self.names().give(to, kind, &self.state);
+        let mut given = give();
+        if given == Err(Refused::Early) {
+            self.stand_on(|| Ground::There(split(to).0.to_vec()));
+            let mut is_learnt = self.is_learnt.subscribe();
+            // Who learns it lives as long as the walk.
+            let _ = is_learnt.wait_for(|is_learnt| *is_learnt).await;
+            given = give();
+        }
+        let cause = match given {
+            Ok(()) | Err(Refused::Early) => return Ok(()),
+            Err(Refused::Taken) => "something else that is copied has this name",
+            Err(Refused::Same) => {
+                "something else that is copied has a name that is the same there: in other case, otherwise written accents, or with \
+                 dots or spaces at its end"
             }
-            Some(_) | None => Ok(()),
-        }
+        };
+        Err(Error::new(ErrorKind::Conflict, "write", shown())
+            .cause(cause)
+            .hint("copy it to another directory, or under another name")
+            .at(Locus::Destination))
     }
 }
 
@@ -137,32 +244,69 @@ impl Claims {
 mod tests {
     use super::*;
 
-    fn names(folds: bool) -> Names {
-        Names {
-            folds,
-            state: RandomState::new(),
-            given: Mutex::default(),
-        }
+    const KNOWN: [Folding; 2] = [
+        Folding {
+            case: false,
+            accents: false,
+            ends: false,
+        },
+        Folding::WIDEST,
+    ];
+
+    fn known(folding: Folding) -> impl FnMut(&str, Kind) -> Result<(), Refused> {
+        let state = RandomState::new();
+        let mut names = Names::Known {
+            given: HashMap::new(),
+            folding,
+        };
+        move |path, kind| names.give(path.as_bytes(), kind, &state)
     }
 
     #[test]
     fn a_name_is_given_once() {
-        let exact = names(false);
-        assert!(exact.give(b"d/File", Kind::File) && exact.give(b"d/file", Kind::File));
-        assert!(!exact.give(b"d/file", Kind::Link));
-        let folded = names(true);
-        assert!(folded.give("d/\u{c4}".as_bytes(), Kind::File));
-        assert!(!folded.give("d/\u{e4}".as_bytes(), Kind::File));
-        assert!(folded.give("stra\u{df}e".as_bytes(), Kind::File));
-        assert!(!folded.give(b"STRASSE", Kind::File));
+        let [exact, widest] = KNOWN;
+        let mut exact = known(exact);
+        for path in ["d/File", "d/file", "d/file.", "d/\u{e4}", "d/a\u{308}"] {
+            assert_eq!(exact(path, Kind::File), Ok(()), "{path}");
+            assert_eq!(exact(path, Kind::Link), Err(Refused::Taken), "{path}");
+        }
+        let mut widest = known(widest);
+        for (first, second) in [
+            ("d/file", "d/File"),
+            ("d/\u{e4}", "D/A\u{308}"),
+            ("stra\u{df}e", "STRASSE"),
+            ("e./f", "e/f. "),
+        ] {
+            assert_eq!(widest(first, Kind::File), Ok(()), "{first}");
+            assert_eq!(widest(second, Kind::File), Err(Refused::Same), "{second}");
+        }
     }
 
     #[test]
     fn directories_of_one_name_become_one() {
-        let folded = names(true);
-        assert!(folded.give(b"d", Kind::Directory) && folded.give(b"d", Kind::Directory));
-        assert!(!folded.give(b"D", Kind::Directory));
-        assert!(!folded.give(b"d", Kind::File));
+        let mut widest = known(Folding::WIDEST);
+        assert_eq!(widest("d", Kind::Directory), Ok(()));
+        assert_eq!(widest("d", Kind::Directory), Ok(()));
+        assert_eq!(widest("D", Kind::Directory), Err(Refused::Same));
+        assert_eq!(widest("d", Kind::File), Err(Refused::Taken));
+    }
+
+    #[test]
+    fn who_may_have_a_name_that_another_has_waits_until_it_is_known() {
+        for (folding, is_one) in KNOWN.into_iter().zip([false, true]) {
+            let state = RandomState::new();
+            let mut names = Names::Early {
+                given: HashMap::new(),
+                overlap: false,
+            };
+            let mut give = |names: &mut Names, path: &[u8]| names.give(path, Kind::File, &state);
+            assert_eq!(give(&mut names, b"a"), Ok(()));
+            assert_eq!(give(&mut names, b"A"), Err(Refused::Early));
+            assert_eq!(give(&mut names, b"b"), Ok(()));
+            names.learn(folding, &state);
+            assert_eq!(give(&mut names, b"A").is_err(), is_one);
+            assert_eq!(give(&mut names, b"c"), Ok(()));
+        }
     }
 
     #[test]

@@ -394,9 +394,11 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
             .iter()
             .all(|placed| placed.source.place.local.is_some());
     shared.is_local.store(is_local, Relaxed);
-    shared.claims.prepare(&placed);
+    shared.claims.prepare(shared, &placed);
     let (queue, works) = mpsc::channel(QUEUE_BATCHES);
     let mut lanes = JoinSet::new();
+    let learning = Arc::clone(shared);
+    lanes.spawn(async move { learning.claims.learn(&learning).await });
     if is_local {
         let count = local_lanes(&shared.options);
         shared.spare_threads.store(count - 1, Relaxed);
@@ -416,6 +418,7 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
         lanes.spawn(async move { tuning.run(&shared, &board).await });
     }
     let walked = Walker::new(shared, queue).walk(placed).await;
+    shared.claims.end();
     while let Some(ended) = lanes.join_next().await {
         if let Err(cause) = ended {
             shared.stop(Error::new(ErrorKind::Other, "run", "a lane").cause(cause));

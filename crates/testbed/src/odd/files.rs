@@ -26,6 +26,7 @@ use fuser::{
 };
 use rustix::fs::{AtFlags, CWD, Timestamps};
 use tempfile::TempDir;
+use unicode_normalization::UnicodeNormalization;
 
 use change::{Answer, Change, timespec};
 pub use habits::{Call, Deed, Habits, Refuses};
@@ -134,7 +135,7 @@ impl System {
         if self.habits.folds_names {
             for found in fs::read_dir(self.real(&directory))? {
                 let found = found?.file_name();
-                if found.eq_ignore_ascii_case(name) {
+                if folded(&found) == folded(name) {
                     return Ok(directory.join(found));
                 }
             }
@@ -496,4 +497,11 @@ impl Filesystem for System {
     fn statfs(&self, _: &Request, _inode: INodeNo, reply: ReplyStatfs) {
         reply.statfs(1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 4096, 255, 4096);
     }
+}
+
+/// What names become that are one.
+fn folded(name: &OsStr) -> String {
+    let name = name.to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(['.', ' ']);
+    name.nfc().collect()
 }

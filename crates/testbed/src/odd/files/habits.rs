@@ -68,7 +68,7 @@ pub struct Habits {
     pub fixed_modes: bool,
     /// It takes each time and tells when a file was written.
     pub forgets_times: bool,
-    /// Names that differ in case only are one.
+    /// Names that differ in case, in how accents are written, or in dots and spaces at the end, are one.
     pub folds_names: bool,
 }
 
