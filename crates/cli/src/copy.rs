@@ -372,11 +372,11 @@ fn exit_code(ending: &Ending, error_on_no_transfer: bool) -> u8 {
         Some(Limit::Duration) => return 10,
         None => {}
     }
-    if ending.other > 0 {
+    if !ending.rest_arrived && ending.other > 0 {
         1
-    } else if ending.temporary > 0 {
+    } else if !ending.rest_arrived && ending.temporary > 0 {
         5
-    } else if ending.left_out > 0 {
+    } else if ending.other + ending.temporary + ending.left_out > 0 {
         6
     } else if error_on_no_transfer && ending.figures.files + ending.figures.links == 0 {
         9

@@ -304,7 +304,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "can't {} {}: ", self.operation, OneLine(&self.subject))?;
         match &self.cause {
-            Some(cause) => write!(f, "{cause}")?,
+            Some(cause) => write!(f, "{}", OneLine(&cause.to_string()))?,
             None => write!(f, "{}", self.code().replace('-', " "))?,
         }
         match &self.hint {

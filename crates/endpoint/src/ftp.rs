@@ -20,7 +20,7 @@ mod writer;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use std::{
 
 use bytes::Bytes;
 use rustls::version::TLS12;
+use tokio::sync::OnceCell;
 
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Locus, Protocol, Result, Server, Summer,
@@ -39,7 +40,8 @@ use crate::{
     },
     outgoing::Outgoing,
     posix::DraftRules,
-    unkept::Unkept,
+    trial,
+    unkept::{Unkept, UnkeptCount},
     web::tls,
 };
 use host::{Host, Security, Ways};
@@ -62,6 +64,8 @@ const IMPLICIT_PORT: u16 = 990;
 /// Files below a root on an FTP server.
 pub struct Ftp {
     remote: Arc<Remote>,
+    /// What was learnt of its clock.
+    step_ns: OnceCell<Option<u32>>,
 }
 
 impl Ftp {
@@ -101,8 +105,9 @@ impl Ftp {
                 sets_times: AtomicBool::new(features.set_time),
                 dresses_folders: AtomicBool::new(true),
                 is_restart_proven: AtomicBool::new(false),
-                unkept: Mutex::default(),
+                unkept: UnkeptCount::default(),
             }),
+            step_ns: OnceCell::new(),
         })
     }
 }
@@ -291,8 +296,23 @@ impl Endpoint for Ftp {
     }
 
     fn unkept(&self) -> Unkept {
-        let unkept = self.remote.unkept.lock();
-        *unkept.unwrap_or_else(PoisonError::into_inner)
+        self.remote.unkept.get()
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        Box::pin(async move {
+            if !self.remote.sets_times.load(Relaxed) {
+                return Ok(None);
+            }
+            let learning = || async {
+                let step_ns = trial::time_step_ns(self, path).await?;
+                if step_ns.is_none() {
+                    self.remote.unkept.without_trial();
+                }
+                Ok(step_ns)
+            };
+            self.step_ns.get_or_try_init(learning).await.copied()
+        })
     }
 
     fn round_trip(&self) -> Option<Duration> {

@@ -41,6 +41,7 @@ pub mod s3;
 pub mod sftp;
 pub mod site;
 mod ssh;
+mod trial;
 mod unfinished;
 mod unkept;
 mod web;

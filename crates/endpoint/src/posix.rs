@@ -29,7 +29,7 @@ use std::{
         fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -57,7 +57,7 @@ use writer::PosixWriter;
 use crate::{
     Actor, Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
-    unkept::Unkept,
+    unkept::{Unkept, UnkeptCount},
 };
 
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
@@ -88,7 +88,7 @@ pub struct Posix {
     actor: Actor,
     clocks: Clocks,
     ground: Arc<Ground>,
-    unkept: Arc<Mutex<Unkept>>,
+    unkept: Arc<UnkeptCount>,
 }
 
 impl Posix {
@@ -178,7 +178,7 @@ impl Posix {
 
     /// Counts what something arrived without.
     pub fn note(&self, unkept: Unkept) {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+        self.unkept.add(unkept);
     }
 
     /// How unfinished files are treated.
@@ -325,7 +325,7 @@ impl Endpoint for Posix {
     }
 
     fn unkept(&self) -> Unkept {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unkept.get()
     }
 
     fn show(&self, path: &[u8]) -> String {

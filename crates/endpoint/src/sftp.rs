@@ -22,10 +22,7 @@ mod unfinished;
 mod wire;
 mod writer;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -37,7 +34,7 @@ use crate::{
     },
     posix::DraftRules,
     ssh,
-    unkept::Unkept,
+    unkept::{Unkept, UnkeptCount},
 };
 use listing::SftpListing;
 use pool::Pool;
@@ -120,7 +117,7 @@ impl Sftp {
                 pool,
                 round_trip,
                 copies,
-                unkept: Mutex::default(),
+                unkept: UnkeptCount::default(),
                 clocks: clock::Clocks::default(),
             }),
         })
@@ -173,8 +170,7 @@ impl Endpoint for Sftp {
     }
 
     fn unkept(&self) -> Unkept {
-        let unkept = self.remote.unkept.lock();
-        *unkept.unwrap_or_else(PoisonError::into_inner)
+        self.remote.unkept.get()
     }
 
     fn round_trip(&self) -> Option<Duration> {

@@ -77,11 +77,9 @@ impl Endpoint for Site {
         Box::pin(self.pages.get(path, entry))
     }
 
-    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+    fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
         Box::pin(async {
-            let about = self.pages.about("read", path);
-            let missing = || about.fail(ErrorKind::NotFound).at(Locus::Source);
-            let entry = self.pages.look_at(path).await?.ok_or_else(missing)?;
+            let entry = self.pages.look_again(path, entry).await?;
             Ok(self.pages.reader(path, entry))
         })
     }

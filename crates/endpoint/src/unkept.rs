@@ -1,6 +1,9 @@
 //! What files arrive without.
 
-use std::ops::AddAssign;
+use std::{
+    ops::AddAssign,
+    sync::{Mutex, PoisonError},
+};
 
 /// How many files, directories and links arrived without something that the destination refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,5 +18,27 @@ impl AddAssign for Unkept {
     fn add_assign(&mut self, other: Self) {
         self.modes += other.modes;
         self.times += other.times;
+    }
+}
+
+/// What was counted so far.
+#[derive(Debug, Default)]
+pub(crate) struct UnkeptCount(Mutex<Unkept>);
+
+impl UnkeptCount {
+    /// Adds to it.
+    pub(crate) fn add(&self, unkept: Unkept) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+    }
+
+    /// All of it.
+    pub(crate) fn get(&self) -> Unkept {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves out the time of a file that was made to learn whether times are kept.
+    pub(crate) fn without_trial(&self) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.times = counted.times.saturating_sub(1);
     }
 }

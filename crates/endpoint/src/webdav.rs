@@ -12,11 +12,12 @@ mod multistatus;
 mod upload;
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 
 use crate::{
     Capabilities, Checksum, Error, ErrorKind, Result, Server,
@@ -26,9 +27,12 @@ use crate::{
         unsupported,
     },
     posix::DraftRules,
+    trial,
+    unkept::{Unkept, UnkeptCount},
     web::{About, Call, Pages, Place, encode},
 };
 pub(crate) use can::CAPABILITIES;
+use can::SECOND_NS;
 use change::is_lost;
 use listing::WebDavListing;
 pub(crate) use multistatus::try_listing;
@@ -50,7 +54,11 @@ struct Shelf {
     rules: DraftRules,
     user: Option<String>,
     /// It sets a file's time from the request's `Date`.
-    is_nginx: AtomicBool,
+    is_nginx: OnceLock<bool>,
+    /// What was learnt of its clock.
+    step_ns: OnceCell<Option<u32>>,
+    /// What files arrived without.
+    unkept: UnkeptCount,
     /// It tells checksums of what it stores, as far as is known.
     tells_sums: AtomicBool,
 }
@@ -71,7 +79,9 @@ impl WebDav {
                 pages: Arc::new(Pages::new(place)),
                 rules,
                 user: server.user.clone(),
-                is_nginx: AtomicBool::new(false),
+                is_nginx: OnceLock::new(),
+                step_ns: OnceCell::new(),
+                unkept: UnkeptCount::default(),
                 tells_sums: AtomicBool::new(true),
             }),
         })
@@ -87,6 +97,14 @@ impl Shelf {
     fn call(&self, method: &'static str, full: &[u8], operation: &'static str) -> Call {
         let about = About::writing(operation, self.place().show_full(full));
         Call::new(method, target(full), about)
+    }
+
+    /// Notes whether a file's time arrived with it.
+    fn note_time(&self, spec: &FileSpec, is_kept: bool) {
+        self.unkept.add(Unkept {
+            times: u64::from(spec.mtime.is_some() && !is_kept),
+            ..Unkept::default()
+        });
     }
 
     async fn is_directory(&self, full: &[u8]) -> Result<bool> {
@@ -111,15 +129,17 @@ impl Shelf {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let partial = Self::partial_path(full, spec);
+        let hidden = self.hidden(full, spec);
         let stored = async {
-            self.send(&partial, spec, data).await?;
-            self.check(&partial, spec.size, Some(sum)).await?;
-            self.publish(&partial, full, spec.size).await
+            let keeps_time = self.send(&hidden, spec, data).await?;
+            self.check(&hidden, spec.size, Some(sum)).await?;
+            self.publish(&hidden.partial, full, spec.size).await?;
+            self.note_time(spec, keeps_time);
+            Ok(())
         };
         let stored = stored.await;
         if stored.is_err() {
-            self.forget(&partial).await;
+            self.forget(&hidden.partial).await;
         }
         stored
     }
@@ -171,22 +191,26 @@ impl Shelf {
     }
 
     async fn copy(&self, from: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
-        let partial = Self::partial_path(full, spec);
+        let hidden = self.hidden(full, spec);
         let mut call = self
             .call("COPY", from, "copy on the server to")
-            .header("destination", self.address(&partial))
+            .header("destination", self.address(&hidden.partial))
             .header("overwrite", "T")
             .header("depth", "0")
             .patience(SERVER_WORKS_FOR);
         call.about.subject = self.place().show_full(full);
         let copied = async {
             self.command(call).await?;
-            self.check(&partial, spec.size, None).await?;
-            self.publish(&partial, full, spec.size).await
+            let mtime = self.check(&hidden, spec.size, None).await?;
+            self.publish(&hidden.partial, full, spec.size).await?;
+            let is_kept = mtime.zip(spec.mtime);
+            let is_kept = is_kept.is_some_and(|(found, given)| found.agrees(given, SECOND_NS));
+            self.note_time(spec, is_kept);
+            Ok(())
         };
         let copied = copied.await;
         if copied.is_err() {
-            self.forget(&partial).await;
+            self.forget(&hidden.partial).await;
         }
         copied
     }
@@ -212,12 +236,33 @@ impl Endpoint for WebDav {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ranges: self.shelf.pages.has_ranges(),
+            mtime_step_ns: match self.shelf.step_ns.get() {
+                Some(step_ns) => *step_ns,
+                None => CAPABILITIES.mtime_step_ns,
+            },
             ..CAPABILITIES
         }
     }
 
     fn show(&self, path: &[u8]) -> String {
         self.shelf.place().show(path)
+    }
+
+    fn unkept(&self) -> Unkept {
+        self.shelf.unkept.get()
+    }
+
+    fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
+        Box::pin(async move {
+            let learning = || async {
+                let step_ns = trial::time_step_ns(self, path).await?;
+                if step_ns.is_none() {
+                    self.shelf.unkept.without_trial();
+                }
+                Ok(step_ns)
+            };
+            self.shelf.step_ns.get_or_try_init(learning).await.copied()
+        })
     }
 
     fn round_trip(&self) -> Option<Duration> {
@@ -247,11 +292,10 @@ impl Endpoint for WebDav {
         Box::pin(self.shelf.pages.get(path, entry))
     }
 
-    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+    fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
         Box::pin(async {
-            let missing = || About::reading("read", self.show(path)).fail(ErrorKind::NotFound);
-            let entry = self.shelf.pages.look_at(path).await?;
-            Ok(self.shelf.pages.reader(path, entry.ok_or_else(missing)?))
+            let entry = self.shelf.pages.look_again(path, entry).await?;
+            Ok(self.shelf.pages.reader(path, entry))
         })
     }
 

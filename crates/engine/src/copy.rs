@@ -181,6 +181,8 @@ pub struct Ending {
     pub untimed: u64,
     /// The last thing that failed without stopping everything.
     pub last_error: Option<String>,
+    /// All has arrived, or was there, but what failed: each was named.
+    pub rest_arrived: bool,
     /// How many failed in a way that may pass when tried again.
     pub temporary: u64,
     /// How many were left out for a reason of their own: changed, unreadable, impossible name.

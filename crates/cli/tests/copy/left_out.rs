@@ -5,7 +5,10 @@ use std::fs;
 use posthaste_testbed::odd::{Answer, Server};
 use tokio::task::block_in_place;
 
-use crate::world::{World, lines_of};
+use crate::{
+    table::{End, shown},
+    world::{World, lines_of},
+};
 
 /// Copies a tree of `a`, `b` and `c` of which `b` can't be read.
 fn copies_all_but_one(profile: &str, from: &str, words: &str) {
@@ -70,4 +73,40 @@ async fn one_forbidden_object_of_gcs_is_left_out() {
     .await;
     let profile = format!("[p]\nendpoint = \"{}\"\nanonymous = true\n", server.url());
     copies_all_but_one(&profile, "gs://b/t/", "it is not public");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_size_that_makes_no_sense_is_left_out() {
+    let server = Server::start(|asked| match &*asked.target {
+        "/t/" => {
+            let line = |(name, size)| format!(r#"{{"name":"{name}","type":"file","size":{size}}}"#);
+            let lines = [("a", 1), ("b", u64::MAX), ("c", 1)].map(line).join(",");
+            let headers = "content-type: application/json\r\n";
+            Answer::sized(200, headers, format!("[{lines}]"))
+        }
+        "/t/a" | "/t/c" => Answer::sized(200, "", "x"),
+        _ => Answer::sized(404, "", ""),
+    })
+    .await;
+    let from = format!("{}/t/", server.url());
+    copies_all_but_one("[p]\n", &from, "makes no sense");
+    shown("web", "a size makes no sense", End::LeftOut);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_file_that_a_server_spoils_is_one() {
+    let server = Server::start(|asked| match &*asked.target {
+        "/t/" => {
+            let line = |name| format!(r#"{{"name":"{name}","type":"file","size":1}}"#);
+            let lines = ["a", "b", "c"].map(line).join(",");
+            let headers = "content-type: application/json\r\n";
+            Answer::sized(200, headers, format!("[{lines}]"))
+        }
+        "/t/b" => Answer::sized(206, "content-range: bytes 0-0/1\r\n", "x"),
+        "/t/a" | "/t/c" => Answer::sized(200, "", "x"),
+        _ => Answer::sized(404, "", ""),
+    })
+    .await;
+    let from = format!("{}/t/", server.url());
+    copies_all_but_one("[p]\n", &from, "where all of it was asked for");
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use posthaste_testbed::{WebFace, WebServer};
 
-use crate::world::{World, leftovers, lines_of, noise};
+use crate::world::{World, leftovers, lines_of, noise, set_mtime};
 
 /// A tree of directories in directories, with names that need care and a file in segments.
 fn make_plain_tree(root: &Path) {
@@ -53,6 +53,19 @@ fn trees_go_to_webdav_and_back() {
     assert_eq!(again["transfers"], 0, "{again}");
     world.copy([&format!("{there}/"), "back"]);
     assert_eq!(contents(&source), contents(&world.path("back")));
+    // What an older copy put back is another file, though it was written before the one that is there.
+    let older = source.join("a b+c?d#e");
+    fs::write(&older, "old").unwrap();
+    set_mtime(&older, 1_500_000_000, 0);
+    let output = world.cp(["-p", "source/", &there]).output().unwrap();
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(lines.contains("the destination refuses: 1 mode"), "{lines}");
+    assert!(lines.contains("copied 1 file,"), "{lines}");
+    assert_eq!(
+        contents(&source),
+        contents(&server.dav_files().join("far/away"))
+    );
 }
 
 #[test]

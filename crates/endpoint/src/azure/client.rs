@@ -274,6 +274,27 @@ impl AzureClient {
         Ok((head.headers, read_whole(body, &about).await?))
     }
 
+    /// Makes a request that stores something, and returns the headers of the answer. A page that says something else with success stores
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`AzureClient::send`]; [`ErrorKind::Other`] for another success than the one that says that it is stored.
+    pub(super) async fn store(&self, call: Call<'_>) -> Result<HeaderMap> {
+        let about = call.about.clone();
+        let (head, body) = self.send(call).await?.into_parts();
+        if head.status != StatusCode::CREATED {
+            return Err(about
+                .fail(ErrorKind::Other)
+                .cause(format!(
+                    "answered {}, which does not say that it is stored",
+                    head.status
+                ))
+                .hint("check the address, and what is between here and there"));
+        }
+        read_whole(body, &about).await?;
+        Ok(head.headers)
+    }
+
     /// Asks for a page of names.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use crate::{
     cut::Limits,
     endpoint::{ByteStream, FileSpec, new_word},
     ledger::Kept,
-    objects::{Head, Incomplete, Noted, Segment, Segments},
+    objects::{Head, Incomplete, Noted, RawStore, Segment, Segments},
     web::Sent,
     xml::walk,
 };
@@ -166,7 +166,7 @@ impl Segments for Blocks {
         let call = Call::new("PUT", &self.key, about.clone())
             .query(&[("comp", "block"), ("blockid", &id)])
             .body(Sent::stream(Box::pin(body), len));
-        let (headers, _) = self.client.ask(call).await?;
+        let headers = self.client.store(call).await?;
         let sum = summer.lock().unwrap_or_else(PoisonError::into_inner).sum();
         // The sum of a stream is known too late to be sent with it; the service says what it got.
         if sum_in(&headers).is_some_and(|found| found != sum) {
@@ -181,7 +181,7 @@ impl Segments for Blocks {
     async fn complete(
         &self,
         segments: Vec<Segment<Checksum>>,
-        _size: u64,
+        size: u64,
         whole: Checksum,
     ) -> Result<(), Incomplete> {
         let about = self.client.writing("finish", &self.key);
@@ -190,13 +190,24 @@ impl Segments for Blocks {
             .headers(dressed(&self.spec, Kind::File, Some(whole)))
             .header("content-type", "application/xml")
             .body(Sent::pieces(vec![self.order(&segments).into()]));
-        match self.client.ask(call).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Incomplete {
-                is_gone: has_code(&error, BLOCKS_GONE),
-                error,
-            }),
+        let stored = self.client.store(call).await;
+        stored.map_err(|error| Incomplete {
+            is_gone: has_code(&error, BLOCKS_GONE),
+            error,
+        })?;
+        let head = self.client.head(&self.key, "look at").await?;
+        let found = head.map(|head| head.size);
+        if found == Some(size) {
+            return Ok(());
         }
+        let error = self.client.writing("finish", &self.key);
+        let error = error.fail(ErrorKind::Corrupt);
+        Err(error
+            .cause(format!(
+                "the service holds {} bytes of {size}",
+                found.unwrap_or(0)
+            ))
+            .into())
     }
 
     fn is_made_of(head: &Head, _: &[Segment<Checksum>], whole: Checksum) -> bool {

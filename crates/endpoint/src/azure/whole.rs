@@ -81,10 +81,10 @@ pub(super) async fn store(
     };
     if client.knows_sums() {
         let summed = call().header(BODY_SUM, show_sum(sum));
-        match client.ask(summed).await {
+        match client.store(summed).await {
             Err(error) if has_code(&error, UNKNOWN_FEATURE) => client.learn_no_sums(),
             Err(error) => return Err(error),
-            Ok((headers, _)) if got(&headers, sum, &data) => return Ok(()),
+            Ok(headers) if got(&headers, sum, &data) => return Ok(()),
             Ok(_) => {
                 let error = client.writing("write", key).fail(ErrorKind::Corrupt);
                 return Err(error
@@ -101,7 +101,7 @@ pub(super) async fn store(
             .status_is(Status::Temporary));
     }
     let summed = call().header("content-md5", md5_of(&data));
-    client.ask(summed).await.map(|_| ())
+    client.store(summed).await.map(drop)
 }
 
 /// Whether the service says that it got these bytes. One that checks nothing tells their MD5.

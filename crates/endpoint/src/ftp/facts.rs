@@ -56,6 +56,8 @@ pub(super) struct Told {
     pub(super) entry: Entry,
     /// A size is told: one that is not is not zero.
     pub(super) has_size: bool,
+    /// It is the directory that was asked for, or the one above it.
+    pub(super) is_itself: bool,
 }
 
 /// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for what is none.
@@ -63,15 +65,20 @@ pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     let cut = line.iter().position(|&byte| byte == b' ')?;
     let (facts, name) = (std::str::from_utf8(&line[..cut]).ok()?, &line[cut + 1..]);
     let mut entry = Entry::bare(name.to_vec(), Kind::Special);
-    let (mut is_typed, mut has_size) = (false, false);
+    let (mut is_typed, mut has_size, mut is_itself) = (false, false, false);
     for fact in facts.split(';').filter(|fact| !fact.is_empty()) {
         let (key, value) = fact.split_once('=')?;
         if key.eq_ignore_ascii_case("type") {
             is_typed = true;
             entry.kind = kind_of(value);
+            is_itself = ["cdir", "pdir"]
+                .iter()
+                .any(|itself| value.eq_ignore_ascii_case(itself));
         } else if key.eq_ignore_ascii_case("size") {
-            entry.size = value.parse().ok()?;
-            has_size = true;
+            // What is no number is not told.
+            if let Ok(size) = value.parse() {
+                (entry.size, has_size) = (size, true);
+            }
         } else if key.eq_ignore_ascii_case("modify") {
             entry.mtime = time_of(value);
         } else if key.eq_ignore_ascii_case("unix.mode") {
@@ -82,7 +89,11 @@ pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     if entry.kind != Kind::File {
         entry.size = 0;
     }
-    is_typed.then_some(Told { entry, has_size })
+    is_typed.then_some(Told {
+        entry,
+        has_size,
+        is_itself,
+    })
 }
 
 fn kind_of(value: &str) -> Kind {

@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     facts::told_of,
     host::Wire,
-    remote::{Remote, line},
+    remote::{Remote, line, parent_of},
 };
 use crate::{
     Error, ErrorKind, Locus, Result,
@@ -86,8 +86,8 @@ impl FtpListing {
         if read > 0 && line.last() != Some(&b'\n') {
             return Err(self.fail("the server's list ends in the middle of a line"));
         }
-        while matches!(line.last(), Some(b'\n' | b'\r')) {
-            line.pop();
+        for end in [b'\n', b'\r'] {
+            line.pop_if(|last| *last == end);
         }
         Ok((read > 0).then_some(line))
     }
@@ -105,7 +105,7 @@ impl FtpListing {
                 return Err(self.fail("the server sends a line that is no entry"));
             };
             let mut entry = told.entry;
-            if is_itself(&entry) {
+            if told.is_itself || is_above(&entry, &self.full) {
                 continue;
             }
             if entry.kind == Kind::File && !told.has_size {
@@ -126,11 +126,12 @@ impl FtpListing {
     }
 }
 
-/// The directory itself and the one above it, which some servers name in full. A file that has a slash in its name is told:
-/// whoever copies it says that it is left out.
-fn is_itself(entry: &Entry) -> bool {
-    let is_in_full = entry.kind == Kind::Directory && entry.name.contains(&b'/');
-    is_in_full || matches!(&*entry.name, b"" | b"." | b"..")
+/// The directory itself and the one above it, which some servers name in full. Whoever copies what else has a slash in its name says
+/// that it is left out.
+fn is_above(entry: &Entry, full: &[u8]) -> bool {
+    let is_named =
+        matches!(&*entry.name, b"." | b"..") || [full, parent_of(full)].contains(&&*entry.name);
+    entry.kind == Kind::Directory && is_named
 }
 
 /// Reads to the end: into memory, or a file nobody else sees.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, FileTime, Locus, Result,
-    endpoint::{Entry, FileSpec, Kind, base_name, beside, partial_name},
+    endpoint::{Entry, FileSpec, Kind, base_name, beside, new_word, partial_name},
     posix::DraftRules,
-    unkept::Unkept,
+    unkept::{Unkept, UnkeptCount},
 };
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
@@ -48,7 +48,7 @@ pub(super) struct Remote {
     /// It was seen to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
     /// What files arrived without, because the server refuses it though it says that it can.
-    pub(super) unkept: Mutex<Unkept>,
+    pub(super) unkept: UnkeptCount,
 }
 
 /// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
@@ -134,21 +134,6 @@ impl Remote {
         lease.session()?.ask(&line(command, full)).await
     }
 
-    /// A command at the destination that needs no more than to succeed.
-    pub(super) async fn command(
-        &self,
-        lease: &mut Lease,
-        command: &str,
-        operation: &'static str,
-        full: &[u8],
-    ) -> Result<()> {
-        let reply = lease.session()?.ask(&line(command, full)).await?;
-        if reply.is_done() {
-            return Ok(());
-        }
-        Err(self.refused(&reply, operation, full, Locus::Destination))
-    }
-
     /// What lies at a path; links are followed, by the server.
     pub(super) async fn stat(&self, full: &[u8]) -> Result<Option<Entry>> {
         let mut lease = self.lease().await?;
@@ -157,7 +142,10 @@ impl Remote {
 
     pub(super) async fn stat_with(&self, lease: &mut Lease, full: &[u8]) -> Result<Option<Entry>> {
         let reply = lease.session()?.ask(&line("MLST", full)).await?;
-        let Some(Told { entry, has_size }) = self.found(&reply, full)? else {
+        let Some(Told {
+            entry, has_size, ..
+        }) = self.found(&reply, full)?
+        else {
             return Ok(None);
         };
         if has_size || entry.kind != Kind::File {
@@ -253,7 +241,7 @@ impl Remote {
 
     /// Counts what something arrived without.
     fn note(&self, unkept: Unkept) {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+        self.unkept.add(unkept);
     }
 
     /// Fails unless the server holds all.
@@ -326,10 +314,19 @@ impl Remote {
                     .cause("a directory has that name")
                     .at(Locus::Destination));
             }
-            // Some servers never rename over what is there.
+            // Some servers never rename over what is there. It is kept until it is replaced.
             Some(_) => {
-                self.command(lease, "DELE", "replace", to).await?;
+                let aside = self.partial(to, &new_word());
+                if !self.try_rename(lease, to, &aside).await?.is_done() {
+                    return Err(self.refused(&reply, "write", to, Locus::Destination));
+                }
                 reply = self.try_rename(lease, from, to).await?;
+                if reply.is_done() {
+                    // It is hidden, and whole elsewhere.
+                    let _ = lease.session()?.ask(&line("DELE", &aside)).await;
+                } else {
+                    self.try_rename(lease, &aside, to).await?;
+                }
             }
             None => {}
         }

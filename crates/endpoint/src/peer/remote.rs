@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -29,7 +29,7 @@ use crate::{
         Credential, Scope,
         wire::{ErrorBody, kind_of},
     },
-    unkept::Unkept,
+    unkept::{Unkept, UnkeptCount},
 };
 
 /// Longest body of a refusal that is not of this protocol, in bytes.
@@ -47,7 +47,7 @@ pub(super) struct Remote {
     /// What the server said it can do.
     features: AtomicU64,
     /// What files arrived without.
-    unkept: Mutex<Unkept>,
+    unkept: UnkeptCount,
 }
 
 impl Remote {
@@ -59,17 +59,17 @@ impl Remote {
             flush,
             knowledge: Knowledge::default(),
             features: AtomicU64::new(0),
-            unkept: Mutex::default(),
+            unkept: UnkeptCount::default(),
         }
     }
 
     /// What files arrived without so far.
     pub(super) fn unkept(&self) -> Unkept {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unkept.get()
     }
 
     fn note(&self, unkept: Unkept) {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+        self.unkept.add(unkept);
     }
 
     /// The address that all paths follow.

@@ -7,7 +7,6 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
     io,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
@@ -18,7 +17,9 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
+    },
     io::Errno,
 };
 
@@ -103,7 +104,8 @@ impl Beneath {
     /// # Errors
     /// The system's.
     pub fn open_root(path: &Path, follow: Follow) -> io::Result<Self> {
-        let root = File::open(path)?.into();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, path, flags, Mode::empty())?;
         let has_openat2 = open_beneath(&root, b".", OFlags::PATH, follow).is_ok();
         Ok(Self {
             root,

@@ -1,9 +1,6 @@
 //! Large local files whose bytes come from elsewhere.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -16,7 +13,7 @@ use crate::{
     Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
     endpoint::{Boxed, ByteStream, FileSpec, Writer},
-    unkept::Unkept,
+    unkept::UnkeptCount,
 };
 
 /// A large local file whose bytes come from a remote source.
@@ -26,7 +23,7 @@ pub(super) struct PosixWriter {
     kept: Vec<(u64, Checksum)>,
     spec: FileSpec,
     segment_size: u64,
-    unkept: Arc<Mutex<Unkept>>,
+    unkept: Arc<UnkeptCount>,
 }
 
 /// Bytes gathered before a hop to a blocking thread writes them.
@@ -39,7 +36,7 @@ impl PosixWriter {
         kept: Vec<(u64, Checksum)>,
         spec: FileSpec,
         segment_size: u64,
-        unkept: Arc<Mutex<Unkept>>,
+        unkept: Arc<UnkeptCount>,
     ) -> Self {
         Self {
             actor,
@@ -158,7 +155,7 @@ impl Writer for PosixWriter {
         let unkept = Arc::clone(&self.unkept);
         Box::pin(self.actor.blocking(move || {
             let refused = draft.publish(&spec)?;
-            *unkept.lock().unwrap_or_else(PoisonError::into_inner) += refused;
+            unkept.add(refused);
             Ok(())
         }))
     }

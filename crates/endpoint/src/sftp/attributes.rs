@@ -4,8 +4,6 @@
 //! whatever there is, so that 1950 and 2086 look the same. A time that would lie far ahead of now is taken for the one before
 //! 1970: files from before there was Unix exist, as do times of -1, and none were written in the years to come.
 
-use std::sync::PoisonError;
-
 use super::{
     NO_SUCH_FILE, OK,
     file::FilePath,
@@ -83,7 +81,7 @@ impl Attributes {
 impl Remote {
     /// Counts what something arrived without.
     pub(super) fn note(&self, unkept: Unkept) {
-        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+        self.unkept.add(unkept);
     }
 
     /// Counts the time of what has arrived if the server could not be told it.

@@ -386,6 +386,14 @@ impl OpenFile {
         let closed = self.written(close.reply().await).await;
         let looked = look.reply().await;
         outcome.and(closed)?;
+        if let Ok(Reply::Attributes(found)) = &looked
+            && let Some(size) = found.size.filter(|size| *size != spec.size)
+        {
+            let error = Error::new(ErrorKind::Corrupt, "write", self.show());
+            return Err(error
+                .cause(format!("the server holds {size} bytes of {}", spec.size))
+                .at(Locus::Destination));
+        }
         match set {
             Reply::Status {
                 code: super::OK, ..

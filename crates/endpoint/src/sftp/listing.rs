@@ -11,9 +11,12 @@ use super::{
     wire::{Attributes, CLOSE, READDIR, Reply, Request},
 };
 use crate::{
-    Result,
+    Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing, join},
 };
+
+/// Answers without a name before a listing counts as one that never ends.
+const EMPTY_MAX: usize = 1000;
 
 pub(super) struct SftpListing {
     pub(super) remote: Arc<Remote>,
@@ -39,7 +42,10 @@ impl SftpListing {
     }
 
     async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        while let Some(handle) = self.handle.clone() {
+        for _ in 0..EMPTY_MAX {
+            let Some(handle) = self.handle.clone() else {
+                return Ok(Vec::new());
+            };
             let names = match self
                 .session
                 .ask(Request::new(READDIR).string(&handle))
@@ -51,7 +57,7 @@ impl SftpListing {
                     self.session
                         .ask(Request::new(CLOSE).string(&handle))
                         .await?;
-                    break;
+                    return Ok(Vec::new());
                 }
                 reply => return Err(self.remote.refusal(&reply, "list", &self.full)),
             };
@@ -66,7 +72,10 @@ impl SftpListing {
                 return Ok(page);
             }
         }
-        Ok(Vec::new())
+        let error = Error::new(ErrorKind::Other, "list", self.remote.show(&self.full));
+        Err(error
+            .cause("the server goes on and on, and names nothing")
+            .at(Locus::Source))
     }
 }
 

@@ -1,9 +1,6 @@
 //! What can be asked of a host, over a connection that is made anew when it breaks.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -29,7 +26,7 @@ use crate::{
     },
     error::server_says,
     posix::{self, DraftRules},
-    unkept::Unkept,
+    unkept::UnkeptCount,
 };
 
 /// What open files share: the way to a living connection.
@@ -43,7 +40,7 @@ pub(super) struct Remote {
     /// The server copies among its own files.
     pub(super) copies: bool,
     /// What files arrived without.
-    pub(super) unkept: Mutex<Unkept>,
+    pub(super) unkept: UnkeptCount,
     /// What was learnt of the clocks of its file systems.
     pub(super) clocks: Clocks,
 }

@@ -64,6 +64,28 @@ impl Pages {
         })
     }
 
+    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size with the same version, or with none,
+    /// is another file: a page that asks to log in, say.
+    ///
+    /// # Errors
+    /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
+    pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Entry> {
+        let about = self.about("read", path);
+        let found = self.look_at(path).await?;
+        let found = found.ok_or_else(|| about.fail(ErrorKind::NotFound))?;
+        let is_newer = match (&listed.version, &found.version) {
+            (Some(listed), Some(found)) => quoted(listed) != quoted(found),
+            (None, _) | (_, None) => {
+                let times = listed.mtime.zip(found.mtime);
+                times.is_some_and(|(listed, found)| listed.secs != found.secs)
+            }
+        };
+        if found.size != listed.size && !is_newer {
+            return Err(changed(&about));
+        }
+        Ok(found)
+    }
+
     pub(crate) fn about(&self, operation: &'static str, path: &[u8]) -> About {
         About::reading(operation, self.place.show(path))
     }
@@ -200,7 +222,7 @@ impl Pages {
             content_length(&head.headers).or(Some(wanted.size)),
             &about,
         )?;
-        if !is_same(&head.headers, wanted) || entry.size > wanted.size.max(WHOLE_BYTES_MAX) {
+        if !is_same(&head.headers, wanted) || entry.size != wanted.size {
             return Err(changed(&about));
         }
         let body = stream(body, about.subject.clone());

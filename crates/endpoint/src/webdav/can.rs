@@ -2,13 +2,17 @@
 
 use crate::{Capabilities, web::WHOLE_BYTES_MAX};
 
-/// What it can do, at servers that know ranges.
+/// The step of the times of WebDAV, in nanoseconds.
+pub(super) const SECOND_NS: u32 = 1_000_000_000;
+
+/// What it can do, at servers that know ranges and keep times.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,
     ranges: true,
     writes: true,
     removes: true,
+    mtime_step_ns: Some(SECOND_NS),
     mtimes_listed: true,
     server_copy: true,
     segment_size_min: WHOLE_BYTES_MAX,

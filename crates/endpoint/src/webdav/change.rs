@@ -18,7 +18,8 @@ pub(super) fn is_lost(error: &Error) -> bool {
 }
 
 impl Shelf {
-    /// Makes a request that changes something. Says whether it is done: a server may only have taken note of it.
+    /// Makes a request that changes something. Says whether it is done: a server may only have taken note of it, or
+    /// somebody on the way have answered.
     ///
     /// # Errors
     /// Also where only a part was done (RFC 4918, section 11.1).
@@ -38,7 +39,10 @@ impl Shelf {
             }
             status => {
                 drain(response.into_body()).await;
-                Ok(status != StatusCode::ACCEPTED)
+                Ok(matches!(
+                    status,
+                    StatusCode::CREATED | StatusCode::NO_CONTENT
+                ))
             }
         }
     }

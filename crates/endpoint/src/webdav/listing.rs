@@ -1,6 +1,6 @@
 //! What lies on a WebDAV server: questions for properties, and their answers.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream as streams};
@@ -42,9 +42,9 @@ impl Shelf {
             .header("content-type", "application/xml; charset=utf-8")
             .body(Sent::pieces(vec![Bytes::from_static(QUESTION.as_bytes())]));
         let response = self.place().send(call).await?.response;
-        if text_of(response.headers(), "server").is_some_and(|name| name.starts_with("nginx")) {
-            self.is_nginx.store(true, Relaxed);
-        }
+        let name = text_of(response.headers(), "server");
+        let is_nginx = || name.is_some_and(|name| name.starts_with("nginx"));
+        self.is_nginx.get_or_init(is_nginx);
         match response.status().as_u16() {
             207 => Ok(Some(Found {
                 body: stream(response.into_body(), about.subject.clone()),
@@ -145,7 +145,7 @@ impl WebDavListing {
                 .path
                 .strip_prefix(&*self.full)
                 .and_then(|rest| rest.strip_prefix(b"/"))
-                .filter(|name| !name.is_empty() && !name.contains(&b'/'));
+                .filter(|name| !name.is_empty());
             match below.map(<[u8]>::to_vec) {
                 Some(name) => page.push((name, told)),
                 None => {

@@ -2,19 +2,37 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use adler2::Adler32;
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use super::{Shelf, is_lost, parent_of};
+use super::{Shelf, is_lost, parent_of, target};
 use crate::{
     Checksum, ErrorKind, Result, Summer, dates,
-    endpoint::{Boxed, ByteStream, FileSpec, Writer, base_name, new_word, partial_name},
-    web::{About, Sent, drain, stream, told_adler32},
+    endpoint::{Boxed, ByteStream, FileSpec, FileTime, Writer, base_name, new_word, partial_name},
+    web::{About, Call, Sent, drain, stream, text_of, told_adler32},
 };
+
+/// What is written, until it has its name.
+pub(super) struct Hidden {
+    /// Where it lies.
+    pub(super) partial: Vec<u8>,
+    /// What is said of it.
+    about: About,
+}
+
+/// What the answer to a write tells.
+struct Taken {
+    /// The Adler-32 of what was stored.
+    adler: Option<u32>,
+    keeps_time: bool,
+}
 
 /// Sums what is sent.
 #[derive(Default)]
@@ -38,10 +56,13 @@ impl Tally {
 impl Shelf {
     /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
     /// writes there too. What a killed one leaves stays.
-    pub(super) fn partial_path(full: &[u8], spec: &FileSpec) -> Vec<u8> {
+    pub(super) fn hidden(&self, full: &[u8], spec: &FileSpec) -> Hidden {
         let writer = format!("{}\n{}", spec.origin, new_word());
         let name = partial_name(base_name(full), &writer);
-        [parent_of(full), b"/", &name].concat()
+        Hidden {
+            partial: [parent_of(full), b"/", &name].concat(),
+            about: About::writing("write", self.place().show_full(full)),
+        }
     }
 
     fn tally(&self) -> Tally {
@@ -51,29 +72,30 @@ impl Shelf {
         }
     }
 
-    /// Puts bytes in memory under a hidden name.
+    /// Puts bytes in memory under a hidden name; says whether the time is kept.
     pub(super) async fn send(
         &self,
-        partial: &[u8],
+        hidden: &Hidden,
         spec: &FileSpec,
         data: Vec<Bytes>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut tally = self.tally();
         if tally.adler.is_some() {
             data.iter().for_each(|bytes| tally.add(bytes));
         }
-        let told = self.send_body(partial, spec, Sent::payload(data)).await?;
-        self.compare(partial, told, &tally)
+        let taken = self.send_body(hidden, spec, Sent::payload(data)).await?;
+        compare(hidden, &taken, &tally)?;
+        Ok(taken.keeps_time)
     }
 
-    /// Puts a stream there, and says what its checksum is. Where the answer is lost, what is there counts.
+    /// Puts a stream there, and says what its checksum is and whether the time is kept. Where the answer is lost, what is there counts.
     async fn send_stream(
         &self,
-        partial: &[u8],
+        hidden: &Hidden,
         spec: &FileSpec,
         body: ByteStream,
         len: u64,
-    ) -> Result<Checksum> {
+    ) -> Result<(Checksum, bool)> {
         let tally = Arc::new(Mutex::new(self.tally()));
         let taking = Arc::clone(&tally);
         let body = body.map(move |bytes| {
@@ -84,96 +106,94 @@ impl Shelf {
             bytes
         });
         let body = Sent::stream(Box::pin(body), len);
-        let sent = self.send_body(partial, spec, body).await;
+        let sent = self.send_body(hidden, spec, body).await;
         let tally = std::mem::take(&mut *tally.lock().unwrap_or_else(PoisonError::into_inner));
-        let sum = match sent {
-            Ok(told) => {
-                self.compare(partial, told, &tally)?;
-                tally.summer.sum()
+        let sum = tally.summer.sum();
+        let keeps_time = match sent {
+            Ok(taken) => {
+                compare(hidden, &taken, &tally)?;
+                taken.keeps_time
             }
             Err(error) if tally.len == len && is_lost(&error) => {
-                let sum = tally.summer.sum();
-                let there = self.check(partial, len, Some(sum)).await;
-                return there.map(|()| sum).map_err(|_| error);
+                let there = self.check(hidden, len, Some(sum)).await;
+                let mtime = there.map_err(|_| error)?;
+                return Ok((sum, mtime.is_some() && mtime == spec.mtime));
             }
             Err(error) => return Err(error),
         };
-        self.check(partial, len, Some(sum)).await?;
-        Ok(sum)
+        self.check(hidden, len, Some(sum)).await?;
+        Ok((sum, keeps_time))
     }
 
-    /// Puts a body under a hidden name; says the Adler-32 that the server tells of it.
-    async fn send_body(&self, partial: &[u8], spec: &FileSpec, body: Sent) -> Result<Option<u32>> {
-        let mut call = self
-            .call("PUT", partial, "write")
+    /// Puts a body under a hidden name.
+    async fn send_body(&self, hidden: &Hidden, spec: &FileSpec, body: Sent) -> Result<Taken> {
+        let about = hidden.about.clone();
+        let mut call = Call::new("PUT", target(&hidden.partial), about)
             .header("content-type", "application/octet-stream")
             .header("want-digest", "adler32")
             .body(body);
+        let is_nginx = self.is_nginx().await?;
         if let Some(mtime) = spec.mtime {
             // ownCloud and its kin take the time from here, nginx from the date of the request.
             call = call.header("x-oc-mtime", mtime.secs.to_string());
-            if self.is_nginx.load(Relaxed) {
+            if is_nginx {
                 call = call.header("date", dates::show_http(mtime));
             }
         }
         let response = self.place().ask(call).await?;
-        let told = told_adler32(response.headers());
-        self.tells_sums.store(told.is_some(), Relaxed);
+        let adler = told_adler32(response.headers());
+        self.tells_sums.store(adler.is_some(), Relaxed);
+        let accepts = text_of(response.headers(), "x-oc-mtime");
+        let accepts = accepts.is_some_and(|answer| answer.eq_ignore_ascii_case("accepted"));
         drain(response.into_body()).await;
-        Ok(told)
+        Ok(Taken {
+            adler,
+            keeps_time: accepts || is_nginx,
+        })
     }
 
-    /// Compares what the server tells of what it stored with what was sent, where both are known.
-    fn compare(&self, partial: &[u8], told: Option<u32>, tally: &Tally) -> Result<()> {
-        let (Some(told), Some(adler)) = (told, &tally.adler) else {
-            return Ok(());
-        };
-        if told == adler.checksum() {
-            return Ok(());
+    /// Whether the server is nginx, by any of its answers.
+    async fn is_nginx(&self) -> Result<bool> {
+        if self.is_nginx.get().is_none() {
+            self.look_at(&self.place().full(b"")).await?;
         }
-        let about = About::writing("write", self.place().show_full(partial));
-        Err(about
-            .fail(ErrorKind::Corrupt)
-            .cause("the server stored bytes with another checksum than those sent"))
+        Ok(self.is_nginx.get() == Some(&true))
     }
 
-    /// Looks at what was written: its size, and what it reads back as where the rules say so.
+    /// Looks at what was written: its size, and what it reads back as where the rules say so. Returns its time where that was told.
     pub(super) async fn check(
         &self,
-        partial: &[u8],
+        hidden: &Hidden,
         size: u64,
         sum: Option<Checksum>,
-    ) -> Result<()> {
-        let about = About::writing("write", self.place().show_full(partial));
-        let fail = |cause: String| about.fail(ErrorKind::Corrupt).cause(cause);
-        match sum.filter(|_| self.rules.verify) {
-            Some(wanted) => {
-                let (found, len) = self.sum_of(partial).await?;
-                if (found, len) != (wanted, size) {
-                    return Err(fail("what was written reads back differently".to_owned())
-                        .hint("check the server's disk"));
-                }
+    ) -> Result<Option<FileTime>> {
+        let fail = |cause: String| hidden.about.fail(ErrorKind::Corrupt).cause(cause);
+        if let Some(wanted) = sum.filter(|_| self.rules.verify) {
+            let (found, len) = self.sum_of(hidden).await?;
+            if (found, len) != (wanted, size) {
+                return Err(fail("what was written reads back differently".to_owned())
+                    .hint("check the server's disk"));
             }
-            None => {
-                let there = self.look_at(partial).await?;
-                let there = there.ok_or_else(|| {
-                    fail("the server took it, and has nothing under that name".to_owned())
-                })?;
-                let found = there.size;
-                if found != size {
-                    return Err(fail(format!("the server holds {found} bytes of {size}")));
-                }
-            }
+            return Ok(None);
         }
-        Ok(())
+        let there = self.look_at(&hidden.partial).await?;
+        let there = there.ok_or_else(|| {
+            fail("the server took it, and has nothing under that name".to_owned())
+        })?;
+        let found = there.size;
+        if found != size {
+            return Err(fail(format!("the server holds {found} bytes of {size}")));
+        }
+        Ok(there.mtime)
     }
 
-    async fn sum_of(&self, partial: &[u8]) -> Result<(Checksum, u64)> {
-        let call = self
-            .call("GET", partial, "read back")
-            .header("accept-encoding", "identity");
+    async fn sum_of(&self, hidden: &Hidden) -> Result<(Checksum, u64)> {
+        let shown = hidden.about.subject.clone();
+        let about = About::writing("read back", shown.clone());
+        let call = Call::new("GET", target(&hidden.partial), about);
+        let call = call.header("accept-encoding", "identity");
         let response = self.place().ask(call).await?;
-        let mut body = stream(response.into_body(), self.place().show_full(partial));
+        let mut body = stream(response.into_body(), shown);
         let (mut summer, mut len) = (Summer::default(), 0);
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
@@ -184,18 +204,32 @@ impl Shelf {
     }
 }
 
+/// Compares what the server tells of what it stored with what was sent, where both are known.
+fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
+    let (Some(told), Some(adler)) = (taken.adler, &tally.adler) else {
+        return Ok(());
+    };
+    if told == adler.checksum() {
+        return Ok(());
+    }
+    let error = hidden.about.fail(ErrorKind::Corrupt);
+    Err(error.cause("the server stored bytes with another checksum than those sent"))
+}
+
 /// A file on its way.
 pub(super) struct Upload {
     shelf: Arc<Shelf>,
     full: Vec<u8>,
-    partial: Vec<u8>,
+    hidden: Hidden,
     spec: FileSpec,
+    keeps_time: AtomicBool,
 }
 
 impl Upload {
     pub(super) fn new(shelf: Arc<Shelf>, full: Vec<u8>, spec: &FileSpec) -> Self {
         Self {
-            partial: Shelf::partial_path(&full, spec),
+            hidden: shelf.hidden(&full, spec),
+            keeps_time: AtomicBool::new(false),
             spec: spec.clone(),
             shelf,
             full,
@@ -220,19 +254,25 @@ impl Writer for Upload {
         body: ByteStream,
     ) -> Boxed<'_, Result<Checksum>> {
         let len = range.end - range.start;
-        Box::pin(self.shelf.send_stream(&self.partial, &self.spec, body, len))
+        Box::pin(async move {
+            let sent = self.shelf.send_stream(&self.hidden, &self.spec, body, len);
+            let (sum, keeps_time) = sent.await?;
+            self.keeps_time.store(keeps_time, Relaxed);
+            Ok(sum)
+        })
     }
 
     fn finish(&self, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             let shelf = &self.shelf;
-            shelf
-                .publish(&self.partial, &self.full, self.spec.size)
-                .await
+            let (partial, full) = (&self.hidden.partial, &self.full);
+            shelf.publish(partial, full, self.spec.size).await?;
+            shelf.note_time(&self.spec, self.keeps_time.load(Relaxed));
+            Ok(())
         })
     }
 
     fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(self.shelf.forget(&self.partial))
+        Box::pin(self.shelf.forget(&self.hidden.partial))
     }
 }

@@ -225,9 +225,9 @@ async fn finds_what_was_done(real: &Real) {
 }
 
 /// What is refused at the very end is not there.
-async fn hears_what_fails_at_the_end(real: &Real) {
+async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
     for (path, bytes) in [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))] {
-        let (endpoint, _front) = real.open_behind(Spoils::Finishes, real.is_final).await;
+        let (endpoint, _front) = real.open_behind(fails(), real.is_final).await;
         let written = match bytes.len() {
             SMALL => put(&*endpoint, path, &bytes).await,
             _ => write(&*endpoint, path, &bytes).await,
@@ -271,8 +271,14 @@ async fn what_was_done_has_arrived_though_nobody_said_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_at_the_very_end_is_not_there() {
     for real in all() {
-        hears_what_fails_at_the_end(&real).await;
+        hears_what_fails_at_the_end(&real, || Spoils::Finishes).await;
+        hears_what_fails_at_the_end(&real, || Spoils::Pages).await;
     }
+    shown(
+        "S3, Azure, Google, WebDAV",
+        "a page is answered to the last step",
+        End::Refused,
+    );
     shown(
         "S3, Azure, Google, WebDAV",
         "the last step fails",

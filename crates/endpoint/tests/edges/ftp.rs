@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use posthaste_endpoint::{
-    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Result, posix::DraftRules,
+    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Result, Unkept,
+    posix::DraftRules,
 };
 use posthaste_testbed::{
     conformance::open_with,
@@ -176,6 +177,11 @@ async fn what_a_server_does_not_keep_ends_nothing() {
         endpoint.seal_directory(b"", &folder, false).await.unwrap();
         assert!(!endpoint.capabilities().directory_attributes);
     }
+    let server = FtpServer::start(FtpHabit::KeepsNothing, &[]).await;
+    let endpoint = ftp(&server).await;
+    assert_eq!(endpoint.learn_time_step_ns(b"x").await.unwrap(), None);
+    assert_eq!(endpoint.capabilities().mtime_step_ns, None);
+    assert_eq!(endpoint.unkept(), Unkept::default(), "a trial is no file");
     shown("FTP", "times and modes are refused", End::Right);
 }
 
@@ -216,4 +222,36 @@ async fn a_file_with_a_slash_in_its_name_is_listed() {
         "a file in a list has a slash in its name",
         End::LeftOut,
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_that_is_refused_leaves_what_was_there() {
+    for (habit, is_right) in [
+        (FtpHabit::RefusesRenames, false),
+        (FtpHabit::KeepsNames, true),
+    ] {
+        let server = FtpServer::start(habit, &[("/t/x", b"old")]).await;
+        let endpoint = ftp(&server).await;
+        let stored = put(&*endpoint, b"x", b"newer").await;
+        assert_eq!(stored.is_ok(), is_right, "{habit:?}");
+        let there = if is_right { &b"newer"[..] } else { b"old" };
+        assert_eq!(server.held("/t/x").unwrap(), there, "{habit:?}");
+        assert_eq!(
+            list(&*endpoint).await.unwrap().len(),
+            1,
+            "nothing is left over"
+        );
+    }
+    shown("FTP", "a rename is refused", End::Refused);
+    shown("FTP", "no rename replaces what is there", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_name_of_a_list_is_told() {
+    let held = [("/t/one", &b"1"[..]), ("/t/one\r", b"2"), ("/t/..", b"3")];
+    let server = FtpServer::start(FtpHabit::KeepsNoFolderTimes, &held).await;
+    let endpoint = ftp(&server).await;
+    let names = list(&*endpoint).await.unwrap();
+    let names: Vec<_> = names.iter().map(|entry| entry.name.as_slice()).collect();
+    assert_eq!(names, [&b".."[..], b"one", b"one\r"]);
 }

@@ -71,6 +71,24 @@ async fn what_closing_says_is_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_only_says_that_it_wrote_is_not_there() {
+    let (server, folder) = sftp_server(SftpSpoils::Writes);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for verify in [true, false] {
+        let sftp = open(&server, &root, verify).await.unwrap();
+        assert!(put(&sftp, b"small", &[7; 50_000]).await.is_err());
+        assert!(write(&sftp, b"large", &vec![7; LARGE]).await.is_err());
+    }
+    assert!(!root.join("small").exists() && !root.join("large").exists());
+    shown(
+        "SFTP",
+        "what is written is taken and goes nowhere",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_size_that_is_not_told_is_not_zero() {
     let (server, folder) = sftp_server(SftpSpoils::Sizes);
     let root = folder.path().join("root");

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use posthaste_endpoint::{
-    Checksum, Endpoint, Entry, ErrorKind, FileSpec, Kind, Result, posix::DraftRules,
+    Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Result, posix::DraftRules,
 };
 use posthaste_testbed::{
     conformance::{open, open_with},
@@ -535,4 +535,69 @@ async fn a_listing_that_is_cut_is_not_all() {
     .await;
     says(list(&*dav(&server).await).await, "ended early");
     shown("WebDAV", "a listing is cut short", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_that_are_not_kept_are_counted() {
+    for (accepted, lost) in [("", 2), ("x-oc-mtime: accepted\r\n", 0)] {
+        let held = files(&[]);
+        let server = Server::start(move |asked| {
+            let answer = answer(asked, &held);
+            match &*asked.method {
+                "PUT" => Answer::sized(answer.status, accepted, ""),
+                _ => answer,
+            }
+        });
+        let server = server.await;
+        let endpoint = dav(&server).await;
+        let given = FileSpec {
+            mtime: Some(FileTime {
+                secs: 1_600_000_000,
+                nanos: 0,
+            }),
+            ..spec(5)
+        };
+        let (data, sum) = (Bytes::from_static(b"bytes"), Checksum::of(b"bytes"));
+        let stored = endpoint.put(b"small", &given, vec![data.clone()], sum);
+        stored.await.unwrap();
+        let writer = endpoint.create(b"large", &given).await.unwrap();
+        let body = Box::pin(futures_util::stream::iter([Ok(data)]));
+        writer.write(0, 0..5, body).await.unwrap();
+        writer.finish(sum).await.unwrap();
+        assert_eq!(endpoint.unkept().times, lost);
+        // This one tells no times at all.
+        assert_eq!(endpoint.learn_time_step_ns(b"x").await.unwrap(), None);
+        assert_eq!(endpoint.capabilities().mtime_step_ns, None);
+        assert_eq!(endpoint.unkept().times, lost, "a trial is no file");
+    }
+    shown("WebDAV", "times are not kept", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_asks_to_log_in_is_no_file() {
+    for (tag, page) in [("", "<p>Please log in</p>"), ("etag: \"v\"\r\n", "short")] {
+        let server = Server::start(move |asked| match (&*asked.method, &*asked.target) {
+            ("PROPFIND", "/t/small") => about(&told(
+                "/t/small",
+                "<x:getcontentlength>9</x:getcontentlength>",
+            )),
+            ("PROPFIND", _) => about(&told(
+                "/t/large",
+                "<x:getcontentlength>9000000</x:getcontentlength>",
+            )),
+            (_, "/login") => Answer::sized(200, &format!("content-type: text/html\r\n{tag}"), page),
+            _ => Answer::sized(302, "location: /login\r\n", ""),
+        });
+        let server = server.await;
+        let endpoint = dav(&server).await;
+        let small = endpoint.stat(b"small", true).await.unwrap().unwrap();
+        says(endpoint.get(b"small", &small).await.map(|_| ()), "changed");
+        let large = endpoint.stat(b"large", true).await.unwrap().unwrap();
+        says(endpoint.open(b"large", &large).await.map(|_| ()), "changed");
+    }
+    shown(
+        "web, WebDAV",
+        "another size comes than was listed, as of a page that asks to log in",
+        End::Refused,
+    );
 }

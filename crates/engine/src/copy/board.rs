@@ -268,10 +268,10 @@ impl Board {
         let mut bytes = works[0].entry.size;
         while works.len() < files_max
             && let Some(next) = queue.front()
-            && (!bundled || (bytes + next.entry.size <= bytes_max && is_small(next)))
+            && (!bundled || (bytes.saturating_add(next.entry.size) <= bytes_max && is_small(next)))
             && let Some(next) = queue.pop_front()
         {
-            bytes += next.entry.size;
+            bytes = bytes.saturating_add(next.entry.size);
             works.push(next);
         }
         for work in &works {

@@ -299,7 +299,7 @@ mod tests {
                 given: HashMap::new(),
                 overlap: false,
             };
-            let mut give = |names: &mut Names, path: &[u8]| names.give(path, Kind::File, &state);
+            let give = |names: &mut Names, path: &[u8]| names.give(path, Kind::File, &state);
             assert_eq!(give(&mut names, b"a"), Ok(()));
             assert_eq!(give(&mut names, b"A"), Err(Refused::Early));
             assert_eq!(give(&mut names, b"b"), Ok(()));

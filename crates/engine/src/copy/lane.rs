@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -17,7 +18,7 @@ use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::sleep,
 };
 
@@ -61,6 +62,8 @@ struct Tally {
     temporary: u64,
     left_out: u64,
     other: u64,
+    /// Directories of which nobody knows all that is in them.
+    listings: u64,
     limit: Option<Limit>,
 }
 
@@ -81,6 +84,8 @@ pub(super) struct Shared {
     pub no_clone: AtomicBool,
     /// Names at the destination that were given to something.
     pub claims: Claims,
+    /// What is asked for, and nothing at the destination has room for.
+    lacks: [bool; 2],
     /// Files that count as unchanged though no times are kept there.
     untimed: AtomicU64,
     is_local: AtomicBool,
@@ -91,7 +96,10 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(destination: Place, options: Options, progress: Arc<Progress>) -> Self {
+        let can = destination.endpoint.capabilities();
+        let lacks = [!can.modes, can.mtime_step_ns.is_none()].map(|lacks| lacks && options.modes);
         Self {
+            lacks,
             destination,
             options,
             progress,
@@ -142,6 +150,7 @@ impl Shared {
         (self.options.on_notice)(&Notice::Failed(&error));
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.last_error = Some(error.to_string());
+        tally.listings += u64::from(error.operation() == "list");
         if is_denied(&error) {
             tally.denials += 1;
             tally.denied.get_or_insert_with(|| error.retold());
@@ -280,12 +289,20 @@ impl Shared {
     pub(super) fn ending(&self) -> Ending {
         let mut tuned = self.tuned.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
+        let figures = self.progress.figures();
+        let mut unkept = self.destination.endpoint.unkept();
+        let [modes, times] = self
+            .lacks
+            .map(|lacks| if lacks { figures.files } else { 0 });
+        unkept += Unkept { modes, times };
+        let gave_up = tally.temporary >= TEMPORARY_FAILURES_MAX;
         // Where nothing could be written, that is no matter of single files.
         let denied = tally.denied.filter(|_| !self.has_arrived());
         Ending {
-            figures: self.progress.figures(),
+            rest_arrived: self.has_arrived() && tally.listings == 0 && !gave_up,
+            figures,
             fatal: tally.fatal.or(denied),
-            unkept: self.destination.endpoint.unkept(),
+            unkept,
             links_refused: tally.links_refused,
             untimed: self.untimed.load(Relaxed),
             last_error: tally.last_error,
@@ -417,15 +434,29 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
         let shared = Arc::clone(shared);
         lanes.spawn(async move { tuning.run(&shared, &board).await });
     }
-    let walked = Walker::new(shared, queue).walk(placed).await;
+    let mut walking = pin!(Walker::new(shared, queue).walk(placed));
+    let walked = loop {
+        tokio::select! {
+            walked = &mut walking => break walked,
+            Some(ended) = lanes.join_next() => hear(shared, &mut lanes, ended),
+        }
+    };
     shared.claims.end();
     while let Some(ended) = lanes.join_next().await {
-        if let Err(cause) = ended {
-            shared.stop(Error::new(ErrorKind::Other, "run", "a lane").cause(cause));
-        }
+        hear(shared, &mut lanes, ended);
     }
     if !shared.options.dry_run && !shared.is_stopped() {
         walked.seal(shared).await;
+    }
+}
+
+/// Ends all lanes where one ended other than it should: the others would wait for it.
+fn hear(shared: &Shared, lanes: &mut JoinSet<()>, ended: Result<(), JoinError>) {
+    if let Err(cause) = ended
+        && !shared.is_stopped()
+    {
+        shared.stop(Error::new(ErrorKind::Other, "run", "a lane").cause(cause));
+        lanes.abort_all();
     }
 }
 

@@ -69,14 +69,16 @@ pub(super) async fn copy(
     };
     let copying = Copying {
         shared: Arc::clone(shared),
+        in_order: !destination.capabilities().segments_in_any_order,
+        holds: destination.capabilities().segments_held,
+        // Where nothing tells versions apart, ranges may be of several.
+        ranges: source.capabilities().ranges
+            && (errand.entry.mtime.is_some() || errand.entry.version.is_some()),
         errand,
         spec,
         reader,
         writer,
         moving: Arc::clone(moving),
-        in_order: !destination.capabilities().segments_in_any_order,
-        holds: destination.capabilities().segments_held,
-        ranges: source.capabilities().ranges,
     };
     match copying.copy().await {
         Ok(Copied::Finished(whole)) => Ok((copying.spec.size, whole)),

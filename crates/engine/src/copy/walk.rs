@@ -38,6 +38,9 @@ const LISTED_AT_ONCE: usize = 16;
 /// Local directories listed at once: more only make a disk seek.
 const LOCAL_LISTED_AT_ONCE: usize = 4;
 
+/// Bytes of the largest file that any file system takes.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
 /// Why what is no file has nothing to copy.
 const SPECIAL: &str = "it is a device, a pipe or a socket";
 
@@ -295,7 +298,7 @@ impl Walk {
         }
         let full = {
             let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-            batch.bytes += work.entry.size;
+            batch.bytes = batch.bytes.saturating_add(work.entry.size);
             batch.works.push(work);
             let is_full = batch.works.len() >= BATCH_FILES || batch.bytes >= BATCH_BYTES;
             is_full.then(|| std::mem::take(&mut *batch))
@@ -322,6 +325,12 @@ impl Walk {
 fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
     if entry.kind == Kind::Special {
         return Some((SPECIAL, "leave it out with --exclude"));
+    }
+    if entry.size > FILE_BYTES_MAX {
+        return Some((
+            "the size it is said to have makes no sense",
+            "ask who runs the server",
+        ));
     }
     // Whether another copy goes on with it is not to be seen.
     is_unfinished(&entry.name).then_some((

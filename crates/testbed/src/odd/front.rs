@@ -24,6 +24,8 @@ pub enum Spoils {
     Answers(u32),
     /// It is not done: the last step is refused with 500.
     Finishes,
+    /// It is not done: a page is answered, as by who wants a login.
+    Pages,
     /// It may not be had: 403.
     Rights,
 }
@@ -66,6 +68,9 @@ pub async fn front(
                 }
             }
             (Spoils::Finishes, _) => Answer::sized(500, "", ""),
+            (Spoils::Pages, _) => {
+                Answer::sized(200, "content-type: text/html\r\n", "<p>Please log in</p>")
+            }
             (Spoils::Rights, _) => Answer::sized(403, "", ""),
         }
     })

@@ -37,6 +37,10 @@ pub enum FtpHabit {
     KeepsNothing,
     /// It renames, and hangs up before it says so.
     LosesRenames,
+    /// It renames nothing.
+    RefusesRenames,
+    /// It renames nothing to a name that something has.
+    KeepsNames,
 }
 
 /// What it holds, by path.
@@ -174,6 +178,10 @@ impl Session {
             "RNFR" => {
                 path.clone_into(&mut self.from);
                 held.map_or(gone, |_| "350 to what".to_owned())
+            }
+            "RNTO" if self.habit == FtpHabit::RefusesRenames => "550 not permitted".to_owned(),
+            "RNTO" if self.habit == FtpHabit::KeepsNames && held.is_some() => {
+                "550 file exists".to_owned()
             }
             "RNTO" => {
                 let mut files = self.files.lock().unwrap();

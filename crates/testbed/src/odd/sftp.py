@@ -6,9 +6,9 @@ import subprocess
 import sys
 import threading
 
-CLOSE, FSETSTAT, SETSTAT, REALPATH, EXTENDED = 4, 10, 9, 16, 200
+CLOSE, WRITE, FSETSTAT, SETSTAT, REALPATH, EXTENDED = 4, 6, 10, 9, 16, 200
 STATUS, DATA, NAME, ATTRS = 101, 103, 104, 105
-PERMISSION_DENIED, FAILURE = 3, 4
+OK, PERMISSION_DENIED, FAILURE = 0, 3, 4
 
 spoils = sys.argv[2]
 server = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -85,6 +85,9 @@ threading.Thread(target=answer, daemon=True).start()
 for packet in packets(sys.stdin.buffer):
     request = struct.unpack_from(">I", packet, 1)[0]
     kind = packet[0]
+    if spoils == "writes" and kind == WRITE:
+        send(sys.stdout.buffer, status(request, OK))
+        continue
     is_rename = kind == EXTENDED and string(packet, 5)[0].startswith(b"posix-rename")
     asked[request] = "rename" if is_rename else kind
     server.stdin.write(struct.pack(">I", len(packet)) + packet)

@@ -28,6 +28,8 @@ pub enum SftpSpoils {
     Attributes,
     /// More comes than was asked for.
     Reads,
+    /// What is written is taken, and goes nowhere.
+    Writes,
     /// The first rename is done, and the connection ends before its answer.
     Renames,
 }
@@ -41,6 +43,7 @@ impl SftpSpoils {
             Self::Closes => "closes",
             Self::Attributes => "attributes",
             Self::Reads => "reads",
+            Self::Writes => "writes",
             Self::Renames => "renames",
         }
     }

@@ -1,0 +1,38 @@
+//! What is learnt of a store by a small file that is made there and removed.
+
+use crate::{
+    Checksum, Result,
+    endpoint::{Endpoint, FileSpec, FileTime, beside},
+    unfinished::trial_name,
+};
+
+/// A time between the steps of a clock that knows every other second alone.
+const PROBE: FileTime = FileTime {
+    secs: 1_000_000_001,
+    nanos: 0,
+};
+
+const SECOND_NS: u32 = 1_000_000_000;
+
+/// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is.
+///
+/// # Errors
+/// Those of writing and looking.
+pub(crate) async fn time_step_ns(endpoint: &dyn Endpoint, path: &[u8]) -> Result<Option<u32>> {
+    let path = beside(path, &trial_name(b"clock"));
+    let spec = FileSpec {
+        size: 0,
+        mtime: Some(PROBE),
+        mode: None,
+        origin: endpoint.show(&path).into(),
+        version: None,
+    };
+    let put = endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
+    put.await?;
+    let there = endpoint.stat(&path, false).await;
+    let removed = endpoint.remove(&path).await;
+    let found = there?.and_then(|there| there.mtime);
+    removed?;
+    let is_within = |step: &u32| found.is_some_and(|found| found.agrees(PROBE, *step));
+    Ok([SECOND_NS, 2 * SECOND_NS].into_iter().find(is_within))
+}
