@@ -344,6 +344,12 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(self.read_only(path)) })
     }
 
+    /// Keeps a directory that was just made to its user while things are put into it, where `mode` will let others do less than they
+    /// may now. Where modes are not kept, nothing is kept private either.
+    fn keep_private<'a>(&'a self, _path: &'a [u8], _mode: u32) -> Boxed<'a, ()> {
+        Box::pin(async {})
+    }
+
     /// Seals several directories, none of which holds another; one result each, in their order.
     /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.
     fn seal_directories<'a>(

@@ -2,6 +2,8 @@
 
 use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
+use rustix::io::Errno;
+
 /// What went wrong, as far as a caller decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -118,7 +120,12 @@ impl Error {
 
     /// An operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
-        Self::new(kind_of_io(&cause), operation, subject).cause(cause)
+        let hint = hint_of_io(&cause);
+        let error = Self::new(kind_of_io(&cause), operation, subject).cause(cause);
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
     }
 
     /// That nobody can listen at an address; `another` says how another one is named.
@@ -269,6 +276,19 @@ impl Error {
 /// What the operating system of a server said of one file, as it told it.
 pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))
+}
+
+/// What to try about what the system says, where that is the same whatever was done.
+fn hint_of_io(cause: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(cause)? {
+        Errno::IO => Some("the disk, or the server behind it, fails: see the system's log"),
+        Errno::STALE => Some("its server was set up anew: run the same command again"),
+        Errno::NAMETOOLONG | Errno::ILSEQ => Some("rename it"),
+        Errno::FBIG => Some("its file system takes no file as large: use another one"),
+        Errno::MFILE | Errno::NFILE => Some("raise the limit of open files: ulimit -n"),
+        Errno::ROFS => Some("it is mounted to be read only"),
+        _ => None,
+    }
 }
 
 fn kind_of_io(cause: &io::Error) -> ErrorKind {

@@ -47,7 +47,7 @@ pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 use ground::Ground;
 pub use listing::PosixListing;
-pub use private::{keep_private, published_mode};
+pub use private::{hides, keep_private, published_mode};
 pub use real_path::real_path;
 pub use source::SourceFile;
 pub(crate) use source::UNTOLD_BYTES_MAX;
@@ -417,6 +417,10 @@ impl Endpoint for Posix {
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         let path = self.path(path);
         Box::pin(self.blocking(move || Ok(real_path(&path)?.into_os_string().into_vec())))
+    }
+
+    fn keep_private<'a>(&'a self, path: &'a [u8], mode: u32) -> Boxed<'a, ()> {
+        self.hide(path, mode)
     }
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {

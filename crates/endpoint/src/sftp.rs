@@ -375,6 +375,10 @@ impl Endpoint for Sftp {
         })
     }
 
+    fn keep_private<'a>(&'a self, path: &'a [u8], mode: u32) -> Boxed<'a, ()> {
+        Box::pin(self.remote.hide_directory(self.remote.path(path), mode))
+    }
+
     fn seal_directory<'a>(
         &'a self,
         path: &'a [u8],

@@ -241,4 +241,10 @@ fn a_tree_that_is_continued_gets_its_own_mode_and_stays_private_meanwhile() {
     world.copy(["tree", "new"]);
     assert_eq!((mode("new"), mode("new/private")), (0o700, 0o700));
     assert!(fs::read(world.path("new/private/large")).unwrap() == noise(1, LARGE));
+    let server = SshServer::start().unwrap();
+    let world = world.with_ssh(&server);
+    let there = server.address(&world.path("far").display().to_string());
+    run_and_kill(&world, "tree", &there, 20 << 20);
+    let mode = |path: &str| fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("far"), mode("far/private")), (0o700, 0o700));
 }

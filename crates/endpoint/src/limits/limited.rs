@@ -354,6 +354,13 @@ impl Endpoint for Limited {
         })
     }
 
+    fn keep_private<'a>(&'a self, path: &'a [u8], mode: u32) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let _place = self.limits.enter().await;
+            self.inner.keep_private(path, mode).await;
+        })
+    }
+
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async {
             let _place = self.limits.enter().await;

@@ -84,8 +84,8 @@ fn open_directory(path: &Path) {
 }
 
 impl Posix {
-    /// Keeps a directory that was just made from those who may not read it in the end: it gets its mode when all is in it.
-    pub fn keep_private(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
+    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    pub(super) fn hide(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
         let (this, path) = (self.clone(), path.to_vec());
         let kept = self.blocking(move || {
             let place = this.directory(&path)?;

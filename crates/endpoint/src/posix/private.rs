@@ -15,6 +15,12 @@ pub fn keep_private() {
     let _ = BEFORE.set(before.as_raw_mode());
 }
 
+/// Whether a mode lets others do less than those of directories that are made without one most often do.
+#[must_use]
+pub fn hides(mode: u32) -> bool {
+    mode & 0o055 != 0o055
+}
+
 /// Returns the mode of what is published without one of its own, where the process keeps to itself what it makes: `all` less what its
 /// user's umask takes away.
 #[must_use]

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     FileTime, Locus, Result, clock,
     endpoint::{Entry, FileSpec},
+    posix::hides,
     unkept::Unkept,
 };
 
@@ -148,6 +149,16 @@ impl Remote {
         self.dress(&FilePath::of(full), attributes).await?;
         self.note(untellable(entry.mtime));
         Ok(())
+    }
+
+    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    pub(super) async fn hide_directory(&self, full: Vec<u8>, mode: u32) {
+        if hides(mode) {
+            let wanted = attributes_of(Some(mode | 0o700), None);
+            let request = Request::new(SETSTAT).string(&full).attributes(&wanted);
+            // It gets its own mode in the end, and then it is told if that is refused.
+            let _ = self.ask(request).await;
+        }
     }
 
     /// Gives a link the time that its source has.

@@ -194,8 +194,8 @@ impl Directory {
             .map_err(|error| error.at(Locus::Destination))?;
         if new {
             let mode = self.entry.as_ref().and_then(|entry| entry.mode);
-            if let (Some(local), Some(mode)) = (&shared.destination.local, mode) {
-                local.keep_private(&self.to, mode).await;
+            if let Some(mode) = mode {
+                endpoint.keep_private(&self.to, mode).await;
             }
             shared.progress.made_directory();
             if let (0, true, Some(local)) =
