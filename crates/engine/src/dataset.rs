@@ -4,6 +4,7 @@
 //! is no longer what was listed, and [`Manifest`] is what the far end needs to put it together.
 
 mod manifest;
+mod root;
 mod scan;
 mod source;
 
@@ -13,7 +14,8 @@ use posthaste_types::Bytes;
 
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
-pub use scan::{is_path_below, scan, scan_files};
+pub use root::Root;
+pub use scan::{is_path_below, scan, scan_all, scan_files};
 pub use source::SourceReader;
 
 /// Smallest chunk: less would cost a round trip and a disk flush each for too little.

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
-    dataset::{FileEntry, FileKind, FileList},
+    dataset::{FileEntry, FileKind, FileList, Root},
     sealed::Sealed,
 };
 use posthaste_journal::RequestRecord;
@@ -90,24 +90,40 @@ pub(crate) fn remove(
     keeps_root: bool,
     backup: Option<Timestamp>,
 ) -> Result<()> {
+    let directory = match Root::of(root, list) {
+        // All of it is gone.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
     let mut kept = None;
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
-        if let Err(error) = remove_entry(root, entry, backup) {
+        if let Err(error) = remove_entry((root, &directory), entry, backup) {
             kept.get_or_insert(error);
         }
     }
     kept.map_or(Ok(()), Err)
 }
 
-fn remove_entry(root: &Path, entry: &FileEntry, backup: Option<Timestamp>) -> Result<()> {
-    let path = entry.below(root);
-    let shown = path.display().to_string();
+fn remove_entry(
+    (root, directory): (&Path, &Root),
+    entry: &FileEntry,
+    backup: Option<Timestamp>,
+) -> Result<()> {
+    let shown = entry.below(root).display().to_string();
+    if entry.path.is_empty() {
+        return remove_directory(root, &shown);
+    }
+    let place = match directory.place(&entry.path) {
+        Ok(place) => place,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
+    };
     match &entry.kind {
-        FileKind::Directory => remove_directory(&path),
+        FileKind::Directory => remove_directory(&place.path, &shown),
         FileKind::Regular | FileKind::Symlink { .. } => {
-            let found = match fs::symlink_metadata(&path) {
+            let found = match fs::symlink_metadata(&place.path) {
                 Ok(found) => found,
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
@@ -118,7 +134,7 @@ fn remove_entry(root: &Path, entry: &FileEntry, backup: Option<Timestamp>) -> Re
                     .at(Locus::Source)
                     .cause("it changed after the dataset was sealed, so it stays"));
             }
-            fs::remove_file(&path)
+            fs::remove_file(&place.path)
                 .map_err(|cause| Error::io("remove", shown, cause).at(Locus::Source))
         }
     }
@@ -142,7 +158,7 @@ fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
 }
 
 /// A directory with something new in it stays: that was never part of the dataset.
-fn remove_directory(path: &Path) -> Result<()> {
+fn remove_directory(path: &Path, shown: &str) -> Result<()> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(()),
         Err(cause)
@@ -153,6 +169,6 @@ fn remove_directory(path: &Path) -> Result<()> {
         {
             Ok(())
         }
-        Err(cause) => Err(Error::io("remove", path.display().to_string(), cause).at(Locus::Source)),
+        Err(cause) => Err(Error::io("remove", shown, cause).at(Locus::Source)),
     }
 }

@@ -14,7 +14,7 @@ use posthaste_core::contract::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
-    dataset::{self, FileList},
+    dataset::{self, FileList, Root},
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
@@ -124,7 +124,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     record.id = REHEARSED;
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
-    let list = actor.blocking(move || listed(&root, &only)).await?;
+    let listing = move || listed(&Root::open(&root, false)?, &only);
+    let list = actor.blocking(listing).await?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)
 }

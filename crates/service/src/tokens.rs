@@ -248,11 +248,12 @@ impl Caller {
             .hint("ask its owner, or an operator"))
     }
 
-    /// Sees that a path lies where it may have things moved. Links in what is there of it are followed. Blocking.
+    /// Sees that a path lies where it may have things moved, and returns where that is: links in what is there of it are followed.
+    /// Blocking.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it does not.
-    pub(crate) fn reaches(&self, path: &Path) -> Result<()> {
+    pub(crate) fn reaches(&self, path: &Path) -> Result<PathBuf> {
         let place = std::fs::canonicalize(path).unwrap_or_else(|_| as_far_as_it_is(path));
         let is_plain = place.is_absolute() && !goes_up(&place);
         let lies_below = |root: &PathBuf| {
@@ -260,7 +261,7 @@ impl Caller {
             found.is_ok_and(|root| place.starts_with(root))
         };
         if self.operates() || is_plain && self.below.iter().any(lies_below) {
-            return Ok(());
+            return Ok(place);
         }
         let places = self.below.iter();
         let places: Vec<_> = places.map(|root| root.display().to_string()).collect();
@@ -306,7 +307,7 @@ impl Caller {
         let may_use = |profile: &str| self.profiles.iter().any(|known| known == profile);
         let location = Location::parse(address.as_ref())?;
         let cause = match &location {
-            Location::Local(path) => return self.reaches(path),
+            Location::Local(path) => return self.reaches(path).map(drop),
             // Who asks has it themselves, as [`crate::credentials`] says.
             location if is_own(location) => return Ok(()),
             // `NAME:path`, which would be a host if there were no profile of that name.

@@ -153,13 +153,10 @@ mod tests {
         assert_eq!(entry.mtime.unwrap().nanos, 500_000_000);
         let link = told_of(b"type=OS.unix=slink:/x;size=1; l").unwrap();
         assert_eq!((link.entry.kind, link.has_size), (Kind::Link, true));
-        assert!(!told_of(b"type=file; unsized").unwrap().has_size);
-        for other in [
-            &b"total 3"[..],
-            b"size=3; untyped",
-            b"type=file;size=x; n",
-            b"",
-        ] {
+        for unsized_ in [&b"type=file; n"[..], b"type=file;size=x; n"] {
+            assert!(!told_of(unsized_).unwrap().has_size);
+        }
+        for other in [&b"total 3"[..], b"size=3; untyped", b""] {
             assert_eq!(told_of(other), None);
         }
     }

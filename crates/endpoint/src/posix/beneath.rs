@@ -18,12 +18,25 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
+        AtFlags, CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat,
+        openat2, statat,
     },
     io::Errno,
 };
 
 use crate::endpoint::join;
+
+/// The file systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2) numbers them.
+const SYSTEM_FILES: [FsWord; 8] = [
+    0x9fa0,
+    0x6265_6572,
+    0x1cd1,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+];
 
 /// Which links are followed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +125,40 @@ impl Beneath {
             follow,
             has_openat2,
         })
+    }
+
+    /// Opens a directory that somebody else named, over no way through what this process has open, and over no link at all if
+    /// `is_judged`. Blocks.
+    ///
+    /// # Errors
+    /// The system's; [`Errno::LOOP`] where such a link is on the way.
+    pub fn open_source(path: &Path, is_judged: bool) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = match is_judged {
+            true => ResolveFlags::NO_SYMLINKS,
+            false => ResolveFlags::NO_MAGICLINKS,
+        };
+        let root = match openat2(CWD, path, flags, Mode::empty(), resolve) {
+            // Before 5.6 the path is as good as who named it.
+            Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty())?,
+            opened => opened?,
+        };
+        let follow = Follow::Never;
+        let has_openat2 = open_beneath(&root, b".", OFlags::PATH, follow).is_ok();
+        Ok(Self {
+            root,
+            follow,
+            has_openat2,
+        })
+    }
+
+    /// Whether the directory is one of the system's own: of `/proc`, `/sys` and the like, which hold no data of anybody. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_of_system(&self) -> Result<bool, Errno> {
+        let kind = fstatfs(&self.root)?.f_type;
+        Ok(SYSTEM_FILES.contains(&kind))
     }
 
     /// The same as on a kernel that has no `openat2`.

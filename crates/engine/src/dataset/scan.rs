@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
     fs::{self, Metadata},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -11,9 +10,10 @@ use std::{
     path::Path,
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, join, posix::Place};
+use rustix::io::Errno;
 
-use super::{FileEntry, FileKind, FileList};
+use super::{FileEntry, FileKind, FileList, Root};
 
 /// Most files of one dataset: at about 150 bytes each the list stays in memory.
 const FILES_MAX: usize = 20_000_000;
@@ -28,6 +28,14 @@ const FILES_MAX: usize = 20_000_000;
 /// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or a file can't
 /// be read, so that it is said before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
+    scan_all(&Root::open(root, false)?)
+}
+
+/// The same of a root that is open.
+///
+/// # Errors
+/// As [`scan`].
+pub fn scan_all(root: &Root) -> Result<FileList> {
     let mut list = begin(root)?;
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(directory) = waiting.pop() {
@@ -43,7 +51,7 @@ pub fn scan(root: &Path) -> Result<FileList> {
 /// As [`scan`], and at [`Locus::Source`] [`ErrorKind::NotFound`] without one of them, [`ErrorKind::Invalid`] for one that is a
 /// directory, or no path from there (empty, absolute, with `.` or `..` in it), or lies beyond a link.
 pub fn scan_files<N: AsRef<[u8]>>(
-    root: &Path,
+    root: &Root,
     names: impl IntoIterator<Item = N>,
 ) -> Result<FileList> {
     let mut list = begin(root)?;
@@ -51,18 +59,19 @@ pub fn scan_files<N: AsRef<[u8]>>(
     for name in names {
         let name = name.as_ref();
         if !is_path_below(name) {
-            return Err(refused(&root.join(OsStr::from_bytes(name)), NO_PATH));
+            return Err(refused(&root.shown(name), NO_PATH));
         }
         if list.files.len() >= FILES_MAX {
             return Err(too_much(root));
         }
         list_way(root, name, &mut folders, &mut list)?;
-        let place = root.join(OsStr::from_bytes(name));
-        let metadata = fs::symlink_metadata(&place);
-        let metadata = metadata.map_err(|cause| failed("look at", &place, cause))?;
+        let (place, metadata) = look_at(root, name)?;
         match kind_of(&place, &metadata)? {
             Some(FileKind::Directory) => {
-                return Err(refused(&place, "it is a directory, and files were named"));
+                return Err(refused(
+                    place.shown(),
+                    "it is a directory, and files were named",
+                ));
             }
             Some(kind) => list.files.push(entry(name.to_vec(), kind, &metadata)),
             None => list.skipped.push(name.to_vec()),
@@ -85,7 +94,7 @@ pub fn is_path_below(path: &[u8]) -> bool {
 
 /// Lists the directories on the way to a file, those that are not listed yet.
 fn list_way(
-    root: &Path,
+    root: &Root,
     name: &[u8],
     folders: &mut BTreeSet<Vec<u8>>,
     list: &mut FileList,
@@ -100,12 +109,10 @@ fn list_way(
         if folders.contains(folder) {
             continue;
         }
-        let place = root.join(OsStr::from_bytes(folder));
-        let metadata = fs::symlink_metadata(&place);
-        let metadata = metadata.map_err(|cause| failed("look at", &place, cause))?;
+        let (place, metadata) = look_at(root, folder)?;
         if !metadata.is_dir() {
             return Err(refused(
-                &place,
+                place.shown(),
                 "it is no directory, and a file below it was named",
             ));
         }
@@ -122,25 +129,30 @@ fn refused(place: &Path, why: &'static str) -> Error {
         .cause(why)
 }
 
+/// What lies at a path below the root, no link being on the way.
+fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
+    let shown = root.shown(path);
+    let place = match root.place(path) {
+        Err(cause) if Errno::from_io_error(&cause) == Some(Errno::LOOP) => {
+            return Err(refused(&shown, "a link is on the way to it"));
+        }
+        place => place.map_err(|cause| failed("look at", &shown, cause))?,
+    };
+    let metadata = fs::symlink_metadata(&place.path);
+    let metadata = metadata.map_err(|cause| failed("look at", &shown, cause))?;
+    Ok((place, metadata))
+}
+
 /// A list with its root alone.
-fn begin(root: &Path) -> Result<FileList> {
-    let top = fs::metadata(root).map_err(|cause| failed("open", root, cause))?;
-    if !top.is_dir() {
-        return Err(
-            Error::new(ErrorKind::Invalid, "list", root.display().to_string())
-                .at(Locus::Source)
-                .cause("it is no directory")
-                .hint("name the directory that holds it"),
-        );
-    }
+fn begin(root: &Root) -> Result<FileList> {
     let mut list = FileList::default();
     list.files
-        .push(entry(Vec::new(), FileKind::Directory, &top));
+        .push(entry(Vec::new(), FileKind::Directory, &root.metadata()?));
     Ok(list)
 }
 
 /// Puts all that was found in its order, and into one stream of bytes.
-fn lay_out(root: &Path, mut list: FileList) -> Result<FileList> {
+fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.files.dedup_by(|a, b| a.path == b.path);
     list.skipped.sort_unstable();
@@ -155,27 +167,21 @@ fn lay_out(root: &Path, mut list: FileList) -> Result<FileList> {
 }
 
 fn scan_directory(
-    root: &Path,
+    root: &Root,
     directory: &[u8],
     list: &mut FileList,
     waiting: &mut Vec<Vec<u8>>,
 ) -> Result<()> {
-    let full = if directory.is_empty() {
-        root.to_owned()
-    } else {
-        root.join(OsStr::from_bytes(directory))
-    };
-    for item in fs::read_dir(&full).map_err(|cause| failed("list", &full, cause))? {
+    let full = root.shown(directory);
+    let folder = root.directory(directory);
+    let folder = folder.map_err(|cause| failed("list", &full, cause))?;
+    for item in fs::read_dir(&folder.path).map_err(|cause| failed("list", &full, cause))? {
         let item = item.map_err(|cause| failed("list", &full, cause))?;
-        let place = item.path();
+        let path = join(directory, item.file_name().as_bytes());
         let metadata = item
             .metadata()
-            .map_err(|cause| failed("look at", &place, cause))?;
-        let mut path = directory.to_vec();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(item.file_name().as_bytes());
+            .map_err(|cause| failed("look at", &root.shown(&path), cause))?;
+        let place = Place::plain(item.path()).called(root.shown(&path));
         let Some(kind) = kind_of(&place, &metadata)? else {
             list.skipped.push(path);
             continue;
@@ -192,17 +198,18 @@ fn scan_directory(
 }
 
 /// What lies at a place, where it can be in a dataset.
-fn kind_of(place: &Path, metadata: &Metadata) -> Result<Option<FileKind>> {
+fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     Ok(if metadata.is_dir() {
         Some(FileKind::Directory)
     } else if metadata.is_symlink() {
-        let target = fs::read_link(place).map_err(|cause| failed("read", place, cause))?;
+        let target = fs::read_link(&place.path);
+        let target = target.map_err(|cause| failed("read", place.shown(), cause))?;
         Some(FileKind::Symlink {
             target: target.into_os_string().into_vec(),
         })
     } else if metadata.is_file() {
-        rustix::fs::access(place, rustix::fs::Access::READ_OK)
-            .map_err(|cause| failed("read", place, cause.into()))?;
+        rustix::fs::access(&place.path, rustix::fs::Access::READ_OK)
+            .map_err(|cause| failed("read", place.shown(), cause.into()))?;
         Some(FileKind::Regular)
     } else {
         None
@@ -230,11 +237,15 @@ fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Error 
     Error::io(operation, path.display().to_string(), cause).at(Locus::Source)
 }
 
-fn too_much(root: &Path) -> Error {
-    Error::new(ErrorKind::Unsupported, "list", root.display().to_string())
-        .at(Locus::Source)
-        .cause(format!("it has more than {FILES_MAX} files or 2^64 bytes"))
-        .hint("offload its subdirectories one by one")
+fn too_much(root: &Root) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "list",
+        root.shown(b"").display().to_string(),
+    )
+    .at(Locus::Source)
+    .cause(format!("it has more than {FILES_MAX} files or 2^64 bytes"))
+    .hint("offload its subdirectories one by one")
 }
 
 #[cfg(test)]
@@ -286,7 +297,8 @@ mod tests {
         for (name, content) in [("b", "123"), ("a", "12"), ("other", "1")] {
             fs::write(root.path().join(name), content).unwrap();
         }
-        let named = |names: &[&str]| scan_files(root.path(), names);
+        let open = || Root::open(root.path(), true).unwrap();
+        let named = |names: &[&str]| scan_files(&open(), names);
         let list = named(&["b", "a"]).unwrap();
         let paths: Vec<_> = list.files.iter().map(|file| file.path.clone()).collect();
         assert_eq!(paths, [b"".to_vec(), b"a".to_vec(), b"b".to_vec()]);
@@ -307,10 +319,8 @@ mod tests {
         for name in ["a/b/1", "a/b/2", "a/b.x", "top"] {
             fs::write(root.path().join(name), "12").unwrap();
         }
-        let list = scan_files(
-            root.path(),
-            ["top", "a/b/2", "a/b.x", "a/b/1", "top", "out"],
-        );
+        let open = || Root::open(root.path(), true).unwrap();
+        let list = scan_files(&open(), ["top", "a/b/2", "a/b.x", "a/b/1", "top", "out"]);
         let list = list.unwrap();
         let paths: Vec<_> = list.files.iter().map(|file| file.path.clone()).collect();
         let shown: Vec<_> = paths
@@ -322,7 +332,7 @@ mod tests {
             ["", "a", "a/b", "a/b.x", "a/b/1", "a/b/2", "out", "top"]
         );
         assert_eq!(list.bytes, 8);
-        let kind = |name: &str| scan_files(root.path(), [name]).unwrap_err().kind();
+        let kind = |name: &str| scan_files(&open(), [name]).unwrap_err().kind();
         for name in [
             "out/secret",
             "a/b/1/x",

@@ -10,12 +10,9 @@ use std::{
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_types::Bytes;
-use rustix::{
-    fs::{Mode, OFlags},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 
-use super::{Extent, FileEntry, FileKind, FileList};
+use super::{Extent, FileEntry, FileKind, FileList, Root};
 
 /// Reads chunks of the stream and notices every file that no longer is what was listed.
 ///
@@ -53,9 +50,10 @@ impl SourceReader {
     pub fn read_chunk(&self, chunk: u32, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.clear();
         buffer.resize(self.list.chunk_bytes(chunk, self.chunk_size), 0);
+        let root = self.open_root()?;
         for extent in self.list.extents(chunk, self.chunk_size) {
             let end = extent.chunk_offset + extent.length;
-            self.read_extent(extent, &mut buffer[extent.chunk_offset..end])?;
+            self.read_extent(&root, extent, &mut buffer[extent.chunk_offset..end])?;
         }
         Ok(())
     }
@@ -66,12 +64,13 @@ impl SourceReader {
     /// # Errors
     /// As [`Self::read_chunk`].
     pub fn confirm(&self) -> Result<()> {
+        let root = self.open_root()?;
         for file in &self.list.files {
-            let path = file.below(&self.root);
             let metadata = if file.path.is_empty() {
-                std::fs::metadata(&path)
+                root.metadata().map_err(io::Error::other)
             } else {
-                std::fs::symlink_metadata(&path)
+                let place = root.place(&file.path);
+                place.and_then(|place| std::fs::symlink_metadata(&place.path))
             };
             let metadata = metadata.map_err(|cause| self.failed(file, cause))?;
             let same = match &file.kind {
@@ -86,12 +85,16 @@ impl SourceReader {
         Ok(())
     }
 
-    fn read_extent(&self, extent: Extent, buffer: &mut [u8]) -> Result<()> {
+    fn open_root(&self) -> Result<Root> {
+        Root::of(&self.root, &self.list)
+    }
+
+    fn read_extent(&self, root: &Root, extent: Extent, buffer: &mut [u8]) -> Result<()> {
         let file = &self.list.files[extent.file];
         // A pipe put in the file's place must not hang us, nor a link lead elsewhere.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let open = match rustix::fs::open(file.below(&self.root), flags, Mode::empty()) {
-            Ok(open) => File::from(open),
+        let open = match root.file(file, flags) {
+            Ok(open) => open,
             Err(Errno::LOOP | Errno::NXIO) => return Err(self.changed(file)),
             Err(cause) => return Err(self.failed(file, cause.into())),
         };

@@ -104,14 +104,32 @@ pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> 
         credentials.claim(owner, address)?;
     }
     let Some(address) = outbound::submit::address(&desk.centre, new) else {
-        return caller.reaches(new.source.as_ref());
+        return reach(desk, caller, new);
     };
     if new.via.is_empty() {
         caller.reads(&new.source, new.profile.as_deref())?;
     } else {
-        caller.reaches(new.source.as_ref())?;
+        reach(desk, caller, new)?;
     }
     caller.writes(&address, new.profile.as_deref())
+}
+
+/// Sees that a source on this machine may be moved. Where the kernel does not judge what its owner may read, the path that was judged is
+/// taken, so that no link that is put on it later leads elsewhere.
+fn reach(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
+    let judged = caller.reaches(new.source.as_ref())?;
+    let is_owned = new
+        .wishes
+        .owner
+        .as_ref()
+        .is_some_and(|owner| !owner.is_empty());
+    if is_owned
+        && !desk.centre.store.actors.are_owners()
+        && let Ok(judged) = judged.into_os_string().into_string()
+    {
+        new.source = judged;
+    }
+    Ok(())
 }
 
 /// Shows a request.

@@ -30,7 +30,7 @@ pub(crate) async fn submit(
     caller.claim(&mut new.owner, &mut new.project);
     caller.name_submission(&mut new.submission_id, new.owner.as_deref())?;
     tokio::task::block_in_place(|| -> Answer<()> {
-        caller.reaches(new.to.as_ref())?;
+        let _ = caller.reaches(new.to.as_ref())?;
         let credentials = &desk.centre.store.actors.credentials;
         let owner = new.owner.as_deref().unwrap_or_default();
         for source in &mut new.sources {

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{FileKind, FileList};
+use posthaste_engine::dataset::{FileKind, FileList, Root};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
 
@@ -35,7 +35,7 @@ impl Listed {
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
         let only = record.only.clone();
         let list = behalf
-            .blocking(move || submit::listed(&root, &only))
+            .blocking(move || submit::listed(&Root::open(&root, false)?, &only))
             .await?;
         Ok(Self::Here(list))
     }

@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{self, FileList};
+use posthaste_engine::dataset::{self, FileList, Root};
 use posthaste_journal::{RequestRecord, Scan, Scanned};
 use posthaste_types::{Bytes, RequestId};
 use tokio::sync::{Semaphore, mpsc};
@@ -129,16 +129,21 @@ pub(super) fn listed_of(centre: &Centre, record: &RequestRecord) -> Result<FileL
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
     let actor = centre.store.actors.of(record)?;
     let names = centre.store.names(record)?;
-    actor.run(|| match &names {
-        Some(names) => dataset::scan_files(root, names.iter()),
-        None => listed(root, &record.only),
+    // Where the kernel does not judge what an owner may read, the path was judged when it was submitted.
+    let is_judged = !record.wishes.owner.is_empty() && !centre.store.actors.are_owners();
+    actor.run(|| {
+        let root = Root::open(root, is_judged)?;
+        match &names {
+            Some(names) => dataset::scan_files(&root, names.iter()),
+            None => listed(&root, &record.only),
+        }
     })
 }
 
 /// All of a directory, listed, or those of its files that are named.
-pub(crate) fn listed(root: &Path, only: &[String]) -> Result<FileList> {
+pub(crate) fn listed(root: &Root, only: &[String]) -> Result<FileList> {
     if only.is_empty() {
-        dataset::scan(root)
+        dataset::scan_all(root)
     } else {
         dataset::scan_files(root, only)
     }
