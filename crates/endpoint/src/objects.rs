@@ -13,7 +13,7 @@ mod upload;
 use http::HeaderMap;
 
 use crate::{
-    Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Whole,
+    Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Status, Whole,
     web::{About, told_size},
 };
 
@@ -120,6 +120,26 @@ pub(crate) fn take_link(name: &mut Vec<u8>) -> bool {
         }
         Some(_) | None => false,
     }
+}
+
+/// Looks whether a store that says so holds an object of `size` bytes. Who may not look has to believe it.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] where it does not; those of looking.
+pub(crate) async fn check_held<S: RawStore>(store: &S, key: &str, size: u64) -> Result<()> {
+    let why = match store.head(key, "look at").await {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) => return Err(error.at(Locus::Destination)),
+        Ok(None) => "the store says that it has it, and it is not there".to_owned(),
+        Ok(Some(head)) => match S::entry(&head, Kind::File).size {
+            found if found == size => return Ok(()),
+            found => format!("the store holds {found} bytes of {size}"),
+        },
+    };
+    Err(Error::new(ErrorKind::Corrupt, "write", store.show(key))
+        .cause(why)
+        .status_is(Status::Temporary)
+        .at(Locus::Destination))
 }
 
 #[cfg(test)]

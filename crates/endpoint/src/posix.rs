@@ -29,7 +29,10 @@ use std::{
         fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
@@ -89,6 +92,8 @@ pub struct Posix {
     clocks: Clocks,
     ground: Arc<Ground>,
     unkept: Arc<UnkeptCount>,
+    /// Directories were listed with links followed: what is read then may be links.
+    follows: Arc<AtomicBool>,
 }
 
 impl Posix {
@@ -108,6 +113,7 @@ impl Posix {
             clocks: Clocks::default(),
             ground: Arc::default(),
             unkept: Arc::default(),
+            follows: Arc::default(),
         }
     }
 
@@ -115,6 +121,11 @@ impl Posix {
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
+    }
+
+    /// Whether `path` may be a link that is followed: the root may.
+    fn follows(&self, path: &[u8]) -> bool {
+        path.is_empty() || self.follows.load(Relaxed)
     }
 
     /// Runs a blocking call on the runtime's blocking threads, with the rights it acts with.
@@ -338,6 +349,7 @@ impl Endpoint for Posix {
     }
 
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
+        self.follows.fetch_or(follow, Relaxed);
         let (path, actor) = (self.path(path), self.actor.clone());
         Box::pin(self.blocking(move || {
             let listing: Box<dyn Listing> = Box::new(PosixListing::acting(actor, path, follow)?);
@@ -346,14 +358,15 @@ impl Endpoint for Posix {
     }
 
     fn get<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
-        let path = self.path(path);
-        Box::pin(self.blocking(move || SourceFile::open(path)?.read_whole()))
+        let (follow, path) = (self.follows(path), self.path(path));
+        Box::pin(self.blocking(move || SourceFile::open(path, follow)?.read_whole()))
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
-        let (path, actor) = (self.path(path), self.actor.clone());
+        let (follow, path, actor) = (self.follows(path), self.path(path), self.actor.clone());
         Box::pin(self.blocking(move || {
-            let reader: Arc<dyn Reader> = Arc::new(source::PosixReader::new(actor, path)?);
+            let reader = source::PosixReader::new(actor, path, follow)?;
+            let reader: Arc<dyn Reader> = Arc::new(reader);
             Ok(reader)
         }))
     }

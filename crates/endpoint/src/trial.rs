@@ -30,9 +30,9 @@ pub(crate) async fn time_step_ns(endpoint: &dyn Endpoint, path: &[u8]) -> Result
     let put = endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
     put.await?;
     let there = endpoint.stat(&path, false).await;
-    let removed = endpoint.remove(&path).await;
+    // It is hidden, and its name says whose it is.
+    let _ = endpoint.remove(&path).await;
     let found = there?.and_then(|there| there.mtime);
-    removed?;
     let is_within = |step: &u32| found.is_some_and(|found| found.agrees(PROBE, *step));
     Ok([SECOND_NS, 2 * SECOND_NS].into_iter().find(is_within))
 }

@@ -50,7 +50,12 @@ pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     hasher.update(name);
     hasher.update(origin.as_bytes());
     let hash = &hasher.finalize().to_hex()[..12];
-    let kept = &name[..name.len().min(KEPT_BYTES_MAX)];
+    let mut cut = name.len().min(KEPT_BYTES_MAX);
+    // Not inside of a letter: some file systems take UTF-8 alone.
+    while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        cut -= 1;
+    }
+    let kept = &name[..cut];
     [b".", kept, b".", hash.as_bytes(), PARTIAL_SUFFIX.as_bytes()].concat()
 }
 

@@ -252,6 +252,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
     }
     let is_place = is_directory && !shared.options.continues;
     let inside = into || is_place || sources.len() > 1;
+    let among_several = sources.len() > 1;
     let mut placed = Vec::with_capacity(sources.len());
     for source in sources {
         let endpoint = &source.place.endpoint;
@@ -259,7 +260,15 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
         let found = retry::reached(shared, || endpoint.stat(b"", follow))
             .await
             .map_err(|error| error.at(Locus::Source))?;
-        let entry = found.ok_or_else(|| missing(&source))?;
+        let entry = match found {
+            Some(entry) => entry,
+            // One of several is one.
+            None if among_several => {
+                shared.failed(missing(&source));
+                continue;
+            }
+            None => return Err(missing(&source)),
+        };
         let is_tree = entry.kind == Kind::Directory;
         if source.content && !is_tree {
             return Err(Error::new(ErrorKind::NotFound, "read", endpoint.show(b""))

@@ -32,6 +32,8 @@ pub(super) struct Losses {
     hard_links: u64,
     attributes: u64,
     access_lists: u64,
+    /// Set-user-ID and set-group-ID bits, which are lent to nobody else.
+    lent_rights: u64,
     /// Sources of which nobody can see it here.
     unseen: bool,
 }
@@ -156,6 +158,7 @@ impl Losses {
                 seen.linked.insert(name);
             }
         }
+        self.lent_rights += u64::from(found.is_file() && found.mode() & 0o6000 != 0);
         let len = rustix::fs::llistxattr(from, &mut seen.names[..]).unwrap_or(0);
         let names = || seen.names[..len].split(|byte| *byte == 0);
         self.attributes += u64::from(names().any(is_own_attribute));
@@ -173,6 +176,11 @@ impl Losses {
             (self.hard_links, "", "hard link"),
             (self.attributes, "extended attributes of ", "file"),
             (self.access_lists, "access lists of ", "file"),
+            (
+                self.lent_rights,
+                "set-user-ID and set-group-ID bits of ",
+                "file",
+            ),
         ];
         let lost = kinds.into_iter().filter(|(count, ..)| *count > 0);
         let lost = lost.map(|(count, what, noun)| format!("{what}{}", counted(count, noun)));

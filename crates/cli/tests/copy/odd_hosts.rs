@@ -160,6 +160,15 @@ fn what_is_no_file_is_not_replaced() {
         assert_eq!(fs::read(there.join("fine")).unwrap(), noise(1, 10));
         let to = far.address(&there.join("small"));
         far.ends(&["source/fine", &to], 6, &["a socket is there"]);
+        // Behind a link, as /dev/stdout is one.
+        symlink("small", there.join("behind")).unwrap();
+        let local = there.join("behind");
+        for to in [&far.address(&local), local.to_str().unwrap()] {
+            for file in ["source/fine", "source/large"] {
+                far.ends(&[file, to], 6, &["a socket is there"]);
+            }
+        }
+        assert!(fs::symlink_metadata(&local).unwrap().is_symlink());
         assert!(leftovers(&there).is_empty());
     }
     shown(

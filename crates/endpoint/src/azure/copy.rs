@@ -46,6 +46,10 @@ pub(super) async fn copy(
         call = call.header("x-ms-source-if-match", version);
     }
     let (answer, _) = client.ask(call).await?;
+    if !answer.contains_key("x-ms-copy-status") {
+        let error = about.fail(ErrorKind::Other);
+        return Err(error.cause("the answer does not say how the copy stands"));
+    }
     wait(client, key, answer, &about).await
 }
 

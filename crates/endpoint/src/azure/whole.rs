@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Checksum, Condition, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
+    objects::check_held,
     web::{Sent, check_status, stream, text_of},
 };
 
@@ -84,7 +85,12 @@ pub(super) async fn store(
         match client.store(summed).await {
             Err(error) if has_code(&error, UNKNOWN_FEATURE) => client.learn_no_sums(),
             Err(error) => return Err(error),
-            Ok(headers) if got(&headers, sum, &data) => return Ok(()),
+            Ok(headers) if got(&headers, sum, &data) => {
+                return match tells_sum(&headers) {
+                    true => Ok(()),
+                    false => check_held(client, key, spec.size).await,
+                };
+            }
             Ok(_) => {
                 let error = client.writing("write", key).fail(ErrorKind::Corrupt);
                 return Err(error
@@ -102,6 +108,10 @@ pub(super) async fn store(
     }
     let summed = call().header("content-md5", md5_of(&data));
     client.store(summed).await.map(drop)
+}
+
+fn tells_sum(headers: &HeaderMap) -> bool {
+    sum_in(headers).is_some() || headers.contains_key("content-md5")
 }
 
 /// Whether the service says that it got these bytes. One that checks nothing tells their MD5.

@@ -303,10 +303,20 @@ impl Remote {
         if !reply.goes_on() {
             return Err(self.refused(reply, "write", from, Locus::Destination));
         }
-        let mut reply = lease.session()?.ask(&line("RNTO", to)).await?;
-        if reply.is_done() {
+        let asked = [line("RNTO", to), line("MLST", from)];
+        let replies = lease.session()?.ask_all(&asked).await?;
+        let [renamed, left] = &replies[..] else {
+            return Err(Error::new(ErrorKind::Other, "write", self.show_full(to)));
+        };
+        if renamed.is_done() && left.is_missing() {
             return Ok(());
         }
+        if renamed.is_done() && self.found(left, from)?.is_some() {
+            return Err(Error::new(ErrorKind::Corrupt, "write", self.show_full(to))
+                .cause("the server says that it gave it its name, and did not")
+                .at(Locus::Destination));
+        }
+        let mut reply = renamed.clone();
         match self.stat_with(lease, to).await? {
             Some(there) if there.kind == Kind::Directory => {
                 let error = Error::new(ErrorKind::Conflict, "write", self.show_full(to));
@@ -324,8 +334,10 @@ impl Remote {
                 if reply.is_done() {
                     // It is hidden, and whole elsewhere.
                     let _ = lease.session()?.ask(&line("DELE", &aside)).await;
-                } else {
-                    self.try_rename(lease, &aside, to).await?;
+                } else if !self.try_rename(lease, &aside, to).await?.is_done() {
+                    let error = self.refused(&reply, "write", to, Locus::Destination);
+                    let aside = self.show_full(&aside);
+                    return Err(error.hint(format!("what was there is {aside} now")));
                 }
             }
             None => {}

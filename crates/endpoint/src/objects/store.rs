@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, is_kept_as, prefix_of,
-    take_link,
+    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, check_held, is_kept_as,
+    prefix_of, take_link,
 };
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
@@ -283,12 +283,17 @@ impl<S: RawStore> Endpoint for Objects<S> {
         })
     }
 
-    fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
+    fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
         Box::pin(async {
             let key = self.key(path)?;
-            let head = self.store.head(&key, "read").await?.ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "read", self.store.show(&key)).at(Locus::Source)
-            })?;
+            let fail = |kind| Error::new(kind, "read", self.store.show(&key)).at(Locus::Source);
+            let head = self.store.head(&key, "read").await?;
+            let head = head.ok_or_else(|| fail(ErrorKind::NotFound))?;
+            if S::entry(&head, Kind::File).size != entry.size {
+                return Err(fail(ErrorKind::Changed)
+                    .cause("it has another size than was listed")
+                    .hint("copy it again when nothing writes to it"));
+            }
             Ok(self.store.reader(key, &head))
         })
     }
@@ -475,7 +480,9 @@ impl<S: RawStore> Endpoint for Objects<S> {
         Box::pin(async move {
             let from = std::str::from_utf8(from)
                 .map_err(|_| unsupported("copy on the server to", self.show(path)))?;
-            self.store.copy(from, &self.file_key(path)?, spec).await
+            let key = self.file_key(path)?;
+            self.store.copy(from, &key, spec).await?;
+            check_held(&*self.store, &key, spec.size).await
         })
     }
 }

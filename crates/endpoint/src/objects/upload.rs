@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{RawStore, Record, is_kept_as, may_be_done};
+use super::{RawStore, Record, check_held, is_kept_as, may_be_done};
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
     cut::{self, Cut},
@@ -290,6 +290,7 @@ impl<P: Segments> Upload<P> {
     async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
         let completed = self.segments.complete(self.below(size), size, whole).await;
         let Err(Incomplete { error, is_gone }) = completed else {
+            check_held(&*self.store, &self.key, size).await?;
             self.ledger.remove();
             self.segments.clean_up().await;
             return Ok(());

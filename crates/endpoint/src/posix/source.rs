@@ -12,7 +12,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream;
-use rustix::{buffer::spare_capacity, fs::SeekFrom, io::retry_on_intr};
+use rustix::{
+    buffer::spare_capacity,
+    fs::{OFlags, SeekFrom},
+    io::{Errno, retry_on_intr},
+};
 
 use super::{BLOCK_BYTES, Block, RECEIVED_SEGMENT_BYTES_MIN, entry_of, show};
 use crate::{
@@ -56,24 +60,36 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Opens the file. Blocks.
+    /// Opens the file. A link that took its place after it was listed is only followed if `follow`. Blocks.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::Changed`] when it is no file any more.
-    pub fn open(path: PathBuf) -> Result<Self> {
-        // O_NONBLOCK: a pipe that took the file's place must not hang us.
+    pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
+        // A pipe that took the file's place must not hang us.
+        let mut flags = OFlags::NONBLOCK;
+        if !follow {
+            flags |= OFlags::NOFOLLOW;
+        }
         let opened = File::options()
             .read(true)
-            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .custom_flags(flags.bits().cast_signed())
             .open(&path);
         let fail = |cause| Error::io("read", show(&path), cause).at(Locus::Source);
-        let file = opened.map_err(fail)?;
+        let is_none = || {
+            Error::new(ErrorKind::Changed, "read", show(&path))
+                .cause("it is no file any more")
+                .at(Locus::Source)
+        };
+        let file = match opened {
+            Err(cause) if !follow && Errno::from_io_error(&cause) == Some(Errno::LOOP) => {
+                return Err(is_none());
+            }
+            opened => opened.map_err(fail)?,
+        };
         let metadata = file.metadata().map_err(fail)?;
         let mut entry = entry_of(Vec::new(), &metadata);
         if entry.kind != Kind::File {
-            return Err(Error::new(ErrorKind::Changed, "read", show(&path))
-                .cause("it is no file any more")
-                .at(Locus::Source));
+            return Err(is_none());
         }
         if entry.size > RECEIVED_SEGMENT_BYTES_MIN {
             // A copy of it may be continued by another run. What was put in its place with the same time and size has not this one.
@@ -278,10 +294,10 @@ pub(super) struct PosixReader {
 }
 
 impl PosixReader {
-    pub(super) fn new(actor: Actor, path: PathBuf) -> Result<Self> {
+    pub(super) fn new(actor: Actor, path: PathBuf, follow: bool) -> Result<Self> {
         Ok(Self {
             actor,
-            source: Arc::new(SourceFile::open(path)?),
+            source: Arc::new(SourceFile::open(path, follow)?),
         })
     }
 }
@@ -331,8 +347,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_link_that_took_a_files_place_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("secret"), "s").unwrap();
+        std::os::unix::fs::symlink("secret", at("file")).unwrap();
+        let refused = SourceFile::open(at("file"), false).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Changed);
+        assert!(SourceFile::open(at("file"), true).is_ok());
+    }
+
+    #[test]
     fn a_file_that_tells_no_size_is_read_whole() {
-        let source = SourceFile::open("/proc/version".into()).unwrap();
+        let source = SourceFile::open("/proc/version".into(), false).unwrap();
         let wanted = std::fs::read("/proc/version").unwrap();
         assert_eq!(source.entry().size, wanted.len() as u64);
         let whole = source.read_whole().unwrap();
@@ -349,7 +376,7 @@ mod tests {
         let path = "/sys/kernel/fscaps";
         let wanted = std::fs::read(path).unwrap();
         assert!(std::fs::metadata(path).unwrap().len() > wanted.len() as u64);
-        let source = SourceFile::open(path.into()).unwrap();
+        let source = SourceFile::open(path.into(), true).unwrap();
         assert_eq!(source.entry().size, wanted.len() as u64);
         assert_eq!(source.read_whole().unwrap().data.concat(), wanted);
         source.confirm().unwrap();
@@ -359,14 +386,14 @@ mod tests {
     fn a_hole_is_read_as_zeros() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4000).unwrap();
-        let source = SourceFile::open(file.path().to_owned()).unwrap();
+        let source = SourceFile::open(file.path().to_owned(), false).unwrap();
         assert_eq!(source.read_whole().unwrap().data.concat(), [0; 4000]);
     }
 
     #[test]
     fn an_empty_file_is_empty() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let source = SourceFile::open(file.path().to_owned()).unwrap();
+        let source = SourceFile::open(file.path().to_owned(), false).unwrap();
         assert_eq!(source.read_whole().unwrap().data.concat(), b"");
     }
 }

@@ -5,12 +5,18 @@ use std::fs;
 use super::{Place, show};
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Fails where something is that a file or a link must not replace. Blocks.
+/// Fails where something is, perhaps behind a link, that a file or a link must not replace. Blocks.
 pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<()> {
     let Ok(there) = fs::symlink_metadata(&place.path) else {
         return Ok(());
     };
-    let kind = there.file_type();
+    let mut kind = there.file_type();
+    if kind.is_symlink()
+        && let Ok(behind) = fs::metadata(&place.path)
+    {
+        // What /dev/stdout leads to is meant, not the link.
+        kind = behind.file_type();
+    }
     if kind.is_file() || kind.is_symlink() || kind.is_dir() {
         return Ok(());
     }

@@ -210,7 +210,7 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
                 .then_some(true)
                 .ok_or(error)
         }
-        made => made.map(|_| true),
+        made => made,
     }
 }
 

@@ -120,7 +120,13 @@ impl Remote {
             Ok(Reply::Extended(mut figures)) if figures.len() >= 40 => {
                 let (_, fragment) = (figures.get_u64(), figures.get_u64());
                 let (_, _, available) = (figures.get_u64(), figures.get_u64(), figures.get_u64());
+                let is_without = |figures: &mut Bytes| {
+                    let (files, _, left) =
+                        (figures.get_u64(), figures.get_u64(), figures.get_u64());
+                    files > 0 && left == 0
+                };
                 available.saturating_mul(fragment) < FREE_BYTES_MIN
+                    || figures.len() >= 24 && is_without(&mut figures)
             }
             Ok(_) | Err(_) => false,
         }
@@ -206,7 +212,8 @@ impl Remote {
 
     /// Fails where something is that a file must not replace: a device, a pipe or a socket.
     pub(super) async fn refuse_special(&self, full: &[u8]) -> Result<()> {
-        let there = self.stat(full, false).await;
+        // What /dev/stdout leads to is meant, not the link.
+        let there = self.stat(full, true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
         match there {
             Some(there) if there.kind == Kind::Special => {

@@ -17,7 +17,6 @@ use crate::{
     config::state_folder,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, LentSegment, Writer, new_word},
     ledger::{Claim, Head, Kept, Ledger},
-    posix,
 };
 
 /// Bytes of a segment, and so what a crash loses for each lane.
@@ -118,11 +117,9 @@ impl SftpWriter {
             }
         }
         let before = remote.stat(&full, false).await?;
-        if before
-            .as_ref()
-            .is_some_and(|there| there.kind == Kind::Special)
-        {
-            return Err(posix::special_there("write", remote.show(&full)));
+        let kind = before.as_ref().map(|there| there.kind);
+        if matches!(kind, Some(Kind::Special | Kind::Link)) {
+            remote.refuse_special(&full).await?;
         }
         let path = FilePath::unfinished(remote.partial(&full, &head.token), &full, spec);
         let flags = OPEN_READ | OPEN_WRITE | OPEN_CREATE;

@@ -64,8 +64,8 @@ impl Pages {
         })
     }
 
-    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size with the same version, or with none,
-    /// is another file: a page that asks to log in, say.
+    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size is another file: a page that asks to
+    /// log in, say.
     ///
     /// # Errors
     /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
@@ -73,14 +73,7 @@ impl Pages {
         let about = self.about("read", path);
         let found = self.look_at(path).await?;
         let found = found.ok_or_else(|| about.fail(ErrorKind::NotFound))?;
-        let is_newer = match (&listed.version, &found.version) {
-            (Some(listed), Some(found)) => quoted(listed) != quoted(found),
-            (None, _) | (_, None) => {
-                let times = listed.mtime.zip(found.mtime);
-                times.is_some_and(|(listed, found)| listed.secs != found.secs)
-            }
-        };
-        if found.size != listed.size && !is_newer {
+        if found.size != listed.size {
             return Err(changed(&about));
         }
         Ok(found)

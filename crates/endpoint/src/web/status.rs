@@ -29,7 +29,10 @@ pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
             "copy it again when nothing writes to it",
         ),
         408 | 429 | 500 | 502..=504 => (ErrorKind::Busy, ""),
-        413 => (ErrorKind::Full, "it is larger than this server takes"),
+        413 => (
+            ErrorKind::Unsupported,
+            "it is larger than this server takes",
+        ),
         414 => (ErrorKind::Unsupported, "shorten the path"),
         507 => (ErrorKind::Full, "free space there"),
         _ => (ErrorKind::Other, ""),

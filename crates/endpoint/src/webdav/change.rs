@@ -18,12 +18,12 @@ pub(super) fn is_lost(error: &Error) -> bool {
 }
 
 impl Shelf {
-    /// Makes a request that changes something. Says whether it is done: a server may only have taken note of it, or
+    /// Makes a request that changes something, and says how it succeeded: a server may only have taken note of it, or
     /// somebody on the way have answered.
     ///
     /// # Errors
     /// Also where only a part was done (RFC 4918, section 11.1).
-    pub(super) async fn command(&self, call: Call) -> Result<bool> {
+    pub(super) async fn command(&self, call: Call) -> Result<StatusCode> {
         let about = call.about.clone();
         let response = self.place().ask(call).await?;
         match response.status() {
@@ -39,10 +39,7 @@ impl Shelf {
             }
             status => {
                 drain(response.into_body()).await;
-                Ok(matches!(
-                    status,
-                    StatusCode::CREATED | StatusCode::NO_CONTENT
-                ))
+                Ok(status)
             }
         }
     }
@@ -65,9 +62,11 @@ impl Shelf {
                     let error = about.fail(ErrorKind::Conflict);
                     return Err(error.cause("a directory has that name"));
                 }
-                self.command(moved("T")).await
+                let replaced = self.command(moved("T")).await;
+                replaced.map(|status| status == StatusCode::NO_CONTENT)
             }
-            ended => ended,
+            // Nothing was replaced: where a server answers otherwise, it is looked at.
+            ended => ended.map(|status| status == StatusCode::CREATED),
         };
         match ended {
             Ok(true) => Ok(()),

@@ -168,7 +168,7 @@ impl Claims {
             Ok(Ground::There(directory)) => directory.clone(),
             Ok(Ground::Unknown | Ground::Nowhere) | Err(_) => return,
         };
-        let folding = Folding::learn(&*shared.destination.endpoint, &directory).await;
+        let folding = Folding::learn(shared, &directory).await;
         self.names().learn(folding, &self.state);
         self.is_learnt.send_replace(true);
     }

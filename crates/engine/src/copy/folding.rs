@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 
 use futures_util::future::join3;
-use posthaste_endpoint::{Checksum, Endpoint, FileSpec, join, trial_name};
+use posthaste_endpoint::{Checksum, FileSpec, join, trial_name};
 use unicode_normalization::UnicodeNormalization;
+
+use super::{lane::Shared, retry::retried};
 
 /// What names may differ in and still be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,8 +28,10 @@ impl Folding {
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed. What can't be learnt counts as told apart.
-    pub(super) async fn learn(endpoint: &dyn Endpoint, directory: &[u8]) -> Self {
+    /// Learns it by an empty file that is made in `directory` and removed. What can't be learnt counts as one: who has such a name is
+    /// told.
+    pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Self {
+        let endpoint = &*shared.destination.endpoint;
         // Some file systems refuse letters that they have no code for.
         for letter in ["\u{e9}", "e"] {
             let name = trial_name(letter.as_bytes());
@@ -39,19 +43,20 @@ impl Folding {
                 origin: endpoint.show(&path).into(),
                 version: None,
             };
-            let put = endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
-            if put.await.is_err() {
+            let put = || endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
+            if retried(shared, put).await.is_err() {
                 continue;
             }
-            let is_there = async |other: Vec<u8>| {
+            let is_one = async |other: Vec<u8>| {
                 let path = join(directory, &other);
-                other != name && matches!(endpoint.stat(&path, false).await, Ok(Some(_)))
+                let there = || endpoint.stat(&path, false);
+                other != name && !matches!(retried(shared, there).await, Ok(None))
             };
             let apart = String::from_utf8_lossy(&name).nfd().collect::<String>();
             let (case, accents, ends) = join3(
-                is_there(name.to_ascii_uppercase()),
-                is_there(apart.into_bytes()),
-                is_there([&*name, b"."].concat()),
+                is_one(name.to_ascii_uppercase()),
+                is_one(apart.into_bytes()),
+                is_one([&*name, b"."].concat()),
             )
             .await;
             // It is hidden, and its name says whose it is.
@@ -62,7 +67,7 @@ impl Folding {
                 ends,
             };
         }
-        Self::default()
+        Self::WIDEST
     }
 
     /// Returns what all paths become that are one.
@@ -78,12 +83,16 @@ impl Folding {
             return self.cut(folded).into();
         }
         let mut folded = String::from_utf8_lossy(path).into_owned();
-        if self.accents {
-            folded = folded.nfc().collect();
-        }
         if self.case {
-            // To upper case first: some letters become several there.
-            folded = folded.to_uppercase().to_lowercase();
+            // By way of upper case: some letters become several there, and some have no single capital.
+            folded = folded.to_lowercase().to_uppercase().to_lowercase();
+        }
+        if self.accents {
+            // Wider than most do: ligatures count as their letters, and what is not seen as nothing.
+            folded = folded.nfkd().filter(|letter| !is_unseen(*letter)).collect();
+        }
+        if self.case && self.accents {
+            folded = folded.to_uppercase().to_lowercase().nfkd().collect();
         }
         self.cut(folded.into_bytes()).into()
     }
@@ -104,6 +113,13 @@ impl Folding {
         path.truncate(trimmed(&path[..kept]));
         path
     }
+}
+
+/// Whether a letter is one of those that change how others look, and that file systems pass over: joiners, marks of direction, soft
+/// hyphens, selectors of variants.
+fn is_unseen(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// How much of a path is left without the dots and spaces at its end.
@@ -129,7 +145,14 @@ mod tests {
             accents: true,
             ..none
         };
-        assert_eq!(fold(accents, "A./E\u{301}"), "A./\u{c9}");
+        assert_eq!(fold(accents, "A./\u{c9}"), "A./E\u{301}");
+        assert_eq!(fold(accents, "\u{fb01}a\u{200d}"), "fia");
+        for (one, other) in [
+            ("STRA\u{1e9e}E", "stra\u{df}e"),
+            ("\u{390}", "\u{3aa}\u{301}"),
+        ] {
+            assert_eq!(fold(Folding::WIDEST, one), fold(Folding::WIDEST, other));
+        }
         let ends = Folding { ends: true, ..none };
         assert_eq!(fold(ends, "A. ./b.c../\u{e9} "), "A/b.c/\u{e9}");
     }

@@ -261,6 +261,8 @@ impl Shared {
         }
         let has_mode = |mine: u32, theirs: u32| without_lent_rights(mine) == theirs;
         let has_modes = !self.options.modes
+            // It was seen to keep none.
+            || self.destination.endpoint.unkept().modes > 0
             || source
                 .mode
                 .zip(there.mode)

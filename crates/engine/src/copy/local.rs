@@ -102,7 +102,8 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
         return Ok(());
     }
-    let source = SourceFile::open(from)?;
+    let follow = shared.options.links == Links::Follow || work.from.is_empty();
+    let source = SourceFile::open(from, follow)?;
     let spec = spec_of(work, source.entry());
     let moving = shared.progress.start(shown.clone().into_owned(), spec.size);
     let copying = Copying {

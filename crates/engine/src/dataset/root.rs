@@ -94,7 +94,7 @@ impl Root {
     pub fn metadata(&self) -> Result<std::fs::Metadata> {
         let found = self
             .directory(b"")
-            .and_then(|place| Ok(std::fs::metadata(&place.path)?));
+            .and_then(|place| std::fs::metadata(&place.path));
         found.map_err(|cause| {
             Error::io("look at", self.path.display().to_string(), cause).at(Locus::Source)
         })

@@ -87,7 +87,7 @@ impl<'a> Sending<'a> {
 
     fn send_file(&mut self, ground: &Ground, path: &[u8]) -> Result<(), Gone> {
         let opened = ground.target(path).and_then(|place| {
-            let source = SourceFile::open(place.path.clone())?;
+            let source = SourceFile::open(place.path.clone(), ground.may_be_link(path))?;
             if source.entry().size > BUNDLE_BYTES_MAX {
                 return Err(Error::new(ErrorKind::Changed, "read", "")
                     .cause("it became too large for this while it was read"));

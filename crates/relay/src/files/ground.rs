@@ -14,7 +14,10 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use posthaste_endpoint::{
@@ -46,6 +49,8 @@ enum Reach {
 #[derive(Debug)]
 pub(crate) struct Ground {
     reach: Reach,
+    /// Directories were listed with links followed.
+    follows: AtomicBool,
 }
 
 /// What is copied to, or from.
@@ -97,6 +102,7 @@ impl Ground {
     pub(crate) fn of_user() -> Self {
         Self {
             reach: Reach::User(RwLock::default()),
+            follows: AtomicBool::new(false),
         }
     }
 
@@ -119,6 +125,7 @@ impl Ground {
         let lent = Beneath::open_root(dir, Follow::Inside).map_err(failed)?;
         Ok(Self {
             reach: Reach::Lent(lent),
+            follows: AtomicBool::new(false),
         })
     }
 
@@ -133,6 +140,22 @@ impl Ground {
             let mut roots = roots.write().unwrap_or_else(PoisonError::into_inner);
             if roots.len() < ROOTS_MAX && !roots.iter().any(|root| root.path == path) {
                 roots.push(Arc::new(CopyRoot::new(path)));
+            }
+        }
+    }
+
+    /// Links are followed where directories are listed.
+    pub(crate) fn follow(&self) {
+        self.follows.store(true, Relaxed);
+    }
+
+    /// Whether a file that is read may be a link: what is lent is followed within its bounds, and so is what a copy is of.
+    pub(crate) fn may_be_link(&self, path: &[u8]) -> bool {
+        match &self.reach {
+            Reach::Lent(_) => true,
+            Reach::User(roots) => {
+                let roots = roots.read().unwrap_or_else(PoisonError::into_inner);
+                self.follows.load(Relaxed) || roots.iter().any(|root| root.path == path)
             }
         }
     }
@@ -316,7 +339,10 @@ mod tests {
             unreachable!("it was lent");
         };
         let reach = Reach::Lent(stepped.by_steps());
-        let older = Ground { reach };
+        let older = Ground {
+            reach,
+            follows: AtomicBool::new(false),
+        };
         fs::create_dir(lent.join("inside")).unwrap();
         fs::write(lent.join("inside/file"), "fine").unwrap();
         fs::write(folder.path().join("secret"), "secret").unwrap();

@@ -32,6 +32,9 @@ struct Open {
 
 /// Sends pages until everything was told, and an empty one.
 pub(super) fn list(ground: &Ground, list: &List, outlet: &Outlet) -> Result<(), Gone> {
+    if list.follow {
+        ground.follow();
+    }
     let root = match open(ground, &list.path.0) {
         Ok(root) => root,
         Err(error) => return outlet.message(&Err::<Page, _>(Refusal::of(&error))),

@@ -46,7 +46,7 @@ pub(super) fn read(ground: &Ground, read: &Read, outlet: &Outlet) -> Result<(), 
 
 fn open(ground: &Ground, read: &Read) -> Result<SourceFile> {
     let place = ground.target(&read.path.0)?;
-    let source = SourceFile::open(place.path.clone())?;
+    let source = SourceFile::open(place.path.clone(), ground.may_be_link(&read.path.0))?;
     let now = Seen {
         size: source.entry().size,
         mtime: source.entry().mtime,

@@ -39,6 +39,8 @@ pub enum FtpHabit {
     LosesRenames,
     /// It renames nothing.
     RefusesRenames,
+    /// It renames nothing, and says that it did.
+    OnlySaysRenamed,
     /// It renames nothing to a name that something has.
     KeepsNames,
 }
@@ -179,6 +181,7 @@ impl Session {
                 path.clone_into(&mut self.from);
                 held.map_or(gone, |_| "350 to what".to_owned())
             }
+            "RNTO" if self.habit == FtpHabit::OnlySaysRenamed => "250 so".to_owned(),
             "RNTO" if self.habit == FtpHabit::RefusesRenames => "550 not permitted".to_owned(),
             "RNTO" if self.habit == FtpHabit::KeepsNames && held.is_some() => {
                 "550 file exists".to_owned()
