@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::Stream;
 
 pub(crate) use crate::error::no_links;
-pub(crate) use crate::relative::beside;
 pub(crate) use crate::unfinished::{
     LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name, same_partial_name,
 };
@@ -20,6 +19,7 @@ use crate::{
     pass::{Errand, Pass},
     unkept::Unkept,
 };
+pub(crate) use crate::{error::unsupported, relative::beside};
 pub use crate::{
     file_spec::FileSpec,
     file_time::FileTime,
@@ -494,10 +494,4 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(unsupported("copy on the server to", self.show(path))) })
     }
-}
-
-pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
-    Error::new(ErrorKind::Unsupported, operation, subject)
-        .cause("this endpoint can't")
-        .hint("`posthaste endpoints` shows what each one can")
 }

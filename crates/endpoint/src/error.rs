@@ -273,6 +273,13 @@ impl Error {
     }
 }
 
+/// That an endpoint can't do that.
+pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
+    Error::new(ErrorKind::Unsupported, operation, subject)
+        .cause("this endpoint can't")
+        .hint("`posthaste endpoints` shows what each one can")
+}
+
 /// What the operating system of a server said of one file, as it told it.
 pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))

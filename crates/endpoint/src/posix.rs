@@ -50,6 +50,7 @@ pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::flush;
 use ground::Ground;
 pub use listing::PosixListing;
+pub use look::stat;
 pub use private::{hides, keep_private, published_mode};
 pub use real_path::real_path;
 pub use source::SourceFile;
@@ -196,30 +197,6 @@ impl Posix {
     #[must_use]
     pub fn rules(&self) -> DraftRules {
         self.rules
-    }
-}
-
-/// What the system says about a path. Blocks.
-///
-/// # Errors
-/// Any of the system's but "not found", which is `None`.
-pub fn stat(path: &Path, follow: bool) -> Result<Option<Entry>> {
-    let found = if follow {
-        fs::metadata(path)
-    } else {
-        fs::symlink_metadata(path)
-    };
-    match found {
-        Ok(metadata) => Ok(Some(entry_of(Vec::new(), &metadata))),
-        Err(cause)
-            if matches!(
-                cause.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(cause) => Err(Error::io("look at", show(path), cause)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What lies under the name that a file is to get.
+//! What lies under a name.
 
 use std::{
     fs::{self, FileType},
@@ -6,6 +6,9 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
 };
+
+use super::{entry_of, show};
+use crate::{Entry, Error, Result};
 
 /// What a path looks like from outside, to see whether something else came there. SMB and others may number files anew each time.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,5 +26,29 @@ impl Look {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
             Err(cause) => Err(cause),
         }
+    }
+}
+
+/// What the system says about a path. Blocks.
+///
+/// # Errors
+/// Any of the system's but "not found", which is `None`.
+pub fn stat(path: &Path, follow: bool) -> Result<Option<Entry>> {
+    let found = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
+    };
+    match found {
+        Ok(metadata) => Ok(Some(entry_of(Vec::new(), &metadata))),
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(Error::io("look at", show(path), cause)),
     }
 }

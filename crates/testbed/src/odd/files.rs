@@ -26,9 +26,9 @@ use fuser::{
 };
 use rustix::fs::{AtFlags, CWD, Timestamps};
 use tempfile::TempDir;
-use unicode_normalization::UnicodeNormalization;
 
 use change::{Answer, Change, timespec};
+use habits::folded;
 pub use habits::{Call, Deed, Habits, Refuses};
 use table::Table;
 use unmount::{NAME, unmount, unmount_left_behind};
@@ -497,11 +497,4 @@ impl Filesystem for System {
     fn statfs(&self, _: &Request, _inode: INodeNo, reply: ReplyStatfs) {
         reply.statfs(1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 4096, 255, 4096);
     }
-}
-
-/// What names become that are one.
-fn folded(name: &OsStr) -> String {
-    let name = name.to_string_lossy().to_lowercase();
-    let name = name.trim_end_matches(['.', ' ']);
-    name.nfc().collect()
 }

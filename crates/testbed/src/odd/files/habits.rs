@@ -1,6 +1,8 @@
 //! What a file system does otherwise than its folder.
 
-use std::path::Path;
+use std::{ffi::OsStr, path::Path};
+
+use unicode_normalization::UnicodeNormalization;
 
 /// What a file system is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,4 +94,11 @@ impl Habits {
             ..Self::default()
         }
     }
+}
+
+/// What names become that are one.
+pub(super) fn folded(name: &OsStr) -> String {
+    let name = name.to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(['.', ' ']);
+    name.nfc().collect()
 }
