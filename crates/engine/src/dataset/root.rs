@@ -192,7 +192,7 @@ mod tests {
         fs::rename(at("mine"), at("gone")).unwrap();
         symlink(at("yours"), at("mine")).unwrap();
         let refused = reader.read_chunk(0, &mut buffer).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Changed);
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
         assert_eq!(
             Root::of(&at("mine"), &list).unwrap_err().kind(),
             ErrorKind::Changed

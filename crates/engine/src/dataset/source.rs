@@ -86,7 +86,16 @@ impl SourceReader {
     }
 
     fn open_root(&self) -> Result<Root> {
-        Root::of(&self.root, &self.list)
+        Root::of(&self.root, &self.list).map_err(|error| {
+            if error.kind() != ErrorKind::Changed {
+                return error;
+            }
+            // Who reads elsewhere may see other files under that name.
+            let shown = self.root.display().to_string();
+            Error::new(ErrorKind::NotFound, "read", shown)
+                .at(Locus::Source)
+                .cause("another directory than was listed has that name")
+        })
     }
 
     fn read_extent(&self, root: &Root, extent: Extent, buffer: &mut [u8]) -> Result<()> {
