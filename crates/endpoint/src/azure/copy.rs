@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, FileSpec, Kind, Result,
+    objects::check_held,
     web::{About, content_length, text_of},
 };
 
@@ -50,7 +51,8 @@ pub(super) async fn copy(
         let error = about.fail(ErrorKind::Other);
         return Err(error.cause("the answer does not say how the copy stands"));
     }
-    wait(client, key, answer, &about).await
+    wait(client, key, answer, &about).await?;
+    check_held(client, key, spec.size).await
 }
 
 /// Waits until the copy is whole.

@@ -22,7 +22,7 @@ use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
     checksum::Crc32c,
     endpoint::{FileSpec, unsupported},
-    objects::{Head, is_kept_as, may_be_done},
+    objects::{Head, check_held, is_kept_as, may_be_done},
 };
 
 /// Objects up to this size are copied in one request, larger ones in segments of it: no request
@@ -59,10 +59,11 @@ pub(super) async fn copy(
     let copied = async {
         let source = look_at(client, from, key, spec).await?;
         if spec.size <= STEP_BYTES {
-            whole(client, &source, key).await
+            whole(client, &source, key).await?;
         } else {
-            in_segments(client, &source, key).await
+            in_segments(client, &source, key).await?;
         }
+        check_held(&**client, key, spec.size).await
     };
     copied.await.map_err(|error| {
         // Who may read and write need not be allowed to copy: tags, say, are a right of their own.
