@@ -199,8 +199,11 @@ fn what_was_released_after_the_copy_is_pulled_and_nothing_is_removed_for_it() {
     }
     service.wait_until(&first, |request| request["state"] == "released");
     service.kill();
-    // Others come to lie where both were, of which the backup does not have all digests either.
-    fs::remove_dir_all(&two).unwrap();
+    // Others come to lie where both were, of which the backup does not have all digests either: for the first in another directory, as
+    // its own was released.
+    for name in ["deep", "large.bin", "link"] {
+        fs::rename(two.join(name), folder.join(name)).unwrap();
+    }
     for (place, seed) in [(&one, 3), (&two, 4)] {
         make_tree(place, 24, seed);
     }
