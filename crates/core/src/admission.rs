@@ -117,11 +117,14 @@ impl Mind {
                 would_buy: Vec::new(),
             });
         }
-        let available = self.hoped_lanes(request).len();
+        let depots = self.hoped_lanes(request);
+        let stands_in = self.stands_in(request, depots.len());
+        let available = depots.len() + usize::from(stands_in.is_some());
         let needed = usize::from(spec.code.total());
-        let is_direct = request
-            .lead()
-            .is_some_and(|lane| self.may_use(request, lane) && request.uncommon.pinned.is_empty());
+        let is_direct = request.lead().is_some_and(|lane| {
+            let is_free = request.is_safe_whole() && request.uncommon.pinned.is_empty();
+            is_free && self.may_use(request, lane)
+        });
         if spec.bytes == Bytes::ZERO || is_direct {
             return None;
         }
@@ -134,7 +137,7 @@ impl Mind {
         }
         (!request.is_spread()).then(|| Reason::TooFewDomains {
             code: spec.code,
-            available: domains(request, &self.hoped_lanes(request)),
+            available: domains(request, &depots),
         })
     }
 
@@ -200,11 +203,20 @@ impl Mind {
             == pinned;
         // Where all depots would fail together, the destination alone is left.
         let is_spread = request.is_spread();
-        if lanes.len() < usize::from(spec.code.total()) || !has_pinned || !is_spread {
+        let stands_in = self.stands_in(request, lanes.len()).filter(is_placed);
+        let count = lanes.len() + usize::from(stands_in.is_some());
+        if count < usize::from(spec.code.total()) || !has_pinned || !is_spread {
             lanes.clear();
         }
         let destination = request.lead().filter(is_placed);
         let destination = destination.filter(|&lane| !request.is_barred(lane));
+        let destination = destination.filter(|_| request.is_safe_whole());
+        let destination = destination.or(stands_in.filter(|_| !lanes.is_empty()));
+        // Each depot is needed where a destination stands in for one.
+        let pinned = match stands_in {
+            Some(_) => lanes.len(),
+            None => pinned,
+        };
         let all = left.scene(belief);
         let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
         let places = places_of(&named, request, &left.places);

@@ -162,7 +162,8 @@ impl Mind {
         let is_least = rest.len() < usize::from(request.spec.code.total());
         let can_go_alone = request
             .lead()
-            .is_some_and(|lane| self.is_there(request, lane) && request.uncommon.pinned.is_empty());
+            .is_some_and(|lane| self.is_there(request, lane) && request.uncommon.pinned.is_empty())
+            && request.is_safe_whole();
         if is_least && !can_go_alone || !is_least && self.needs_room_on_all(id, request, &fed) {
             return;
         }

@@ -27,6 +27,8 @@ pub(crate) struct Kin {
     /// Lanes that can hold a whole chunk where lanes are in several groups, and even shares of those would not.
     pub(crate) apart: u64,
     pub(crate) most: u32,
+    /// Destinations that fail together with no depot and none of each other.
+    pub(crate) holders: u64,
 }
 
 impl Mind {
@@ -49,6 +51,7 @@ impl Mind {
         let kin = self.requests.get(&id).map(|request| self.kin(request));
         if let Some((request, kin)) = self.requests.get_mut(&id).zip(kin) {
             request.set_kin(kin);
+            self.refresh_stripes(id);
         }
     }
 
@@ -73,6 +76,9 @@ impl Mind {
         let covered = u32::from(request.code_now().parity());
         let needed = u32::from(request.code_now().total());
         let usable = self.usable(request);
+        let holders = holders(request, &masks);
+        let stands_in = self.stand_in(request, usable.count_ones(), holders);
+        let usable = stands_in.map_or(usable, |lane| usable | 1 << lane);
         // Pinned depots get theirs whatever that leaves to the others.
         let places = |most: u32| {
             let others = needed.saturating_sub(pinned.count_ones());
@@ -94,7 +100,25 @@ impl Mind {
             groups,
             apart,
             most,
+            holders,
         }
+    }
+
+    /// The destination that is counted on as one that holds something of every chunk, where with these depots one is lacking and
+    /// something is to be survived.
+    fn stand_in(&self, request: &Request, depots: u32, holders: u64) -> Option<usize> {
+        let is_one_short = depots + 1 == u32::from(request.code_now().total());
+        // A budget counts fragments.
+        let may =
+            is_one_short && !request.is_safe_whole() && request.wishes.budget_micro_usd.is_none();
+        let lead = request.lead().filter(|_| may);
+        lead.filter(|&lane| holders >> lane & 1 == 1 && self.may_use(request, lane))
+    }
+
+    /// The same, of a request that knows who fails together.
+    pub(crate) fn stands_in(&self, request: &Request, depots: usize) -> Option<usize> {
+        let depots = u32::try_from(depots).unwrap_or(u32::MAX / 2);
+        self.stand_in(request, depots, request.replica.holders())
     }
 
     /// The lanes that share a name, for each name that several have; the same ones once.
@@ -121,6 +145,17 @@ impl Mind {
             .filter(|&lane| !request.is_destination(lane) && self.may_use(request, lane))
             .fold(0, |mask, lane| mask | 1 << lane)
     }
+}
+
+/// Destinations that fail together with no depot and with no earlier one of these.
+fn holders(request: &Request, masks: &[u64]) -> u64 {
+    let depots = request
+        .depot_lanes()
+        .fold(0, |all, lane| all | 1u64 << lane);
+    request.destinations().fold(0, |holders, lane| {
+        let is_apart = masks[lane] & (depots | holders) == 0;
+        holders | u64::from(is_apart) << lane
+    })
 }
 
 /// The least number of fragments of a chunk a group must take for all to find a place, where groups are disjoint.

@@ -8,7 +8,7 @@ use crate::{
     Mind,
     admission::Verdict,
     books::Request,
-    contract::{Happening, Outbox, Reason},
+    contract::{Happening, Outbox, Reason, RequestState},
     outlook::Promised,
 };
 
@@ -130,6 +130,27 @@ impl Request {
         let light = self.light();
         self.replica
             .set_enough(light.map(|light| u32::from(light.total())));
+    }
+
+    /// Whether all of a chunk at one destination is safe there: no loss is to be survived. Else that is one more that holds
+    /// something of it.
+    pub(crate) fn is_safe_whole(&self) -> bool {
+        self.code_now().parity() == 0
+    }
+
+    /// Why its source may go: how many losses all of it survives, or that whoever wanted it has it.
+    pub(crate) fn reason_safe(&self) -> Reason {
+        if self.state == RequestState::Delivered {
+            return Reason::Verified;
+        }
+        let parity = u32::from(self.spec.code.parity());
+        Reason::AllSafe {
+            losses: match self.replica.is_thinned() {
+                true => self.replica.survives().unwrap_or(0),
+                // Where the source went before the rest of the code was there, what suffices is all that is promised.
+                false => self.losses_first().unwrap_or(parity),
+            },
+        }
     }
 
     /// The code that counts now.

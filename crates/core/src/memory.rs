@@ -10,6 +10,16 @@ use crate::{
 };
 
 impl Mind {
+    /// Keeps once what requests one after the other have alike.
+    pub(crate) fn share_alike(&mut self) {
+        self.index.share();
+        let mut last = None;
+        for request in self.requests.values_mut() {
+            request.wishes.share(&last);
+            last = Some(request.wishes.clone());
+        }
+    }
+
     /// All that the story of a request is told from; none when it is not known.
     #[must_use]
     pub fn tale(&self, id: RequestId) -> Option<Tale> {

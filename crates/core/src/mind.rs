@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 54;
+const SNAPSHOT_VERSION: u32 = 55;
 
 record! {
     /// The decision maker of one centre.
@@ -167,16 +167,6 @@ impl Mind {
             && mind.forgets.is_sound()
             && mind.depots.values().all(|depot| depot.fork.is_sound());
         if is_sound { Ok(mind) } else { Err(malformed) }
-    }
-
-    /// Keeps once what requests one after the other have alike.
-    fn share_alike(&mut self) {
-        self.index.share();
-        let mut last = None;
-        for request in self.requests.values_mut() {
-            request.wishes.share(&last);
-            last = Some(request.wishes.clone());
-        }
     }
 
     /// Whether the bytes are a snapshot of an older layout, which can't be read any more: the inputs

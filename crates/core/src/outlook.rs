@@ -305,26 +305,32 @@ impl Mind {
     ) -> Load {
         let place = |lane: usize| Some(*places.get(&request.lanes[lane].depot)? as usize);
         let bytes = request.replica.unsafe_bytes();
-        let destination = request.lead();
-        let destination = destination.filter(|&lane| !request.is_barred(lane));
-        let whole = destination.and_then(place).map(|supply| Whole {
-            lane: Lane {
-                quota: request
-                    .lead()
-                    .map_or(Lane::NO_QUOTA, |lane| request.quota_bytes(lane)),
-                ..Lane::new(supply, bytes, request.spec.chunk_size)
-            },
-            code: request.code_now(),
+        let there = request
+            .depot_lanes()
+            .filter(|&lane| self.can_use(request, lane));
+        let stands_in = self.stands_in(request, there.count());
+        let destination = request.lead().filter(|_| request.is_safe_whole());
+        let destination = (destination.or(stands_in)).filter(|&lane| !request.is_barred(lane));
+        let whole = destination.and_then(|lane| {
+            let chunks = request.replica.room_count(lane);
+            let left = request.spec.chunk_size.times(chunks.into()).min(bytes);
+            let lane = Lane {
+                quota: request.quota_bytes(lane),
+                ..Lane::new(place(lane)?, left, request.spec.chunk_size)
+            };
+            let code = request.code_now();
+            Some(Whole { lane, code })
         });
         let lanes = request.depot_lanes();
         let lanes = lanes.filter(|&lane| uses(lane) && !request.is_barred(lane));
+        let lanes = lanes.filter(|&lane| stands_in.is_none() || self.can_use(request, lane));
         let lanes = lanes.filter_map(|lane| {
             Some(Lane {
                 supply: place(lane)?,
                 room: request.share_of_domain(lane, request.replica.room(lane)),
                 quota: request.quota_bytes(lane),
                 piece: request.piece(lane),
-                is_pinned: request.is_pinned(lane),
+                is_pinned: request.is_pinned(lane) || stands_in.is_some(),
             })
         });
         let rate_max = request.wishes.rate_max;

@@ -251,7 +251,7 @@ impl Mind {
             let cost = cost.saturating_mul(need.chunks);
             Some((fixed.saturating_add(cost), *mask | fixed_mask))
         });
-        let whole = whole.filter(|_| has_pinned);
+        let whole = whole.filter(|_| has_pinned && request.is_safe_whole());
         Prices {
             staged: staged.collect(),
             whole: whole.collect(),

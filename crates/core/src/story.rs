@@ -176,7 +176,10 @@ impl<'a> Teller<'a> {
             (ends @ [_, ..], []) => format!(", straight to {}", words::list(ends, "and")),
             (ends @ [_, ..], via) => {
                 let (ends, via) = (words::list(ends, "and"), words::list(via, "or"));
-                format!(", straight to {ends} or as {} over {via}", spec.code)
+                match spec.code.parity() {
+                    0 => format!(", straight to {ends} or as {} over {via}", spec.code),
+                    _ => format!(", as {} over {via} to {ends}", spec.code),
+                }
             }
             ([], via) => format!(", as {} over {}", spec.code, words::list(via, "or")),
         };

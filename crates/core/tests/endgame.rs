@@ -239,10 +239,10 @@ fn a_second_copy_is_sent_only_where_the_budget_leaves_the_rest_its_money() {
     }
 }
 
-/// Chunks that go whole to the slow depot, or in halves of which one suffices to the two others.
+/// Chunks that go whole to the slow depot, or in halves to the two others.
 fn whole_or_coded(desk: &Desk) -> RequestSpec {
     RequestSpec {
-        code: "1+1".parse().unwrap(),
+        code: "2+0".parse().unwrap(),
         destinations: vec![SLOW],
         ..desk.spec(480, 35, &[2, 3])
     }

@@ -16,7 +16,7 @@ pub fn choose(
     by: Timestamp,
 ) -> (Vec<usize>, Option<Timestamp>) {
     let all = proposal.candidates.len();
-    let least = usize::from(proposal.code.total());
+    let least = proposal.least();
     let alone = proposal.destination.filter(|_| proposal.pinned == 0);
     let alone = alone.map(|_| 0);
     alone

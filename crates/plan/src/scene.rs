@@ -51,6 +51,16 @@ impl Proposal {
         self.code.fragment_size(self.chunk_size).times(chunks - 1) + self.code.fragment_size(last)
     }
 
+    /// Candidates it needs at least: as many as its code has fragments, or one less where it needs all of them and its destination
+    /// has something of every chunk as well.
+    #[must_use]
+    pub fn least(&self) -> usize {
+        let total = usize::from(self.code.total());
+        let count = self.candidates.len();
+        let stands_in = self.destination.is_some() && self.pinned == count && count + 1 == total;
+        total - usize::from(stands_in)
+    }
+
     fn is_pinned(&self, supply: usize) -> bool {
         let mut pinned = self.candidates.iter().take(self.pinned);
         pinned.any(|candidate| *candidate == supply)

@@ -231,7 +231,10 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
         .filter(|depot| !spec.destinations.contains(depot));
     Demand {
         source: 0,
-        sink: spec.destinations.first().copied().map(place),
+        // Where losses are to be survived all of it there is not enough.
+        sink: (spec.destinations.first().copied())
+            .filter(|_| spec.code.parity() == 0)
+            .map(place),
         bytes: spec.bytes,
         code: spec.code,
         held: Vec::new(),

@@ -288,12 +288,17 @@ impl World {
         let ends: Vec<&Site> = spec.destinations.iter().filter_map(at).collect();
         let is_staged = |site: &&Site| !spec.destinations.contains(&site.id) && counts(site);
         let via: Vec<&Site> = spec.via.iter().filter_map(at).filter(is_staged).collect();
+        let losses = usize::from(losses.min(spec.code.parity()));
+        let needed = usize::from(spec.code.data()) + losses;
         (0..spec.chunks()).map(ChunkIndex::new).find(|chunk| {
             let place = chunk.get() as usize;
-            let is_delivered = ends.iter().any(|site| site.mask(request, place) & 1 == 1);
+            let has_whole = |site: &&&Site| site.mask(request, place) & 1 == 1;
+            // All of it at one place is lost with that place: where losses are to be survived that is one more that holds some.
+            let whole = ends.iter().filter(has_whole);
+            let whole = whole.filter(|site| losses == 0 || counts(site)).count();
             let masks = via.iter().map(|site| site.mask(request, place));
-            let needed = usize::from(spec.code.data() + losses.min(spec.code.parity()));
-            !is_delivered && apart(&masks.collect::<Vec<u64>>(), spec.code.total()) < needed
+            let held = apart(&masks.collect::<Vec<u64>>(), spec.code.total());
+            whole <= losses && held + whole < needed
         })
     }
 }
@@ -314,7 +319,8 @@ impl World {
         let chunks = (0..spec.chunks()).map(ChunkIndex::new);
         let left = chunks.filter_map(|chunk| {
             let place = chunk.get() as usize;
-            let is_delivered = ends.iter().any(|site| site.mask(request, place) & 1 == 1);
+            let mut ends = ends.iter().filter(|site| counts(site));
+            let is_delivered = ends.any(|site| site.mask(request, place) & 1 == 1);
             let masks = via.iter().map(|site| site.mask(request, place));
             let held = masks.fold(0, |all, mask| all | mask).count_ones();
             (!is_delivered).then_some((chunk, held))

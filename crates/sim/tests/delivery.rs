@@ -94,7 +94,7 @@ fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_ke
         chunk_mib = 2
         deadline_s = 160
         deliver_by_s = 160
-        code = "3+1"
+        code = "3+0"
         via = ["near"]
         destination = "home"
         [[request]]
@@ -103,7 +103,7 @@ fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_ke
         chunk_mib = 2
         deadline_s = 60
         deliver_by_s = 85
-        code = "3+1"
+        code = "3+0"
         via = ["near"]
         destination = "home"
     "#;

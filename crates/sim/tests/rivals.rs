@@ -8,7 +8,8 @@ use posthaste_sim::{
 };
 use posthaste_solve::{Effort, solve};
 
-/// A user and depots with rates in MiB/s, and requests of `(at_s, size_mib, deadline_s)`, coded 1+1.
+/// A user and depots with rates in MiB/s, and requests of `(at_s, size_mib, deadline_s)`: coded 1+1 where the user takes nothing, else
+/// all of it there is enough.
 fn scenario(user: u64, depots: &[u64], requests: &[(u64, u64, u64)], more: &str) -> Scenario {
     let mut text = String::from("name = \"small\"\nsummary = \"small\"\nhorizon_s = 400\n");
     let rates = depots
@@ -20,10 +21,11 @@ fn scenario(user: u64, depots: &[u64], requests: &[(u64, u64, u64)], more: &str)
             "[[depot]]\nname = \"{name}\"\nrate_mib_per_s = {rate}\nadvertises = true\ncapacity_mib = 9000\n"
         );
     }
+    let code = if user > 0 { "1+0" } else { "1+1" };
     for (at_s, size_mib, deadline_s) in requests {
         text += &format!(
             "[[request]]\nat_s = {at_s}\nsize_mib = {size_mib}\ndeadline_s = {deadline_s}\n\
-             code = \"1+1\"\ndestination = \"user\"\n"
+             code = \"{code}\"\ndestination = \"user\"\n"
         );
     }
     Scenario::parse(&(text + more)).expect("a sound scenario")

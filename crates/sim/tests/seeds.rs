@@ -72,6 +72,13 @@ fn depots_lent_by_the_hour_go_and_come_back_with_what_they_hold() {
 }
 
 #[test]
+fn one_copy_at_a_destination_is_no_code() {
+    for report in play("destination-lost", 0..30) {
+        assert_eq!(report.count(Fate::Met), 2, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn depots_of_one_hall_are_no_way_past_a_slow_destination() {
     play("one-domain-with-destination", 0..30);
 }

@@ -208,7 +208,7 @@ const HEAD: &str = "# Keeping deadlines\n\n\
     [--seeds N]`; the worlds are in [`scenarios/deadlines`](../../scenarios/deadlines), and anybody can play \
     one: `posthaste simulate scenarios/deadlines/bursts.toml --seed 7`.\n\n\
     Requests come over some minutes, each with a deadline by which all of it must be safe: whole at its \
-    destination, or coded on depots so that the loss of as many as the code allows loses nothing. All \
+    destination, or in fragments on depots, of which none may be lost. All \
     policies get the same inputs as the mind and give the same commands, all worlds are the same for a seed, \
     and nobody but the clairvoyant knows the future. Before the first request all see for a minute what paths \
     carry, one path a second: a centre knows its paths.\n\n\

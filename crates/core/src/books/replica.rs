@@ -1,3 +1,4 @@
+mod have;
 mod pinned;
 mod queue;
 mod sight;
@@ -5,6 +6,8 @@ mod thin;
 
 use alloc::{boxed::Box, vec};
 use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex, record};
+
+use have::Have;
 
 use super::Bitmap;
 use crate::contract::RequestSpec;
@@ -63,6 +66,9 @@ record! {
         enough: Option<u32>,
         /// Lanes that must hold a fragment of every chunk, as a mask.
         pinned: u64,
+        /// Destinations that fail with no depot and no other of these, as a mask: a whole chunk there counts as one more
+        /// fragment (`replica/have.rs`).
+        holders: u64,
     }
 }
 
@@ -115,6 +121,7 @@ impl Replica {
             is_lazy: false,
             enough: None,
             pinned,
+            holders: destinations,
         }
     }
 
@@ -122,7 +129,7 @@ impl Replica {
     pub(crate) fn is_sound(&self, lanes: usize) -> bool {
         let chunks = self.chunks as usize;
         self.columns.len() == lanes
-            && self.pinned & !self.lanes() == 0
+            && (self.pinned | self.holders) & !self.lanes() == 0
             && self.queues().iter().all(|set| set.fits(self.chunks))
             && self.damaged.fits(self.chunks)
             && self
@@ -171,10 +178,7 @@ impl Replica {
     /// Fragments that the last chunk lacks: it may be smaller than the others.
     fn last_lacks(&self) -> u32 {
         let last = self.chunks.checked_sub(1);
-        last.map_or(0, |last| {
-            let (have, whole) = self.have(last);
-            self.lacks(last, have, whole)
-        })
+        last.map_or(0, |last| self.lacks(last, self.have(last)))
     }
 
     /// Most coded bytes of those that the depot can take.
@@ -248,17 +252,18 @@ impl Replica {
     /// The fragments of a chunk that are wanted somewhere, as a mask; none when the chunk is safe. Those that no live
     /// depot holds, and as many others as pinned depots lack beyond these.
     pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
-        let (have, whole) = self.have(chunk.get());
         let lost = self.lost(chunk);
-        let more = self.lacks(chunk.get(), have, whole) - lost.count_ones();
+        let more = self.lacks(chunk.get(), self.have(chunk.get())) - lost.count_ones();
         lost | self.copies(chunk, lost, more)
     }
 
     /// Of those, the fragments that no live depot holds.
     pub(crate) fn lost(&self, chunk: ChunkIndex) -> u64 {
-        let (have, whole) = self.have(chunk.get());
-        let more = self.lacks_code(chunk.get(), have, whole);
-        lowest(self.all() & !have, more)
+        let have = self.have(chunk.get());
+        lowest(
+            self.all() & !have.fragments,
+            self.lacks_code(chunk.get(), have),
+        )
     }
 
     /// Whether the fragment can belong to the dataset and the depot.
@@ -278,17 +283,15 @@ impl Replica {
         chunk: ChunkIndex,
         fragment: FragmentIndex,
     ) -> Stored {
-        let (before, whole) = self.have(chunk.get());
         let had_another = self.holds(lane, chunk);
-        let lacked = self.lacks(chunk.get(), before, whole);
+        let lacked = self.lacks(chunk.get(), self.have(chunk.get()));
         if !self.put(lane, chunk, fragment) {
             return Stored::Known;
         }
         if lacked == 0 {
             return Stored::Known;
         }
-        let (after, whole) = self.have(chunk.get());
-        let lacks = self.lacks(chunk.get(), after, whole);
+        let lacks = self.lacks(chunk.get(), self.have(chunk.get()));
         self.missing -= u64::from(lacked - lacks);
         if lacks > 0 {
             self.columns[lane].held_unsafe += u32::from(!had_another);
@@ -382,20 +385,6 @@ impl Replica {
         u64::MAX >> (64 - u32::from(self.code.total()).clamp(1, 64))
     }
 
-    /// Live fragments of the chunk as a mask, and whether a destination has all of it.
-    fn have(&self, chunk: u32) -> (u64, bool) {
-        let mut have = 0;
-        for column in &self.columns {
-            match column.at(chunk) {
-                NOTHING => {}
-                WHOLE if column.is_live => return (self.all(), true),
-                WHOLE => {}
-                fragment => have |= u64::from(column.is_live) << (fragment - 1),
-            }
-        }
-        (have, false)
-    }
-
     fn put(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) -> bool {
         let bytes = self.bytes_of(chunk, fragment);
         let is_redundant = self.is_redundant(lane, chunk);
@@ -450,8 +439,8 @@ impl Replica {
         }
         let mut lost = 0;
         for chunk in 0..self.chunks {
-            let (have, whole) = self.have(chunk);
-            let lacks = self.lacks(chunk, have, whole);
+            let have = self.have(chunk);
+            let lacks = self.lacks(chunk, have);
             if lacks == 0 {
                 self.safe += 1;
                 self.open(ChunkIndex::new(chunk));
@@ -464,9 +453,9 @@ impl Replica {
             }
             let gone = old.get(chunk as usize).copied().unwrap_or(NOTHING);
             if gone != NOTHING {
-                let before = have | 1u64.unbounded_shl(u32::from(gone - 1));
+                let before = self.with(have, lane, gone);
                 let others = self.pinned & !1u64.unbounded_shl(u32::try_from(lane).unwrap_or(64));
-                let had_code = gone == WHOLE || self.lacks_code(chunk, before, false) == 0;
+                let had_code = self.lacks_code(chunk, before) == 0;
                 let was_safe = had_code && self.lacks_of(chunk, others) == 0;
                 self.damaged.insert(chunk);
                 lost += u32::from(was_safe);
@@ -544,10 +533,12 @@ mod tests {
         let spared = replica.enough.map_or(0, |enough| {
             usize::from(total).saturating_sub(enough as usize)
         });
-        let has_code = |chunk: u32| is_whole(chunk) || is_left(chunk);
-        let of_code = |chunk: u32| match has_code(chunk) {
-            true => 0,
-            false => lacks(chunk).saturating_sub(spared),
+        let losses = usize::from(replica.code.parity()).saturating_sub(spared);
+        // The one destination has a chunk whole and is one that holds it all the same.
+        let of_code = |chunk: u32| match (is_left(chunk), is_whole(chunk)) {
+            (true, _) => 0,
+            (false, true) if losses == 0 => 0,
+            (false, is_whole) => lacks(chunk).saturating_sub(spared + usize::from(is_whole)),
         };
         let has_share = |lane: &usize, chunk: u32| {
             replica.columns[*lane].is_live && held(*lane, chunk) != NOTHING
@@ -584,6 +575,39 @@ mod tests {
                 replica.store(usize::from(fragment), chunk, FragmentIndex::new(fragment));
             }
         }
+    }
+
+    #[test]
+    fn all_of_a_chunk_at_a_destination_is_one_more_that_holds_some() {
+        let mut replica = replica();
+        let chunk = ChunkIndex::new(0);
+        assert_eq!(
+            replica.store(DESTINATION, chunk, FragmentIndex::WHOLE),
+            Stored::More
+        );
+        assert_eq!(
+            (replica.safe(), replica.lacking(chunk).count_ones()),
+            (0, 2)
+        );
+        replica.store(0, chunk, FragmentIndex::new(0));
+        let last = replica.store(1, chunk, FragmentIndex::new(1));
+        assert_eq!(
+            (last, replica.safe()),
+            (Stored::Complete { repaired: false }, 1)
+        );
+        assert_eq!(
+            replica.set_live(DESTINATION, false),
+            1,
+            "two are left of three"
+        );
+        assert_eq!(replica.lacking(chunk), 0b100);
+        // It fails together with a depot.
+        replica.set_live(DESTINATION, true);
+        replica.set_holders(0);
+        assert_eq!(replica.safe(), 0);
+        replica.set_enough(Some(2));
+        assert_eq!(replica.safe(), 1, "nothing is to be survived now");
+        assert_counts(&replica);
     }
 
     #[test]

@@ -222,7 +222,9 @@ impl Request {
 
     fn empty_replica(&self, chunks: u32) -> Replica {
         let (lanes, pinned) = (self.lanes.len(), self.pinned_lanes());
-        Replica::new(&self.spec, chunks, lanes, self.destinations, pinned)
+        let mut empty = Replica::new(&self.spec, chunks, lanes, self.destinations, pinned);
+        empty.set_holders(self.replica.holders());
+        empty
     }
 
     /// Forgets what depots hold: nobody will ask again.

@@ -65,7 +65,7 @@ impl Placing<'_> {
         let bytes = |lane: usize| self.request.replica.bytes_of(chunk, portion(lane));
         let may_take = |lane: usize| {
             let may_take = match self.request.is_destination(lane) {
-                true => taken >> lane & 1 == 0,
+                true => taken >> lane & 1 == 0 && self.request.replica.is_holder(lane),
                 false => !is_whole && self.request.is_free(taken, lane),
             };
             may_take && !self.is_coming(lane, chunk)

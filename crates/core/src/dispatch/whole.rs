@@ -11,8 +11,14 @@ impl Placing<'_> {
     /// Sends whole chunks to destinations as long as one has room: each chunk to one of them, which is
     /// enough to make it safe, and the others take it from there.
     pub(super) fn send_whole(&mut self, out: &mut Outbox) {
+        // A budget pays what makes it safe.
+        let is_paid = self.request.wishes.budget_micro_usd.is_none();
+        let is_safe_whole = self.request.is_safe_whole();
+        if !is_safe_whole && !is_paid {
+            return;
+        }
         let most = self.request.spec.chunk_size.min(self.request.spec.bytes);
-        let mut is_first = true;
+        let mut is_first = is_safe_whole;
         while let Some(lane) = self.next_destination(most) {
             if core::mem::take(&mut is_first) {
                 self.take_back_waiting();
@@ -26,6 +32,7 @@ impl Placing<'_> {
     /// The destination with room that would have a chunk first.
     fn next_destination(&self, bytes: Bytes) -> Option<usize> {
         let open = self.request.destinations();
+        let open = open.filter(|&lane| self.request.replica.is_holder(lane));
         let open = open.filter(|&lane| self.is_open(lane, bytes));
         open.min_by_key(|&lane| (self.finish_micros(lane, bytes), lane))
     }
@@ -70,7 +77,7 @@ impl Placing<'_> {
     /// Whether depots lack the space for all of a chunk's fragments while the destination has it: what they
     /// took of it would be in vain.
     pub(super) fn goes_whole_instead(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> bool {
-        if self.lost(chunk, wanted) == 0 {
+        if self.lost(chunk, wanted) == 0 || !self.request.is_safe_whole() {
             return false;
         }
         let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));

@@ -3,7 +3,7 @@ use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, RequestId};
 use crate::{
     Mind,
     books::{FlightKey, Release, Stored},
-    contract::{Command, Happening, Outbox, Reason, ReleasePolicy, RequestState},
+    contract::{Command, Happening, Outbox, ReleasePolicy, RequestState},
 };
 
 impl Mind {
@@ -109,14 +109,7 @@ impl Mind {
         if request.is_lazy() {
             request.replica.be_lazy();
         }
-        let parity = u32::from(request.spec.code.parity());
-        let reason = Reason::AllSafe {
-            losses: match request.replica.is_thinned() {
-                true => request.replica.survives().unwrap_or(0),
-                // Where the source went before the rest of the code was there, what suffices is all that is promised.
-                false => request.losses_first().unwrap_or(parity),
-            },
-        };
+        let reason = request.reason_safe();
         if request.state == RequestState::Moving {
             request.state = if request.release == Release::Done {
                 RequestState::Released
@@ -163,9 +156,7 @@ impl Mind {
         let is_wanted = is_wanted && request.uncommon.release_at.is_none_or(|at| at <= now);
         if is_certain && is_wanted {
             (request.release, request.uncommon.release_at) = (Release::Commanded, None);
-            let reason = Reason::AllSafe {
-                losses: u32::from(request.spec.code.parity()),
-            };
+            let reason = request.reason_safe();
             self.remember(
                 id,
                 alloc::string::String::from("scratch is to be released"),

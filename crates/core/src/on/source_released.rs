@@ -42,9 +42,7 @@ impl Mind {
         if request.release == Release::Done || !request.is_kept() {
             return;
         }
-        let reason = Reason::AllSafe {
-            losses: u32::from(request.spec.code.parity()),
-        };
+        let reason = request.reason_safe();
         self.abandon_sends(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;

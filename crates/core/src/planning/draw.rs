@@ -93,7 +93,8 @@ impl Mind {
             let depots = request
                 .depot_lanes()
                 .filter(|&lane| self.can_use(request, lane));
-            let direct = request.lead().filter(|&lane| self.can_use(request, lane));
+            let direct = request.lead().filter(|_| request.is_safe_whole());
+            let direct = direct.filter(|&lane| self.can_use(request, lane));
             let is_due = request.aim() > self.now && !request.replica.is_safe();
             is_due && (direct.is_some() || depots.count() >= usize::from(request.spec.code.total()))
         };
@@ -266,7 +267,9 @@ impl Mind {
         let pinned = pinned.filter_map(usable).map(|place| place + 1);
         let demand = Demand {
             source: 0,
-            sink: request.lead().and_then(usable).map(|place| place + 1),
+            sink: (request.lead().filter(|_| request.is_safe_whole()))
+                .and_then(usable)
+                .map(|place| place + 1),
             bytes: request.spec.bytes.min(request.replica.unsafe_bytes()),
             code: request.spec.code,
             held: Vec::new(),

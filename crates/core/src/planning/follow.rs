@@ -97,7 +97,7 @@ pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
             is_staged |= lane.is_active;
         }
     }
-    request.route = if is_staged || request.lead().is_none() {
+    request.route = if is_staged || request.lead().is_none() || !request.is_safe_whole() {
         Route::Staged
     } else {
         Route::Direct

@@ -89,10 +89,9 @@ impl Order {
         let fragments = stored
             .clone()
             .filter(|place| place.fragment != FragmentIndex::WHOLE);
-        stored
-            .clone()
-            .any(|place| place.fragment == FragmentIndex::WHOLE)
-            || fragments.count() >= usize::from(self.spec.code.total())
+        let whole = stored.filter(|place| place.fragment == FragmentIndex::WHOLE);
+        let (whole, code) = (whole.count(), self.spec.code);
+        whole > usize::from(code.parity()) || fragments.count() + whole >= usize::from(code.total())
     }
 
     /// The first chunk that is neither whole at the destination nor on its way there.
@@ -114,7 +113,8 @@ impl Order {
                 .iter()
                 .any(|place| place.fragment == FragmentIndex::new(index))
         };
-        (0..self.spec.code.total()).filter(move |&index| !is_whole && !has(index))
+        let is_safe = is_whole && self.spec.code.parity() == 0;
+        (0..self.spec.code.total()).filter(move |&index| !is_safe && !has(index))
     }
 
     /// Whether a depot has a fragment of a chunk, or will.

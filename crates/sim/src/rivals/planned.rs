@@ -160,9 +160,11 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
     let place = |id: DepotId| depots.binary_search(&id).map_or(0, |place| place + 1);
     let demand = |(_, order): &(RequestId, &Order)| {
         let sink = order.spec.destinations.first().copied();
+        let sink = sink.filter(|_| order.spec.code.parity() == 0);
         let is_late = left(order).is_zero();
         let at = |id: &DepotId| (place(*id), Bytes::new(held(order, *id)));
-        let via = order.spec.via.iter().filter(|id| Some(**id) != sink);
+        let ends = &order.spec.destinations;
+        let via = order.spec.via.iter().filter(|id| !ends.contains(id));
         Demand {
             source: 0,
             sink: sink.map(place),

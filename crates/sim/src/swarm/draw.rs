@@ -358,6 +358,13 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     let codes = CODES.iter().filter(|(_, total)| *total <= most).count() as u64;
     let (code, _) = CODES[index(dice.between(0, codes - 1))];
     let (chunks, quarters) = (dice.between(1, CHUNKS_MAX), dice.between(1, 24));
+    // Now and then the destination has to stand in for a depot. Of what was drawn already: the other worlds stay what they are.
+    let stands_in = destination.is_some() && (chunks + 2 * quarters) % 4 == 1;
+    let mut one_more = CODES.iter().rev();
+    let one_more = one_more.find(|(code, total)| *total == staging + 1 && !code.ends_with("+0"));
+    let code = one_more
+        .filter(|_| stands_in)
+        .map_or(code, |(code, _)| code);
     let _ = writeln!(
         text,
         "\n[[request]]\nat_s = {}\nsize_mib = {}\nchunk_mib = {}\ndeadline_s = {}\ncode = \"{code}\"\n\

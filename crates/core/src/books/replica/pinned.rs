@@ -2,7 +2,7 @@
 
 use posthaste_types::ChunkIndex;
 
-use super::{Replica, lowest};
+use super::{Replica, WHOLE, lowest};
 
 impl Replica {
     /// These lanes, and no others, must hold something of every chunk from now on. Returns how many chunks lost their
@@ -22,9 +22,10 @@ impl Replica {
         self.pinned
     }
 
-    /// Whether a destination has all of the chunk, so that only pinned depots may lack anything of it.
+    /// Whether a destination has all of the chunk, so that only depots may lack anything of it.
     pub(super) fn is_for_copies(&self, chunk: u32) -> bool {
-        self.pinned != 0 && self.have(chunk).1
+        let mut ends = self.columns.iter().filter(|column| column.is_destination);
+        ends.any(|column| column.is_live && column.at(chunk) == WHOLE)
     }
 
     /// All lanes, as a mask.
@@ -53,7 +54,7 @@ impl Replica {
         if count == 0 {
             return 0;
         }
-        let (have, _) = self.have(chunk.get());
+        let have = self.have(chunk.get()).fragments;
         let (lost, held) = (self.all() & !have & !beside, self.all() & have & !beside);
         let of_lost = count.min(lost.count_ones());
         lowest(lost, of_lost) | lowest(held, count - of_lost)

@@ -13,9 +13,12 @@ impl Replica {
     }
 
     /// The next chunk to send whole, likewise: first those that no depot can take, then from behind, so
-    /// that both ways meet and hardly a chunk goes both.
+    /// that both ways meet and hardly a chunk goes both. Where all of it at one destination is not safe, no others.
     pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
         let chunk = self.parked.pop_last();
+        if !self.is_safe_whole() {
+            return chunk.map(ChunkIndex::new);
+        }
         let chunk = chunk.or_else(|| self.todo.pop_last());
         let chunk = chunk.or_else(|| self.again.pop_last());
         chunk.map(ChunkIndex::new)
@@ -23,7 +26,8 @@ impl Replica {
 
     /// Whether some chunk could be sent whole.
     pub(crate) fn has_next_whole(&self) -> bool {
-        self.todo.len() > 0 || self.again.len() > 0 || self.parked.len() > 0
+        let waiting = self.todo.len() > 0 || self.again.len() > 0;
+        self.parked.len() > 0 || waiting && self.is_safe_whole()
     }
 
     /// The chunk is being sent.

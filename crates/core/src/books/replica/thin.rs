@@ -1,6 +1,6 @@
 //! Chunks that lack fragments and are left so, where the user wished repair to be lazy.
 
-use super::Replica;
+use super::{Have, Replica};
 
 /// Losses that a chunk must still survive to be left as it is, where repair is lazy: with one less it
 /// is made whole (Bhagwan et al., Total Recall, NSDI 2004).
@@ -21,8 +21,8 @@ impl Replica {
     /// Chunks that lack fragments which are not made again yet. Visits every chunk.
     pub(crate) fn thin(&self) -> u32 {
         let is_thin = |chunk: &u32| {
-            let (have, whole) = self.have(*chunk);
-            !whole && self.is_thin(*chunk, have)
+            let have = self.have(*chunk);
+            !(have.is_whole && self.is_safe_whole()) && self.is_thin(*chunk, have)
         };
         let thin = (0..self.chunks).filter(|_| self.is_lazy).filter(is_thin);
         u32::try_from(thin.count()).unwrap_or(u32::MAX)
@@ -32,9 +32,12 @@ impl Replica {
     /// rebuilt at all. Visits every chunk.
     pub(crate) fn survives(&self) -> Option<u32> {
         let parity = u32::from(self.code.parity());
-        let of = |chunk: u32| match self.have(chunk) {
-            (_, true) => Some(parity),
-            (have, false) => have.count_ones().checked_sub(u32::from(self.code.data())),
+        let of = |chunk: u32| {
+            let have = self.have(chunk);
+            let spare = have.count().checked_sub(u32::from(self.code.data()));
+            // Of several destinations one is enough.
+            let whole = have.is_whole.then(|| have.holders.saturating_sub(1));
+            spare.max(whole)
         };
         (0..self.chunks)
             .map(of)
@@ -56,28 +59,28 @@ impl Replica {
     }
 
     /// Fragments that a chunk with these still lacks to be safe: of its code, or on pinned depots where more lack there.
-    pub(super) fn lacks(&self, chunk: u32, have: u64, whole: bool) -> u32 {
-        let of_code = self.lacks_code(chunk, have, whole);
+    pub(super) fn lacks(&self, chunk: u32, have: Have) -> u32 {
+        let of_code = self.lacks_code(chunk, have);
         of_code.max(self.lacks_of(chunk, self.pinned))
     }
 
     /// Fragments of its code that a chunk with these still lacks.
-    pub(super) fn lacks_code(&self, chunk: u32, have: u64, whole: bool) -> u32 {
-        if whole || self.is_thin(chunk, have) {
+    pub(super) fn lacks_code(&self, chunk: u32, have: Have) -> u32 {
+        let losses = self.losses();
+        let is_enough = have.is_whole && losses == 0 || have.holders > losses;
+        if is_enough || self.is_thin(chunk, have) {
             return 0;
         }
-        let wanted = u32::from(self.code.total());
-        let wanted = self.enough.map_or(wanted, |enough| enough.min(wanted));
-        wanted.saturating_sub(have.count_ones())
+        (u32::from(self.code.data()) + losses).saturating_sub(have.count())
     }
 
     /// Whether a chunk that has these fragments lacks some and is left so: it survives two losses more,
     /// and is not being made whole.
-    pub(super) fn is_thin(&self, chunk: u32, have: u64) -> bool {
+    pub(super) fn is_thin(&self, chunk: u32, have: Have) -> bool {
         let enough = u32::from(self.code.data()) + LAZY_MARGIN;
         self.is_lazy
-            && have != self.all()
-            && have.count_ones() >= enough
+            && have.count() < u32::from(self.code.total())
+            && have.count() >= enough
             && !self.damaged.contains(chunk)
     }
 }

@@ -9,6 +9,7 @@ impl Request {
     /// Notes which of its depots fail together.
     pub(crate) fn set_kin(&mut self, kin: Kin) {
         self.domain_max = kin.most;
+        self.replica.set_holders(kin.holders);
         (self.uncommon.crowded_most, self.uncommon.is_crowd_unsaid) = (0, false);
         self.uncommon.crowded.clear();
         // Few have groups that overlap: the others take no memory for them.
