@@ -215,3 +215,37 @@ fn what_makes_no_sense_is_refused() {
     }
     assert!(Path::new(&centre.out()).exists());
 }
+
+#[test]
+fn one_relay_under_two_names_is_no_second_depot() {
+    let centre = Centre::start("0.1");
+    let ready = &centre.relay.process.ready;
+    let add = |name: &str| {
+        centre.service.run(&[
+            "depot",
+            "add",
+            name,
+            ready["url"].as_str().unwrap(),
+            "--fingerprint",
+            ready["fingerprint"].as_str().unwrap(),
+            "--secret-file",
+            ready["secret_file"].as_str().unwrap(),
+        ])
+    };
+    let (code, said) = failure(&add("birch"));
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("the relay that is called ash here"), "{said}");
+    let depots = centre.service.json(&["depot", "list", "--json"]);
+    assert_eq!(depots.as_array().unwrap().len(), 1, "{depots}");
+    // The same name is the same depot, and another name is free once that is gone.
+    assert!(add("ash").status.success());
+    assert!(
+        centre
+            .service
+            .run(&["depot", "remove", "ash"])
+            .status
+            .success()
+    );
+    let again = add("birch");
+    assert!(again.status.success(), "{}", text(&again.stderr));
+}

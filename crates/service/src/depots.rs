@@ -18,7 +18,9 @@ use posthaste_core::contract::{Input, Windows};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::Gateways,
-    relay::{Credential, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
+    relay::{
+        Credential, Fingerprint, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody,
+    },
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::{Bytes, DepotId};
@@ -346,6 +348,17 @@ impl Depots {
             .values()
             .find(|depot| depot.record.name == name)
             .cloned()
+    }
+
+    /// Another depot in the books that is the same relay: it shows the same key. That lies beside what it stores, in its directory and in
+    /// its bucket, so whoever shows it has the same disk.
+    pub(crate) fn twin(&self, record: &DepotRecord) -> Option<Arc<Depot>> {
+        let key = |record: &DepotRecord| record.fingerprint.parse::<Fingerprint>().ok();
+        let ours = key(record)?;
+        let is_twin = |depot: &Arc<Depot>| {
+            depot.record.name != record.name && key(&depot.record) == Some(ours)
+        };
+        self.all().into_iter().find(is_twin)
     }
 
     pub(crate) fn name(&self, depot: DepotId) -> String {

@@ -70,6 +70,12 @@ async fn keep(
     mut record: DepotRecord,
     secret: [u8; secrets::SECRET_BYTES],
 ) -> Result<Arc<Depot>> {
+    if let Some(twin) = centre.depots.twin(&record) {
+        let (name, known) = (&record.name, &twin.record.name);
+        return Err(Error::new(ErrorKind::Conflict, "add", format!("depot {name}"))
+            .cause(format!("it is the relay that is called {known} here: it shows the same key, and has one disk"))
+            .hint(format!("two names would count as two depots that can't both be lost; to call it {name}, `posthaste depot remove {known}` first")));
+    }
     let status = depots::open(record.clone(), secret, &centre.gateways, monotonic())?
         .client
         .status()

@@ -66,7 +66,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_core::contract::Input;
+use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::Scan;
 use posthaste_relay::Outlet;
@@ -415,10 +415,12 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
     tokio::task::block_in_place(|| centre.store.retire_keys())?;
     inbound::Inbound::sweep(&centre.store).await?;
+    let mut twins = Vec::new();
     for record in centre.store.journal(|journal| journal.depots())? {
         let path = depots::secret_path(centre.store.directory(), &record.name);
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
         let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
+        let twin = centre.depots.twin(&depot.record);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(enlist::added(&depot.record)).await?;
         // Its terms the mind still knows; it is told them anew when the relay says its hours.
@@ -426,10 +428,23 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         centre.tell(enlist::priced(&depot.record)).await?;
         centre.tell(enlist::bounded(&depot.record)).await?;
         tell_ways(centre, &depot).await?;
-        let _ = desk.watches.send(depot).await;
+        match twin {
+            None => {
+                let _ = desk.watches.send(depot).await;
+            }
+            Some(twin) => twins.push((depot, twin)),
+        }
     }
     circuits::offer(centre).await?;
     centre.tell(Input::DriverStarted).await?;
+    for (depot, twin) in twins {
+        let (name, known) = (&depot.record.name, &twin.record.name);
+        tracing::warn!(
+            "depot {name} is not used: it is the relay that is called {known} too; `posthaste depot remove {name}`"
+        );
+        let (depot, fault) = (depot.record.id, Fault::Unreachable);
+        centre.tell(Input::DepotDown { depot, fault }).await?;
+    }
     let straight = centre.store.journal(|journal| journal.stage_ins())?;
     for record in straight.iter().filter(|record| outbound::goes_out(record)) {
         if outbound::submit::is_open(centre, record) {
