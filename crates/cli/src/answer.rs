@@ -13,7 +13,9 @@ pub fn row(name: &str, what: &str) -> String {
 /// When it will be safe, how long scratch is needed and what that costs.
 pub fn forecast(request: &api::Request) -> String {
     let Some(finish) = &request.finish else {
-        return delivery(request);
+        let safe = row("safe", "no finish is in sight");
+        let safe = Some(safe).filter(|_| request.at_risk || request.missed);
+        return safe.unwrap_or_default() + &delivery(request);
     };
     let slack = request.slack_s.map_or_else(String::new, |slack| {
         format!(" (slack {})", moment::show_seconds(slack))

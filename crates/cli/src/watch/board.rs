@@ -171,7 +171,9 @@ fn request_line(request: &Row) -> Line {
         Some(stage_in) if !stage_in.goes_out => "in",
         _ => request.to.as_str(),
     };
-    let dash = || "-".to_owned();
+    let is_stuck = by.is_none() && (request.at_risk || request.missed);
+    let style = if is_stuck { Style::Bad } else { style };
+    let dash = || if is_stuck { "none" } else { "-" }.to_owned();
     Line::new(
         format!("{:<8} {:<9} ", request.id, request.state),
         Style::Plain,

@@ -25,6 +25,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         deadline_line(request),
         progress_line(request),
     ];
+    lines.extend(nobody_line(request));
     lines.extend(request.paused.as_ref().map(pause_line));
     lines.extend(delivery_line(request));
     lines.extend(request.reservations.iter().map(reservation_line));
@@ -88,7 +89,11 @@ fn deadline_line(request: &api::Request) -> Line {
         (_, Some(after)) => line.and(
             format!(
                 "{} after {}  ",
-                end_of(request),
+                if request.stage_in.is_none() {
+                    "safe"
+                } else {
+                    end_of(request)
+                },
                 moment::show_seconds(after)
             ),
             Style::Good,
@@ -103,6 +108,10 @@ fn deadline_line(request: &api::Request) -> Line {
         Some(slack) => line
             .and(format!("slack {}  ", moment::show_seconds(slack)), style)
             .and(word, style),
+        // Nothing is worse than that nobody can say when.
+        None if request.at_risk || request.missed => line
+            .and("no finish in sight  ", Style::Bad)
+            .and(word, Style::Bad),
         None => line,
     }
 }
@@ -123,7 +132,7 @@ fn delivery_line(request: &api::Request) -> Option<Line> {
             format!("p90 delivered {}  ", moment::time_of_day(&finish.p90)),
             Style::Plain,
         ),
-        (None, None) => line,
+        (None, None) => line.and("no end of it in sight  ", Style::Bad),
     };
     let (word, style) = match (delivery.missed, delivery.at_risk, &delivery.delivered) {
         (true, ..) => ("late", Style::Bad),
@@ -196,8 +205,18 @@ fn end_of(request: &api::Request) -> &'static str {
     match &request.stage_in {
         Some(stage_in) if stage_in.goes_out => "there",
         Some(_) => "here",
+        None if request.state == "delivered" => "delivered",
         None => "safe",
     }
+}
+
+/// That nobody who holds it is there, where that is so: whatever was said of it before, it can't be read now.
+fn nobody_line(request: &api::Request) -> Option<Line> {
+    let holds = |share: &&api::Share| share.stored > 0;
+    let mut holders = request.shares.iter().filter(holds).peekable();
+    let is_kept = matches!(&*request.state, "safe" | "released" | "delivered");
+    let is_gone = is_kept && holders.peek().is_some() && holders.all(|share| share.state == "down");
+    is_gone.then(|| Line::new("nobody who holds it is there now", Style::Bad))
 }
 
 /// The sources of a stage-in, and when it begins.
@@ -321,6 +340,49 @@ mod tests {
             assert!(text.contains(&format!("  {said}")), "{state}: {text}");
             assert!(text.contains("in 1 file "), "{state}: {text}");
         }
+    }
+
+    #[test]
+    fn what_nobody_can_say_the_end_of_looks_as_bad_as_it_is() {
+        let mut stuck = request("moving", false);
+        (stuck.at_risk, stuck.slack_s, stuck.finish) = (true, None, None);
+        let said = text_of(&stuck);
+        assert!(said.contains("no finish in sight  at risk"), "{said}");
+        let line = deadline_line(&stuck);
+        assert!(matches!(line.0.last(), Some((_, Style::Bad))), "{said}");
+        stuck.missed = true;
+        assert!(text_of(&stuck).contains("no finish in sight  late"));
+        stuck.at_risk = false;
+        stuck.missed = false;
+        assert!(
+            !text_of(&stuck).contains("in sight"),
+            "it waits for its scan"
+        );
+    }
+
+    #[test]
+    fn one_copy_is_delivered_and_no_more() {
+        let mut there = request("delivered", false);
+        there.chunks_safe = there.chunks;
+        let share = |depot: &str, state: &str, stored| api::Share {
+            depot: depot.into(),
+            state: state.into(),
+            active: true,
+            stored,
+            stored_bytes: 25,
+            in_flight: 0,
+            reserved_bytes: 0,
+            rate_bytes_per_s: 0,
+        };
+        there.shares = vec![share("ash", "up", 0), share("home", "up", 4)];
+        let said = text_of(&there);
+        assert!(
+            said.contains("100 % delivered") && !said.contains("100 % safe"),
+            "{said}"
+        );
+        assert!(!said.contains("nobody"), "{said}");
+        there.shares[1] = share("home", "down", 4);
+        assert!(text_of(&there).contains("nobody who holds it is there now"));
     }
 
     #[test]
