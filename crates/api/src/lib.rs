@@ -128,6 +128,12 @@ pub struct NewRequest {
     #[schema(example = json!(["result.h5"]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
+    /// Which files of those are meant, as rclone's patterns like `*.nc` or `/out/**`; all when left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Which files of those are left out, likewise; this wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
     /// The names of where it goes, each of which gets all of it. One name may stand without a list. Or one address,
     /// like `s3://bucket/run7`: files lie there as they are, and go there straight unless `via` names depots.
     #[serde(deserialize_with = "one_or_several")]
@@ -137,8 +143,8 @@ pub struct NewRequest {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: what is
-    /// delivered is safe.
+    /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: then it must
+    /// be safe by that.
     #[schema(example = "2026-11-20T18:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,

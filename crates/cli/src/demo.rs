@@ -158,6 +158,8 @@ async fn offload(
         deliver_by: None,
         source: scratch.display().to_string(),
         only: Vec::new(),
+        include: Vec::new(),
+        exclude: Vec::new(),
         to: vec!["home".into()],
         profile: None,
         deadline: Some(deadline.to_string()),

@@ -64,11 +64,17 @@ pub struct WishArguments {
     /// The directory or file; where --to is an address, also an address
     #[arg(value_name = "DIR")]
     source: String,
-    /// Where it goes: a name, or depots that each get all of it; chunks may go to them directly. Or one address, where
+    /// Where it goes: a name, or depots that each get all of it. Each is one more that may be lost. Or one address, where
     /// nothing is yet, like s3://bucket/prefix, sftp://user@host/path, NAME:path or /archive/path: its files lie there as
     /// they are, and go there straight, or over the depots of --via
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', required = true)]
     to: Vec<String>,
+    /// Take only files that match; rclone's patterns, may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Leave out files that match; wins over --include. They stay where they are whatever --release says
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
     /// Profile of the service's user for the address, where that has no name of its own
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -92,7 +98,8 @@ pub struct WishArguments {
     /// Depots that may hold it, in order of preference; where it goes to an address, until all of it is there
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     via: Vec<String>,
-    /// Erasure code k+m: any m depots may be lost [default: one may be lost, k+1 = the depots]
+    /// Erasure code k+m: any m depots may be lost, destinations among them; with m = 0 chunks may go to destinations
+    /// directly [default: one may be lost, k+1 = the depots]
     #[arg(long, value_name = "K+M")]
     code: Option<Code>,
     #[command(flatten)]
@@ -121,7 +128,7 @@ enum Release {
     /// You keep it
     #[default]
     Never,
-    /// As soon as every chunk survives the loss of the configured number of depots, or all of it is at its address
+    /// As soon as every chunk survives the loss of any m depots, as --code says, wherever it lies; or all of it is at its address
     WhenSafe,
 }
 
@@ -231,6 +238,8 @@ impl WishArguments {
         Ok(api::NewRequest {
             source,
             only: Vec::new(),
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
             to: self.to.clone(),
             profile: self.profile.clone(),
             deadline: self

@@ -157,6 +157,35 @@ fn a_bad_line_keeps_no_other_and_what_is_sent_twice_is_taken_once() {
 }
 
 #[test]
+fn a_dry_run_is_refused_as_submitting_is_however_many_were_before() {
+    let centre = Centre::new();
+    let mut line = centre.line("one");
+    line["code"] = json!("2+1");
+    let lines = (0..1010).map(|number| {
+        line["submission_id"] = json!(format!("line-{number}"));
+        line.to_string()
+    });
+    let lines: Vec<String> = lines.collect();
+    let output = many(&centre.service, &centre.write(&lines), &["--json"]);
+    for one in answers(&output.stdout).iter().rev().take(3) {
+        let id = one["id"].as_str().unwrap();
+        centre
+            .service
+            .wait_until(id, |request| request["state"] == "refused");
+    }
+    let source = centre.folder.path().join("one");
+    let source = source.to_str().unwrap();
+    let offload = ["offload", source, "--to", "home", "--via", "ash"];
+    let more = ["--deadline", "10m", "--code", "2+1"];
+    for dry in [&[][..], &["--dry-run"]] {
+        let asked = [&offload[..], &more, dry].concat();
+        let (code, said) = failure(&centre.service.run(&asked));
+        assert_eq!(code, 11, "{dry:?}: {said}");
+        assert!(said.contains("needs 3 depots"), "{dry:?}: {said}");
+    }
+}
+
+#[test]
 fn a_broken_connection_and_a_kill_lose_nothing_that_was_answered_and_double_nothing() {
     let mut centre = Centre::new();
     let lines = centre.lines(LINES);

@@ -292,11 +292,44 @@ fn a_source_that_changes_meanwhile_fails_the_request_and_stays() {
     let request = centre
         .service
         .wait_until("r1", |request| state(request) == "failed");
-    assert!(
-        request["reason"].as_str().unwrap().contains("changed"),
-        "{request}"
-    );
+    // Which file that was is said wherever somebody looks.
+    let named = large.to_str().unwrap();
+    let told = text(&centre.service.run(&["explain", "r1"]).stdout);
+    let log = fs::read_to_string(centre.service.state.with_extension("log")).unwrap();
+    for said in [request["reason"].as_str().unwrap(), &told, &log] {
+        assert!(said.contains("changed") && said.contains(named), "{said}");
+    }
     assert_eq!(fs::read(&large).unwrap(), bytes);
+}
+
+#[test]
+fn what_is_excluded_stays_and_the_rest_goes() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 11);
+    let log = centre.scratch().join("log");
+    fs::create_dir(&log).unwrap();
+    for name in ["still.written", "other.written", "done.nc"] {
+        fs::write(log.join(name), name).unwrap();
+    }
+    let (code, said) = failure(&centre.service.run(&[
+        "offload",
+        log.to_str().unwrap(),
+        "--to=home",
+        "--deadline=10m",
+        "--via=ash",
+        "--include=*.tif",
+        "--dry-run",
+    ]));
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("no file of it passes"), "{said}");
+    let more = ["--exclude", "*.written", "--release", "when-safe", "--wait"];
+    let request = centre.offload(&more);
+    assert_eq!(request["state"], "released", "{request}");
+    assert!(log.join("still.written").exists() && log.join("other.written").exists());
+    assert!(!log.join("done.nc").exists(), "it was taken");
+    let back = centre.folder.path().join("back");
+    let pulled = centre.service.run(&["pull", "r1", back.to_str().unwrap()]);
+    assert!(pulled.status.success(), "{}", text(&pulled.stderr));
+    assert!(back.join("log/done.nc").exists() && !back.join("log/still.written").exists());
 }
 
 #[test]
@@ -560,7 +593,7 @@ fn the_destination_takes_chunks_itself_when_that_is_fast_enough() {
         "--via",
         "ash,birch",
         "--code",
-        "1+1",
+        "1+0",
         "--wait",
         "--json",
     ]);
@@ -569,6 +602,40 @@ fn the_destination_takes_chunks_itself_when_that_is_fast_enough() {
     centre.service.wait_until("r1", is_delivered);
     let explained = text(&centre.service.run(&["explain", "r1"]).stdout);
     assert!(explained.contains("direct path suffices"), "{explained}");
+    centre.pull_and_compare("r1");
+}
+
+#[test]
+fn with_a_code_a_fast_destination_may_be_lost_as_any_depot() {
+    let depots = ["ash", "birch", "cedar"].map(|name| (name, "20M"));
+    let mut centre = Centre::with(&[&depots[..], &[("home", "200M")]].concat(), 8, 21);
+    let scratch = centre.scratch();
+    let asked = [
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--via",
+        "ash,birch,cedar",
+    ];
+    let more = [
+        "--code",
+        "2+1",
+        "--deadline",
+        "10m",
+        "--keep",
+        "1d",
+        "--release",
+        "when-safe",
+    ];
+    let request = centre
+        .service
+        .json(&[&asked[..], &more, &["--wait", "--json"]].concat());
+    let is_gone = matches!(state(&request), "released" | "delivered");
+    assert!(is_gone && !scratch.exists(), "{request}");
+    centre.relays[3].kill();
+    let home = centre.relays[3].directory.clone();
+    fs::remove_dir_all(home).unwrap();
     centre.pull_and_compare("r1");
 }
 

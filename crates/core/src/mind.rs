@@ -317,6 +317,11 @@ impl Mind {
                 self.on_throughput(depot, bytes, window, saturated, out);
             }
             Input::SourceReleased { request } => self.on_source_released(request, out),
+            Input::SourceFileTold {
+                request,
+                fault,
+                what,
+            } => self.on_source_fault(request, fault, Some(what), out),
             Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
             Input::Delivered { request } => self.on_delivered(request, out),
             Input::DeadlineMoved { request, deadline } => {

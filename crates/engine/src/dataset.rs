@@ -15,7 +15,7 @@ use posthaste_types::Bytes;
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
 pub use root::Root;
-pub use scan::{is_path_below, scan, scan_all, scan_files};
+pub use scan::{is_path_below, scan, scan_files, scan_passing};
 pub use source::SourceReader;
 
 /// Smallest chunk: less would cost a round trip and a disk flush each for too little.

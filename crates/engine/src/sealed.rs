@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
@@ -46,6 +46,8 @@ pub struct Sealed {
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
     /// Digests of every chunk read before, so that a source that changes is noticed.
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
+    /// What was found at fault first of its source.
+    trouble: OnceLock<String>,
 }
 
 /// What becomes of chunks before they are coded.
@@ -83,6 +85,7 @@ impl Sealed {
             list,
             stripes: Mutex::default(),
             digests: Mutex::new(known.into_iter().collect()),
+            trouble: OnceLock::new(),
             seal,
         }
     }
@@ -104,6 +107,27 @@ impl Sealed {
     /// # Errors
     /// The source's, or [`ErrorKind::Changed`] when the chunk has not the digest it had before.
     pub async fn fragment(
+        self: &Arc<Self>,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> Result<(Fragment, Arc<OnceCell<Stripe>>)> {
+        let cut = self.cut_fragment(chunk, fragment).await;
+        cut.inspect_err(|error| self.note(error))
+    }
+
+    /// What was found at fault first of its source, for people.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
+    }
+
+    fn note(&self, error: &Error) {
+        if error.locus() == Locus::Source {
+            self.trouble.get_or_init(|| error.to_string());
+        }
+    }
+
+    async fn cut_fragment(
         self: &Arc<Self>,
         chunk: ChunkIndex,
         fragment: FragmentIndex,
@@ -259,6 +283,22 @@ impl Sealed {
             .map_err(|cause| failed(ErrorKind::Other, "encode").cause(cause))
     }
 
+    /// The files that a chunk has something of, the first of them.
+    fn files_of(&self, chunk: ChunkIndex) -> String {
+        const SHOWN_MAX: usize = 3;
+        let extents = self.list.extents(chunk.get(), self.seal.chunk_size);
+        let mut names: Vec<String> = Vec::new();
+        for extent in extents {
+            if names.len() == SHOWN_MAX {
+                names.push("…".into());
+                break;
+            }
+            let file = &self.list.files[extent.file];
+            names.push(file.below(&self.seal.root).display().to_string());
+        }
+        names.join(", ")
+    }
+
     /// Sees that a chunk that was read here or elsewhere is what it was before.
     ///
     /// # Errors
@@ -269,10 +309,11 @@ impl Sealed {
         if *before == digests {
             return Ok(());
         }
-        Err(
-            Error::new(ErrorKind::Changed, "send", format!("chunk {chunk}"))
-                .at(Locus::Source)
-                .cause("its source changed since it was first read"),
-        )
+        drop(known);
+        let error = Error::new(ErrorKind::Changed, "send", self.files_of(chunk))
+            .at(Locus::Source)
+            .cause("one of them changed since it was first read");
+        self.note(&error);
+        Err(error)
     }
 }

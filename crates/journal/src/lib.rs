@@ -48,7 +48,7 @@ pub use job::{JobHold, JobPhase, JobRecord, PhaseName};
 pub use lease::{Epoch, LEASE_LASTS, LEASE_RENEWED_EVERY, Lease};
 pub use migration::{Counts, SqliteFile};
 pub use outcome::OutcomeRecord;
-pub use request::{LentFor, OneFile, RequestRecord, Scan, Scanned, StageIn};
+pub use request::{LentFor, OneFile, Patterns, RequestRecord, Scan, Scanned, StageIn};
 pub use step::{ChunkRecord, EventRecord, Replay, Step};
 pub use token::{TOKENS_MAX, TokenRecord};
 

@@ -13,7 +13,7 @@ use crate::{
     database::{Database, Row, ToValue, Trouble, TroubleKind, Value, number_of, params},
     from_sql, to_sql,
 };
-pub use more::{LentFor, OneFile, StageIn};
+pub use more::{LentFor, OneFile, Patterns, StageIn};
 
 /// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
 const ASKED_TOGETHER_MAX: usize = 1024;
@@ -35,6 +35,8 @@ pub struct RequestRecord {
     pub only: Vec<String>,
     /// The digest of the list of the files below it that are meant, where they were named in a list of its own.
     pub named: Option<Digest>,
+    /// Those of all these that are meant.
+    pub patterns: Patterns,
     /// The names of where it goes, with commas between them; of a stage-in a path.
     pub destination: String,
     /// How chunks are coded.
@@ -74,25 +76,6 @@ pub struct RequestRecord {
     pub submitted: bool,
     /// The word for how it ended, once it did: the mind forgets old requests.
     pub ended: Option<String>,
-}
-
-impl RequestRecord {
-    /// Whether some files of its directory are meant, not all that lies below it.
-    pub fn is_of_some(&self) -> bool {
-        !self.only.is_empty() || self.named.is_some()
-    }
-
-    /// The names of where it goes.
-    pub fn destinations(&self) -> impl Iterator<Item = &str> {
-        self.destination.split(',').filter(|name| !name.is_empty())
-    }
-
-    /// The names of all depots that may hold something of it: those on its way, then destinations.
-    pub fn holders(&self) -> impl Iterator<Item = &str> {
-        let pinned = self.pinned.iter().filter(|name| !self.via.contains(name));
-        let via = self.via.iter().chain(pinned).map(String::as_str);
-        via.chain(self.destinations())
-    }
 }
 
 /// How the scan of a source ended.
@@ -157,6 +140,13 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
             .transpose()
             // Without it, all of its directory would be meant.
             .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?,
+        patterns: row
+            .get::<_, Option<Vec<u8>>>("patterns")?
+            .map(|bytes| Patterns::from_bytes(&bytes))
+            .transpose()
+            // Without them, more would be meant.
+            .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?
+            .unwrap_or_default(),
         destination: row.get("destination")?,
         code: code.parse().unwrap_or(Code::NONE),
         via: names(&row.get::<_, String>("via")?),
@@ -222,14 +212,15 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
         request.one_file.as_ref().map(Record::to_bytes),
         request.named.as_ref().map(Record::to_bytes),
         (!request.lent.is_empty()).then(|| request.lent.to_bytes()),
+        (!request.patterns.is_all()).then(|| request.patterns.to_bytes()),
     ];
     let row = database.query_row(
         "INSERT INTO request (submission, dataset, source, destination, code, via, release,
          best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
          wishes, stage_in, purge_micros, only_files, pinned, one_file,
-         named, lent)
+         named, lent, patterns)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-         ?19, ?20, ?21)
+         ?19, ?20, ?21, ?22)
          RETURNING id",
         &arguments,
     )?;

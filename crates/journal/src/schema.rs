@@ -8,7 +8,7 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 24] = [
+const MIGRATIONS: [&str; 25] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -173,6 +173,7 @@ const MIGRATIONS: [&str; 24] = [
     );",
     "ALTER TABLE request ADD COLUMN lent BLOB;",
     "ALTER TABLE depot ADD COLUMN load_max_permille INTEGER;",
+    "ALTER TABLE request ADD COLUMN patterns BLOB;",
 ];
 
 /// Brings the schema up to date, in a transaction that has begun.

@@ -145,6 +145,10 @@ fn request() -> RequestRecord {
         dataset: "00ff".into(),
         source: b"/scratch/\xff\n".to_vec(),
         only: vec!["a,b".into(), "c\n".into()],
+        patterns: posthaste_journal::Patterns {
+            include: vec!["*.nc".into()],
+            exclude: vec!["/logs/**".into()],
+        },
         named: Some(Digest::new([7; 32])),
         destination: "home".into(),
         code: Code::new(2, 1).unwrap(),

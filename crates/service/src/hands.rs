@@ -3,6 +3,8 @@
 mod metered;
 mod send;
 
+pub(crate) use send::tell_of_source;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use posthaste_core::contract::{Command, Fault, Input, Reason};

@@ -332,6 +332,7 @@ mod tests {
             source: b"/scratch/run".to_vec(),
             only: Vec::new(),
             named: None,
+            patterns: posthaste_journal::Patterns::default(),
             destination: "home".into(),
             code: Code::new(2, 1).unwrap(),
             via: Vec::new(),

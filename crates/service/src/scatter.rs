@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use tracing::Instrument;
 use crate::{
     depots::{Depots, Manner, fault_of, fault_of_kind},
     driver::Arrival,
-    hands::{Hands, Leg, Metered},
+    hands::{Hands, Leg, Metered, tell_of_source},
 };
 
 /// How one fragment ended, how long it took, and the digests of its chunk.
@@ -58,9 +58,15 @@ impl Hands {
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         let span = self.traced.of_send(own, &depots);
         let handle = self.running.spawn(async move {
+            let trouble = OnceLock::new();
             let sending = async {
                 match sealed.await {
-                    Ok(sealed) => begin(&sealed, &depots, own, &to, &manner).await,
+                    Ok(sealed) => {
+                        let begun = begin(&sealed, &depots, own, &to, &manner).await;
+                        let found = sealed.trouble().filter(|_| begun.is_err());
+                        found.map(|found| trouble.set(found.to_owned()));
+                        begun
+                    }
                     Err(error) => Err(fault_of(&error)),
                 }
             };
@@ -70,6 +76,7 @@ impl Hands {
             match begun {
                 Ok((scattering, record)) => follow(scattering, &record, waiting).await,
                 Err(fault) => {
+                    tell_of_source(&inputs, own.request, fault, trouble.into_inner()).await;
                     let failed = Input::ScatterFailed {
                         request: own.request,
                         depot: own.depot,

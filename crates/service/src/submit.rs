@@ -9,8 +9,9 @@ mod told;
 use std::{os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc, time::Duration};
 
 use posthaste_api as api;
-use posthaste_core::contract::{
-    Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes,
+use posthaste_core::{
+    Mind,
+    contract::{Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
@@ -26,7 +27,7 @@ use crate::{
 pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
-pub(crate) use scans::{listed, scan_all};
+pub(crate) use scans::{listed, patterns, scan_all};
 use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
@@ -35,8 +36,9 @@ const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
-/// The number of a request that is only rehearsed.
-const REHEARSED: RequestId = RequestId::new(0);
+/// The number of a request that is only rehearsed, beyond that of any other, as the next one's would be: what comes first of two
+/// goes by that, and the oldest are forgotten. Only what it goes on as comes after.
+pub(crate) const REHEARSED: RequestId = RequestId::new(u64::MAX - 1);
 /// Files that one request may name: they are in the journal by name.
 pub(crate) const ONLY_MAX: usize = 10_000;
 /// Bytes of a name people give.
@@ -124,8 +126,9 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     record.id = REHEARSED;
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
-    let listing = move || listed(&Root::open(&root, false)?, &only);
-    let list = actor.blocking(listing).await?;
+    let patterns = record.patterns.clone();
+    let look = move || listed(&Root::open(&root, false)?, &only, &patterns);
+    let list = actor.blocking(look).await?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)
 }
@@ -153,11 +156,16 @@ fn decided(
                 tokio::task::block_in_place(|| out.commands.iter().filter_map(answer).collect());
         }
     }
-    Ok(api::Request {
-        // It would get a number of its own.
+    Ok(shown(centre, &mind, &record))
+}
+
+/// What would be decided of a request that was rehearsed. It would get numbers of its own, which nobody knows.
+pub(crate) fn shown(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
+    api::Request {
+        id: RequestId::new(0).to_string(),
         goes_on_as: None,
-        ..render::request(centre, &mind, &record)
-    })
+        ..render::request(centre, mind, record)
+    }
 }
 
 /// What the hands answer to a command that changes nothing outside.
@@ -389,6 +397,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         source: source.as_os_str().as_bytes().to_vec(),
         only,
         named: None,
+        patterns: patterns(new)?,
         destination: destinations(centre, &new.to)?,
         code,
         via: via(centre, &new.via)?,

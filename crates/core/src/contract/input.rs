@@ -114,12 +114,7 @@ record! {
             request: RequestId,
         },
         /// The source could not be removed; it stays.
-        12 = SourceKept {
-            /// The request.
-            request: RequestId,
-            /// Why.
-            fault: Fault,
-        },
+        12 = SourceKept { #[doc = "The request."] request: RequestId, #[doc = "Why."] fault: Fault },
         /// The destination pulled and verified the whole dataset.
         13 = Delivered {
             /// The request.
@@ -470,6 +465,8 @@ record! {
         132 = LoadTold { #[doc = "The depot."] depot: DepotId, #[doc = "Its load."] load_permille: Option<u32> },
         /// An owner lends a depot only while its load is less than this, in thousandths; none whatever it is, as without it.
         133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
+        /// A file of the source is at fault, and what was found of which: told before a send that ended with it.
+        135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {
             /// Its number.

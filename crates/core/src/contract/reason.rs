@@ -150,6 +150,8 @@ record! {
             /// How.
             fault: Fault,
         },
+        /// A file of the source is at fault.
+        231 = SourceFile { #[doc = "How."] fault: Fault, #[doc = "What was found of which."] what: String },
         /// Depots have too little space left.
         20 = NoSpace {
             /// Space needed.

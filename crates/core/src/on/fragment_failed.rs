@@ -1,3 +1,4 @@
+use alloc::string::String;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
@@ -31,7 +32,7 @@ impl Mind {
             return;
         };
         if fault.is_of_source() {
-            self.on_source_fault(id, fault, out);
+            self.on_source_fault(id, fault, None, out);
             return;
         }
         if let Some(request) = self.requests.get_mut(&id) {
@@ -112,7 +113,13 @@ impl Mind {
     }
 
     /// The source is at fault: no depot can help, and the source stays as it is.
-    pub(crate) fn on_source_fault(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
+    pub(crate) fn on_source_fault(
+        &mut self,
+        id: RequestId,
+        fault: Fault,
+        what: Option<String>,
+        out: &mut Outbox,
+    ) {
         let Some(request) = self.requests.get(&id).filter(|request| !request.is_final()) else {
             return;
         };
@@ -124,7 +131,9 @@ impl Mind {
         } else if fault == Fault::SourceVanished && request.safe_at.is_some() {
             self.on_source_purged(id, out);
         } else {
-            self.fail(id, Reason::Source { fault }, out);
+            let named = |what| Reason::SourceFile { fault, what };
+            let reason = what.map_or(Reason::Source { fault }, named);
+            self.fail(id, reason, out);
         }
     }
 }

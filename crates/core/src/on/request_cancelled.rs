@@ -57,6 +57,9 @@ impl Mind {
             reason,
             Reason::Source {
                 fault: Fault::SourceVanished
+            } | Reason::SourceFile {
+                fault: Fault::SourceVanished,
+                ..
             }
         );
         if !is_gone && matches!(request.release, Release::Pending | Release::Kept) {

@@ -34,7 +34,7 @@ impl Mind {
             self.land_push(piece, fragment);
         }
         if fault.is_of_source() {
-            self.on_source_fault(id, fault, out);
+            self.on_source_fault(id, fault, None, out);
             return;
         }
         let attempt = self.rest_coder(at) + 1;

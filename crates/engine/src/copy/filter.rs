@@ -48,6 +48,12 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
+    /// Whether files were chosen: all others are left out.
+    #[must_use]
+    pub fn is_choosing(&self) -> bool {
+        self.include.is_some()
+    }
+
     /// Whether some directories need not be listed.
     #[must_use]
     pub fn is_pruning(&self) -> bool {

@@ -87,6 +87,12 @@ impl Root {
         Ok(root)
     }
 
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the system says of the directory. Blocks.
     ///
     /// # Errors

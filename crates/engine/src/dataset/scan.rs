@@ -14,6 +14,7 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result, join, posix::Place};
 use rustix::io::Errno;
 
 use super::{FileEntry, FileKind, FileList, Root};
+use crate::copy::Filter;
 
 /// Most files of one dataset: at about 150 bytes each the list stays in memory.
 const FILES_MAX: usize = 20_000_000;
@@ -28,20 +29,39 @@ const FILES_MAX: usize = 20_000_000;
 /// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or a file can't
 /// be read, so that it is said before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
-    scan_all(&Root::open(root, false)?)
+    scan_passing(&Root::open(root, false)?, &Filter::default())
 }
 
-/// The same of a root that is open.
+/// Lists what passes a filter below `root`, and the directories on the way to it. What is left out is not looked into. Else as [`scan`].
 ///
 /// # Errors
 /// As [`scan`].
-pub fn scan_all(root: &Root) -> Result<FileList> {
+pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     let mut list = begin(root)?;
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(directory) = waiting.pop() {
-        scan_directory(root, &directory, &mut list, &mut waiting)?;
+        scan_directory(root, &directory, filter, &mut list, &mut waiting)?;
+    }
+    if filter.is_choosing() {
+        keep_ways(&mut list);
     }
     lay_out(root, list)
+}
+
+/// Leaves directories out on the way to nothing.
+fn keep_ways(list: &mut FileList) {
+    let files = list.files.iter();
+    let files = files.filter(|file| file.kind != FileKind::Directory);
+    let mut ways: BTreeSet<Vec<u8>> = BTreeSet::from([Vec::new()]);
+    for file in files {
+        let slashes = file.path.iter().enumerate().rev();
+        for (end, _) in slashes.filter(|(_, byte)| **byte == b'/') {
+            if !ways.insert(file.path[..end].to_vec()) {
+                break;
+            }
+        }
+    }
+    (list.files).retain(|file| file.kind != FileKind::Directory || ways.contains(&file.path));
 }
 
 /// Lists these files below `root`, by the bytes of their paths from there, and the directories on the way to each; nothing else of it.
@@ -169,6 +189,7 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
 fn scan_directory(
     root: &Root,
     directory: &[u8],
+    filter: &Filter,
     list: &mut FileList,
     waiting: &mut Vec<Vec<u8>>,
 ) -> Result<()> {
@@ -181,6 +202,13 @@ fn scan_directory(
         let metadata = item
             .metadata()
             .map_err(|cause| failed("look at", &root.shown(&path), cause))?;
+        let passes = match metadata.is_dir() {
+            true => filter.passes_directory(&path),
+            false => filter.passes_file(&path),
+        };
+        if !passes {
+            continue;
+        }
         let place = Place::plain(item.path()).called(root.shown(&path));
         let Some(kind) = kind_of(&place, &metadata)? else {
             list.skipped.push(path);
@@ -288,6 +316,38 @@ mod tests {
         );
         assert_eq!(list.skipped, [b"socket".to_vec()]);
         assert_eq!(list, scan(root.path()).unwrap());
+    }
+
+    #[test]
+    fn what_a_filter_leaves_out_is_not_looked_into() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["logs", "out/deep", "empty"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        for name in ["logs/a.nc", "out/deep/b.nc", "out/c.log", "d.nc"] {
+            fs::write(root.path().join(name), b"12").unwrap();
+        }
+        let listed = |include: &[&str], exclude: &[&str]| {
+            let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+            let filter = Filter::new(&owned(include), &owned(exclude)).unwrap();
+            let list = scan_passing(root.path(), &filter).unwrap();
+            assert_eq!(list.bytes, 2 * list.regular_files() as u64);
+            let paths = list
+                .files
+                .into_iter()
+                .map(|file| String::from_utf8(file.path).unwrap());
+            paths.collect::<Vec<String>>()
+        };
+        let all = listed(&[], &["/logs/**", "*.log"]);
+        assert_eq!(
+            all,
+            ["", "d.nc", "empty", "out", "out/deep", "out/deep/b.nc"]
+        );
+        assert_eq!(
+            listed(&["/out/**"], &["*.log"]),
+            ["", "out", "out/deep", "out/deep/b.nc"]
+        );
+        assert_eq!(listed(&["*.tif"], &[]), [""]);
     }
 
     #[test]

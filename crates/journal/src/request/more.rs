@@ -3,6 +3,8 @@
 use posthaste_core::contract::Windows;
 use posthaste_types::{ByteRate, Timestamp, record};
 
+use super::RequestRecord;
+
 record! {
     /// On which terms a depot is lent for one request alone.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,24 @@ record! {
 }
 
 record! {
+    /// Which files below its source are meant, as rclone's patterns.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Patterns {
+        /// Those that match one of these; all where there are none.
+        pub include: Vec<String>,
+        /// And none that match one of these.
+        pub exclude: Vec<String>,
+    }
+}
+
+impl Patterns {
+    /// Whether all files are meant.
+    pub fn is_all(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+}
+
+record! {
     /// A single file that goes to an address: the address is its own.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct OneFile {
@@ -43,5 +63,24 @@ record! {
         pub verify: bool,
         /// What is to be there in the end, like `adler32:0123abcd`, or its size in bytes, or both with a space between.
         pub checksum: Option<String>,
+    }
+}
+
+impl RequestRecord {
+    /// Whether some files of its directory are meant, not all that lies below it.
+    pub fn is_of_some(&self) -> bool {
+        !self.only.is_empty() || self.named.is_some() || !self.patterns.is_all()
+    }
+
+    /// The names of where it goes.
+    pub fn destinations(&self) -> impl Iterator<Item = &str> {
+        self.destination.split(',').filter(|name| !name.is_empty())
+    }
+
+    /// The names of all depots that may hold something of it: those on its way, then destinations.
+    pub fn holders(&self) -> impl Iterator<Item = &str> {
+        let pinned = self.pinned.iter().filter(|name| !self.via.contains(name));
+        let via = self.via.iter().chain(pinned).map(String::as_str);
+        via.chain(self.destinations())
     }
 }

@@ -12,6 +12,7 @@ pub fn request(dataset: &str) -> RequestRecord {
         source: b"/scratch/run".to_vec(),
         only: Vec::new(),
         named: None,
+        patterns: posthaste_journal::Patterns::default(),
         destination: "home".into(),
         code: Code::NONE,
         via: Vec::new(),

@@ -396,6 +396,8 @@ impl Clerk {
         let new = api::NewRequest {
             source,
             only: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
             to: vec![destination.clone()],
             profile,
             deadline: Some(render::moment(file.deadline)),

@@ -1,14 +1,17 @@
 //! Sends fragments to depots: by a mover where one is there, from here otherwise.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use posthaste_api as api;
-use posthaste_core::{contract::Fault, movers::MoverId};
+use posthaste_core::{
+    contract::{Fault, Input},
+    movers::MoverId,
+};
 use posthaste_endpoint::relay::{Departure, Haste, Scope, TOKEN_LIFETIME_S, mint};
 use posthaste_engine::sealed::{Encryption, Sealed};
 use posthaste_journal::ChunkRecord;
-use posthaste_types::{Bytes, Digest, Timestamp};
-use tokio::sync::watch;
+use posthaste_types::{Bytes, Digest, RequestId, Timestamp};
+use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
 use super::{Hands, Leg, Metered};
@@ -52,9 +55,15 @@ impl Hands {
         let lead = self.leads.begin(leg);
         let span = self.traced.of_send(leg, &self.depots);
         let handle = self.running.spawn(async move {
+            let trouble = OnceLock::new();
             let sending = async {
                 match sealed.await {
-                    Ok(sealed) => send(&sealed, &way, &lead).await,
+                    Ok(sealed) => {
+                        let sent = send(&sealed, &way, &lead).await;
+                        let found = sealed.trouble().filter(|_| sent.is_err());
+                        found.map(|found| trouble.set(found.to_owned()));
+                        sent
+                    }
                     Err(error) => Err(fault_of(&error)),
                 }
             };
@@ -73,7 +82,10 @@ impl Hands {
                     chunk: Some(record),
                     ..Arrival::bare(leg.ended(Ok(())))
                 },
-                Err(fault) => Arrival::bare(leg.ended(Err(fault))),
+                Err(fault) => {
+                    tell_of_source(&inputs, leg.request, fault, trouble.into_inner()).await;
+                    Arrival::bare(leg.ended(Err(fault)))
+                }
             };
             let is_stored = arrival.chunk.is_some();
             // The driver is gone only when the service ends, and then nobody waits for this.
@@ -84,6 +96,26 @@ impl Hands {
         });
         self.keep(leg, handle, Some(departure));
     }
+}
+
+/// Tells which file of the source is at fault, where one is: who asked wants to know which.
+pub(crate) async fn tell_of_source(
+    inputs: &mpsc::Sender<Arrival>,
+    request: RequestId,
+    fault: Fault,
+    trouble: Option<String>,
+) {
+    let Some(what) = trouble.filter(|_| fault.is_of_source()) else {
+        return;
+    };
+    tracing::warn!(%request, "{what}");
+    let told = Input::SourceFileTold {
+        request,
+        fault,
+        what,
+    };
+    // The driver is gone only when the service ends, and then nobody waits for this.
+    let _ = inputs.send(Arrival::bare(told)).await;
 }
 
 async fn send(

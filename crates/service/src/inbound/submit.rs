@@ -8,7 +8,7 @@ use posthaste_core::contract::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
 use posthaste_engine::dataset::DatasetId;
-use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
+use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{list::List, look, near, room, stage, ways};
@@ -16,7 +16,7 @@ use crate::{
     depots::Depot,
     driver::Centre,
     render,
-    submit::{self, known_as, other_content},
+    submit::{self, REHEARSED, known_as, other_content, shown},
     wishes,
 };
 
@@ -24,9 +24,6 @@ use crate::{
 pub(super) const SOURCES_MAX: usize = 16;
 /// Bytes of an address or path.
 const ADDRESS_BYTES_MAX: usize = 4096;
-/// The number of a stage-in that is only rehearsed.
-const REHEARSED: RequestId = RequestId::new(0);
-
 /// Checks a stage-in and writes it down. Submitting the same submission id again gives back the
 /// request of the first time.
 ///
@@ -86,7 +83,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let near = near.map(|(place, depot)| (SourceId::new(u32::MAX / 2 - place), depot));
     inputs.extend(may_wait(record.id, near.collect()));
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
-    Ok(render::request(centre, &mind, &record))
+    Ok(shown(centre, &mind, &record))
 }
 
 /// Looks at the sources of a request and keeps what they hold.
@@ -366,6 +363,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         source: new.sources.join(" ").into_bytes(),
         only: Vec::new(),
         named: None,
+        patterns: Patterns::default(),
         destination: new.to.clone(),
         code: Code::NONE,
         via: via(centre, new)?,

@@ -313,6 +313,8 @@ fn request(one: &StageOut) -> api::NewRequest {
     api::NewRequest {
         source: String::new(),
         only: Vec::new(),
+        include: Vec::new(),
+        exclude: Vec::new(),
         to: vec![one.destination.clone()],
         profile: None,
         deadline: None,

@@ -33,9 +33,9 @@ impl Listed {
             return Ok(Self::There(look::look(wanted, behalf).await?));
         }
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
-        let only = record.only.clone();
+        let (only, patterns) = (record.only.clone(), record.patterns.clone());
         let list = behalf
-            .blocking(move || submit::listed(&Root::open(&root, false)?, &only))
+            .blocking(move || submit::listed(&Root::open(&root, false)?, &only, &patterns))
             .await?;
         Ok(Self::Here(list))
     }

@@ -14,7 +14,9 @@ use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
     inbound::{look::open_at, submit::whose, way_of},
-    purges, render, submit, wishes,
+    purges, render, submit,
+    submit::{REHEARSED, shown},
+    wishes,
 };
 
 /// Bytes of an address.
@@ -22,8 +24,6 @@ const ADDRESS_BYTES_MAX: usize = 4096;
 /// Where a path begins that begins at the centre, in its name, and what stands between its ends.
 const HERE: &str = "here";
 const BETWEEN: &str = " to ";
-/// The number of a request that is only rehearsed.
-const REHEARSED: RequestId = RequestId::new(0);
 
 /// The address that a request is to go to straight; none where it goes over depots.
 pub(crate) fn straight(centre: &Centre, new: &api::NewRequest) -> Option<String> {
@@ -86,6 +86,7 @@ pub(crate) fn check(
         source: source.clone().into_bytes(),
         only,
         named: None,
+        patterns: submit::patterns(new)?,
         destination: address,
         code: Code::NONE,
         via: Vec::new(),
@@ -174,6 +175,8 @@ fn check_plain(new: &api::NewRequest) -> Result<()> {
         "encryption"
     } else if new.keep_s.is_some() {
         "a time that depots keep it"
+    } else if is_far(&new.source) && !(new.include.is_empty() && new.exclude.is_empty()) {
+        "a choice of files where its source lies elsewhere"
     } else if new.wishes != plain {
         "what only depots can do"
     } else {
@@ -228,7 +231,7 @@ pub(crate) async fn rehearse(
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
     let inputs = inputs(&record, number, way);
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
-    Ok(render::request(centre, &mind, &record))
+    Ok(shown(centre, &mind, &record))
 }
 
 /// Lists the source of a request, looks at where it goes, and keeps the list.

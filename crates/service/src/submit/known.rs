@@ -24,10 +24,13 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
     };
     let source = found.source.strip_suffix(b"/").unwrap_or(&found.source);
     let whole = new.source.trim_end_matches('/').as_bytes();
+    let patterns = [&new.include, &new.exclude];
+    let is_same = [&found.patterns.include, &found.patterns.exclude] == patterns;
     let is_in_it = |name: &String| [source, b"/", name.as_bytes()].concat() == whole;
     // What jobs ask for is named after what it is.
     let is_jobs = found.submission.as_deref().is_some_and(is_of_job);
-    if is_jobs || source == whole || found.only.iter().any(is_in_it) {
+    let is_there = source == whole || found.only.iter().any(is_in_it);
+    if is_jobs || is_there && is_same {
         return Ok(Some(found));
     }
     Err(other_content(&found))

@@ -2,9 +2,13 @@
 
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{self, FileList, Root};
-use posthaste_journal::{RequestRecord, Scan, Scanned};
+use posthaste_api as api;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_engine::{
+    copy::Filter,
+    dataset::{self, FileKind, FileList, Root},
+};
+use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned};
 use posthaste_types::{Bytes, RequestId};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::Instrument;
@@ -134,19 +138,74 @@ pub(super) fn listed_of(centre: &Centre, record: &RequestRecord) -> Result<FileL
     actor.run(|| {
         let root = Root::open(root, is_judged)?;
         match &names {
-            Some(names) => dataset::scan_files(&root, names.iter()),
-            None => listed(&root, &record.only),
+            Some(names) => {
+                let filter = filter(&record.patterns)?;
+                let names = names
+                    .iter()
+                    .filter(|name| filter.passes_file(name.as_ref()));
+                some(&root, dataset::scan_files(&root, names)?, &filter)
+            }
+            None => listed(&root, &record.only, &record.patterns),
         }
     })
 }
 
-/// All of a directory, listed, or those of its files that are named.
-pub(crate) fn listed(root: &Root, only: &[String]) -> Result<FileList> {
-    if only.is_empty() {
-        dataset::scan_all(root)
+/// All of a directory, listed, or those of its files that are named; of these what the patterns mean.
+pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Result<FileList> {
+    let filter = filter(patterns)?;
+    let list = if only.is_empty() {
+        dataset::scan_passing(root, &filter)
     } else {
+        let only = only
+            .iter()
+            .filter(|name| filter.passes_file(name.as_bytes()));
         dataset::scan_files(root, only)
+    };
+    some(root, list?, &filter)
+}
+
+/// Patterns that one request may have.
+const PATTERNS_MAX: usize = 1000;
+
+/// Which files are meant.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what is no pattern, or too many.
+pub(crate) fn patterns(new: &api::NewRequest) -> Result<Patterns> {
+    let patterns = Patterns {
+        include: new.include.clone(),
+        exclude: new.exclude.clone(),
+    };
+    filter(&patterns)?;
+    if patterns.include.len() + patterns.exclude.len() > PATTERNS_MAX {
+        return Err(Error::new(ErrorKind::Invalid, "submit", &new.source)
+            .cause(format!("{PATTERNS_MAX} patterns are the most"))
+            .hint("name the files with --files-from"));
     }
+    Ok(patterns)
+}
+
+/// What patterns mean.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for one that is none.
+fn filter(patterns: &Patterns) -> Result<Filter> {
+    Filter::new(&patterns.include, &patterns.exclude)
+}
+
+/// Sees that patterns left something: what was to be safe is perhaps called otherwise.
+fn some(root: &Root, list: FileList, filter: &Filter) -> Result<FileList> {
+    let is_none = list
+        .files
+        .iter()
+        .all(|file| file.kind == FileKind::Directory);
+    if is_none && !filter.is_open() {
+        let shown = root.path().display().to_string();
+        return Err(Error::new(ErrorKind::NotFound, "list", shown)
+            .at(Locus::Source)
+            .cause("no file of it passes --include and --exclude"));
+    }
+    Ok(list)
 }
 
 pub(super) fn sealed(record: &RequestRecord, list: &FileList) -> Scan {

@@ -102,6 +102,7 @@ impl fmt::Display for Reason {
                 "code {code} needs {needed} depots, one for each fragment, and {available} can take data"
             ),
             Self::UnknownDepot { depot } => write!(f, "depot {depot} is not in the books"),
+            Self::SourceFile { fault, what } => write!(f, "{fault}: {what}"),
             Self::Source { fault } => write!(f, "{fault} after the dataset was sealed"),
             Self::NoSpace { needed, available } => {
                 write!(f, "{needed} are needed on depots and {available} are free")
