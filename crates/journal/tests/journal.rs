@@ -520,7 +520,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
 }
 
 /// What takes each migration after the first back, in their order.
-const BACK: [&str; 23] = [
+const BACK: [&str; 24] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -544,6 +544,7 @@ const BACK: [&str; 23] = [
     "DROP TABLE credential;",
     "ALTER TABLE request DROP COLUMN lent;",
     "ALTER TABLE depot DROP COLUMN load_max_permille;",
+    "ALTER TABLE request DROP COLUMN patterns;",
 ];
 
 /// Makes a journal one of an older schema.
