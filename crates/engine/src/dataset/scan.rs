@@ -330,7 +330,7 @@ mod tests {
         let listed = |include: &[&str], exclude: &[&str]| {
             let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
             let filter = Filter::new(&owned(include), &owned(exclude)).unwrap();
-            let list = scan_passing(root.path(), &filter).unwrap();
+            let list = scan_passing(&Root::open(root.path(), true).unwrap(), &filter).unwrap();
             assert_eq!(list.bytes, 2 * list.regular_files() as u64);
             let paths = list
                 .files
