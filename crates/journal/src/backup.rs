@@ -10,7 +10,7 @@ use crate::{
         params,
         sqlite::Sqlite,
     },
-    failed, schema, to_sql,
+    failed, schema, step, to_sql,
 };
 
 /// Numbers of requests that a copy leaves out: those that are submitted to the original after the copy was made are not in it, and
@@ -45,9 +45,11 @@ fn alone(from: &Path, host: &str) -> Result<Lock, Trouble> {
             let message = format!("a service on {host} has it open: make the copy there");
             Trouble::new(TroubleKind::Other, message)
         }
-        TroubleKind::Full | TroubleKind::Unreachable | TroubleKind::Denied | TroubleKind::Other => {
-            cause
-        }
+        TroubleKind::Full
+        | TroubleKind::Unreachable
+        | TroubleKind::Denied
+        | TroubleKind::Damaged
+        | TroubleKind::Other => cause,
     })
 }
 
@@ -60,10 +62,10 @@ fn copy(database: &Sqlite, to: &Path) -> Result<Vec<String>, Trouble> {
     // One transaction that reads: what is written after it began is not in the copy, and waits for nothing.
     database.execute("VACUUM INTO ?1", &params![target])?;
     let copied = Sqlite::open_copy(to)?;
-    let row = copied.query_row("PRAGMA integrity_check", &[])?;
-    let said: Option<String> = row.map(|row| row.get(0)).transpose()?;
-    if said.as_deref() != Some("ok") {
-        return Err(other(&said.unwrap_or_default()));
+    copied.check("integrity_check")?;
+    // A journal of before has none.
+    if schema::version(&copied)? >= schema::WITH_DIGESTS {
+        step::check_all(&copied)?;
     }
     leave_numbers_out(&copied)?;
     let rows = copied.query("SELECT name FROM depot ORDER BY name", &[])?;

@@ -128,6 +128,12 @@ pub(crate) trait FromValue: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
+impl FromValue for Value {
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(value.clone())
+    }
+}
+
 impl FromValue for i64 {
     fn from_value(value: &Value) -> Option<Self> {
         match value {
@@ -215,6 +221,11 @@ impl Row {
         &self.columns
     }
 
+    /// Its values, each with the name of its column.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.columns.iter().map(String::as_str).zip(&self.values)
+    }
+
     pub(crate) fn into_values(self) -> Vec<Value> {
         self.values
     }
@@ -255,6 +266,8 @@ pub enum TroubleKind {
     Unreachable,
     /// It does not know us, or lets us not do this.
     Denied,
+    /// What it holds is not what was written.
+    Damaged,
     /// Anything else.
     Other,
 }

@@ -5,8 +5,8 @@ use posthaste_types::{ByteRate, Bytes, DepotId, Record};
 
 use crate::{
     Journal, JournalError,
-    database::{Row, Trouble, number_of, params},
-    from_sql, to_sql,
+    database::{Row, Trouble, TroubleKind, params},
+    digest, from_sql, to_sql,
 };
 
 /// A depot as it was added.
@@ -35,9 +35,11 @@ pub struct DepotRecord {
 }
 
 fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
+    let name: String = row.get("name")?;
+    digest::check_row(row, || format!("what is kept of depot {name}"))?;
     Ok(DepotRecord {
         id: DepotId::new(row.get("id")?),
-        name: row.get("name")?,
+        name,
         url: row.get("url")?,
         fingerprint: row.get("fingerprint")?,
         capacity: Bytes::new(from_sql(row.get("capacity")?)),
@@ -77,16 +79,18 @@ impl Journal {
             depot.load_max_permille,
         ];
         let id = self.write(|database| {
-            let row = database.query_row(
+            let rows = digest::change(
+                database,
+                ("depot", "id"),
                 "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level, prices,
                  load_max_permille)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
-                 rate_max = ?5, terms = ?6, level = ?7, prices = ?8, load_max_permille = ?9
-                 RETURNING id",
+                 rate_max = ?5, terms = ?6, level = ?7, prices = ?8, load_max_permille = ?9",
                 &arguments,
             )?;
-            number_of(row)
+            let none = || Trouble::new(TroubleKind::Other, "the database gave no row");
+            rows.first().ok_or_else(none)?.get("id")
         })?;
         Ok(DepotId::new(id))
     }

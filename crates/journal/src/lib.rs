@@ -17,6 +17,7 @@ mod backup;
 mod credential;
 mod database;
 mod depot;
+mod digest;
 mod fts;
 mod history;
 mod job;
@@ -113,7 +114,7 @@ impl std::fmt::Display for JournalError {
             ),
             Self::Malformed { place, cause } => write!(
                 f,
-                "can't read the journal {place}: {cause} (restore it from a copy)"
+                "can't read the journal {place}: {cause} (restore it from a backup)"
             ),
         }
     }

@@ -9,7 +9,7 @@ use crate::{
         postgres::{ANSWER_MAX, Postgres},
         sqlite::Sqlite,
     },
-    failed, schema,
+    failed, schema, step,
 };
 
 /// Rows sent at once: bounds what lies in memory, whatever the journal holds.
@@ -87,6 +87,7 @@ impl SqliteFile {
             .commit()
             .map_err(failed("open", &self.place))?;
         target.write(|to| {
+            step::check_all(&self.database)?;
             let counts = counts(&self.database)?;
             for (table, _) in &counts {
                 refuse_filled(to, table)?;

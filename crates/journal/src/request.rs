@@ -11,12 +11,14 @@ use posthaste_types::{Bytes, Code, Digest, Record, RequestId, SourceId, Timestam
 use crate::{
     Journal, JournalError,
     database::{Database, Row, ToValue, Trouble, TroubleKind, Value, number_of, params},
-    from_sql, to_sql,
+    digest, from_sql, to_sql,
 };
 pub use more::{LentFor, OneFile, Patterns, StageIn};
 
 /// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
 const ASKED_TOGETHER_MAX: usize = 1024;
+/// The table, with its key.
+pub(crate) const REQUEST: (&str, &str) = ("request", "id");
 /// A number that no request has.
 const NO_REQUEST: i64 = 0;
 
@@ -109,6 +111,8 @@ pub struct Scanned {
 }
 
 fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
+    let id = RequestId::new(from_sql(row.get("id")?));
+    digest::check_row(row, || format!("what is kept of {id}"))?;
     let moment = |column: &str| -> Result<Timestamp, Trouble> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
     };
@@ -126,7 +130,7 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         (None, None) => None,
     };
     Ok(RequestRecord {
-        id: RequestId::new(from_sql(row.get("id")?)),
+        id,
         submission: row.get("submission")?,
         dataset: row.get("dataset")?,
         source: row.get("source")?,
@@ -214,17 +218,20 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
         (!request.lent.is_empty()).then(|| request.lent.to_bytes()),
         (!request.patterns.is_all()).then(|| request.patterns.to_bytes()),
     ];
-    let row = database.query_row(
+    let rows = digest::change(
+        database,
+        REQUEST,
         "INSERT INTO request (submission, dataset, source, destination, code, via, release,
          best_effort, created_micros, deadline_micros, expires_micros, recipients, optimizer,
          wishes, stage_in, purge_micros, only_files, pinned, one_file,
          named, lent, patterns)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-         ?19, ?20, ?21, ?22)
-         RETURNING id",
+         ?19, ?20, ?21, ?22)",
         &arguments,
     )?;
-    Ok(RequestId::new(from_sql(number_of(row)?)))
+    let row = rows.first();
+    let row = row.ok_or_else(|| Trouble::new(TroubleKind::Other, "the database gave no row"))?;
+    Ok(RequestId::new(from_sql(row.get("id")?)))
 }
 
 fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result<(), Trouble> {
@@ -241,7 +248,9 @@ fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result
         ),
         Scan::Failed { error } => (None, None, None, Some(error)),
     };
-    database.execute(
+    digest::change(
+        database,
+        REQUEST,
         "UPDATE request SET bytes = ?2, files = ?3, chunk_size = ?4, scan_error = ?5
          WHERE id = ?1",
         &params![to_sql(request.get()), bytes, files, chunk_size, error],

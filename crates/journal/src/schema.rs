@@ -8,7 +8,8 @@ use crate::{
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
-const MIGRATIONS: [&str; 25] = [
+/// One that adds a column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests there.
+const MIGRATIONS: [&str; 26] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -174,7 +175,17 @@ const MIGRATIONS: [&str; 25] = [
     "ALTER TABLE request ADD COLUMN lent BLOB;",
     "ALTER TABLE depot ADD COLUMN load_max_permille INTEGER;",
     "ALTER TABLE request ADD COLUMN patterns BLOB;",
+    "ALTER TABLE input ADD COLUMN digest BLOB;
+    ALTER TABLE snapshot ADD COLUMN digest BLOB;
+    ALTER TABLE event ADD COLUMN digest BLOB;
+    ALTER TABLE chunk ADD COLUMN digest BLOB;
+    ALTER TABLE request ADD COLUMN digest BLOB;
+    ALTER TABLE depot ADD COLUMN digest BLOB;
+    ALTER TABLE token ADD COLUMN digest BLOB;",
 ];
+
+/// The first schema with digests.
+pub(crate) const WITH_DIGESTS: u32 = 26;
 
 /// Brings the schema up to date, in a transaction that has begun.
 pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), JournalError> {

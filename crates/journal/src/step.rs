@@ -6,7 +6,10 @@ use posthaste_types::{ChunkIndex, Digest, Record, RequestId, Timestamp};
 use crate::{
     Journal, JournalError,
     database::{Database, Row, Trouble, TroubleKind, Value, number_of, params},
-    from_sql, snapshot, to_sql,
+    digest::{self, Chain, InputRow},
+    from_sql,
+    request::REQUEST,
+    snapshot, to_sql,
 };
 
 /// Events kept for people to read; older ones are dropped. About 200 bytes each.
@@ -14,6 +17,10 @@ const EVENTS_MAX: i64 = 1_000_000;
 
 /// Inputs read at once in a replay: bounds what lies in memory as rows beside the inputs themselves.
 const REPLAYED_AT_ONCE: i64 = 8192;
+
+/// The columns of these tables, in their order.
+const EVENT_COLUMNS: [&str; 4] = ["seq", "at_micros", "request", "record"];
+const CHUNK_COLUMNS: [&str; 3] = ["request", "chunk", "digests"];
 
 /// A step taken because time passed: it has a row, so that a replay takes it too.
 const WAKEUP: &[u8] = &[];
@@ -82,11 +89,15 @@ impl Journal {
             }
             let last_input = last.input + to_sql(inputs.len() as u64);
             let inputs = (last.input + 1..).zip(inputs);
-            let inputs = inputs.map(|(seq, bytes)| params![seq, at, last.step + 1, bytes].to_vec());
-            database.execute_each(
-                "INSERT INTO input (seq, at_micros, step, record) VALUES (?1, ?2, ?3, ?4)",
-                &inputs.collect::<Vec<_>>(),
-            )?;
+            let inputs = inputs.map(|(seq, bytes)| InputRow {
+                seq,
+                at,
+                step: last.step + 1,
+                bytes,
+                digest: None,
+            });
+            let digest = keep_inputs(database, last.digest.as_deref(), inputs.collect())?;
+            digest::keep_newest_input(database, last_input)?;
             keep_course(database, step)?;
             let commands = (last.command + 1..).zip(step.commands);
             let commands = commands.map(|(seq, one)| params![seq, at, one.to_bytes()].to_vec());
@@ -97,7 +108,7 @@ impl Journal {
             keep_events(database, last.event, step.events)?;
             keep_chunks(database, step.chunks)?;
             if let Some(snapshot) = &step.snapshot {
-                keep_snapshot(database, last_input, snapshot)?;
+                keep_snapshot(database, (last_input, &digest), snapshot)?;
             }
             Ok(last.event + 1)
         })?;
@@ -130,18 +141,12 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn replay(&self) -> Result<Replay, JournalError> {
-        let newest = || -> Result<Option<(i64, Vec<u8>)>, Trouble> {
-            let row = self.database.query_row(
-                "SELECT input_seq, record FROM snapshot ORDER BY input_seq DESC LIMIT 1",
-                &[],
-            )?;
-            row.map(|row| Ok((row.get(0)?, snapshot::unpack(row.get(1)?)?)))
-                .transpose()
-        };
-        let (since, snapshot) = newest().map_err(self.failed("replay"))?.unzip();
+        let (since, snapshot) = newest_snapshot(self.database.as_ref())
+            .map_err(self.failed("replay"))?
+            .unzip();
         Ok(Replay {
             snapshot,
-            steps: self.steps_since(since.unwrap_or(0))?,
+            steps: self.steps_since(since.unwrap_or(Since::BEGINNING))?,
         })
     }
 
@@ -152,55 +157,28 @@ impl Journal {
     pub fn replay_all(&self) -> Result<Replay, JournalError> {
         Ok(Replay {
             snapshot: None,
-            steps: self.steps_since(0)?,
+            steps: self.steps_since(Since::BEGINNING)?,
         })
     }
 
-    fn steps_since(&self, since: i64) -> Result<Vec<(Timestamp, Vec<Input>)>, JournalError> {
+    fn steps_since(&self, since: Since) -> Result<Vec<(Timestamp, Vec<Input>)>, JournalError> {
         let mut steps: Vec<(Timestamp, Vec<Input>)> = Vec::new();
-        let mut last_step = None;
-        let mut last = since;
-        loop {
-            let rows = self.inputs_since(last).map_err(self.failed("replay"))?;
-            if rows.is_empty() {
-                return Ok(steps);
-            }
-            for InputRow {
-                seq,
-                at,
-                step,
-                bytes,
-            } in rows
-            {
-                last = seq;
-                if last_step != Some(step) {
-                    steps.push((Timestamp::from_micros(from_sql(at)), Vec::new()));
-                    last_step = Some(step);
-                }
-                if let Some((_, inputs)) = steps.last_mut()
-                    && bytes != WAKEUP
-                {
-                    inputs.push(Input::from_bytes(&bytes).map_err(self.malformed())?);
+        let mut malformed = None;
+        let read = each_step(self.database.as_ref(), since, |rows| {
+            let at = rows.first().map_or(0, |row| row.at);
+            let inputs = rows.iter().filter(|row| row.bytes != WAKEUP);
+            match inputs.map(|row| Input::from_bytes(&row.bytes)).collect() {
+                Ok(inputs) => steps.push((Timestamp::from_micros(from_sql(at)), inputs)),
+                Err(cause) => {
+                    malformed.get_or_insert(cause);
                 }
             }
+        });
+        read.map_err(self.failed("replay"))?;
+        match malformed {
+            None => Ok(steps),
+            Some(cause) => Err(self.malformed()(cause)),
         }
-    }
-
-    /// The next inputs.
-    fn inputs_since(&self, since: i64) -> Result<Vec<InputRow>, Trouble> {
-        let rows = self.database.query(
-            "SELECT seq, at_micros, step, record FROM input WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            &params![since, REPLAYED_AT_ONCE],
-        )?;
-        let read = |row: &Row| {
-            Ok(InputRow {
-                seq: row.get(0)?,
-                at: row.get(1)?,
-                step: row.get(2)?,
-                bytes: row.get(3)?,
-            })
-        };
-        rows.iter().map(read).collect()
     }
 
     /// The number of the newest event; 0 before the first.
@@ -234,14 +212,15 @@ impl Journal {
         let request = request.map(|request| to_sql(request.get()));
         // Only by what it is cast to does PostgreSQL know what an argument is that may be nothing.
         let rows = self.database.query(
-            "SELECT seq, record FROM event
+            "SELECT * FROM event
              WHERE seq > ?1 AND (CAST(?2 AS BIGINT) IS NULL OR request = ?2 OR request IS NULL)
              ORDER BY seq LIMIT ?3",
             &params![to_sql(after), request, limit],
         );
         let read = |row: &Row| {
-            let (seq, bytes): (i64, Vec<u8>) =
-                (row.get(0).map_err(&failed)?, row.get(1).map_err(&failed)?);
+            let seq: i64 = row.get("seq").map_err(&failed)?;
+            digest::check_row(row, || format!("event {seq}")).map_err(&failed)?;
+            let bytes: Vec<u8> = row.get("record").map_err(&failed)?;
             let event = Event::from_bytes(&bytes).map_err(self.malformed())?;
             Ok(EventRecord {
                 seq: from_sql(seq),
@@ -262,7 +241,7 @@ impl Journal {
     ) -> Result<Option<ChunkRecord>, JournalError> {
         let found = self.select_chunks(
             request,
-            "SELECT chunk, digests FROM chunk WHERE request = ?1 AND chunk = ?2",
+            "SELECT * FROM chunk WHERE request = ?1 AND chunk = ?2",
             &params![to_sql(request.get()), chunk.get()],
         )?;
         Ok(found.into_iter().next())
@@ -275,7 +254,7 @@ impl Journal {
     pub fn chunks(&self, request: RequestId) -> Result<Vec<ChunkRecord>, JournalError> {
         self.select_chunks(
             request,
-            "SELECT chunk, digests FROM chunk WHERE request = ?1 ORDER BY chunk",
+            "SELECT * FROM chunk WHERE request = ?1 ORDER BY chunk",
             &params![to_sql(request.get())],
         )
     }
@@ -288,8 +267,10 @@ impl Journal {
     ) -> Result<Vec<ChunkRecord>, JournalError> {
         let failed = self.failed("read");
         let read = |row: &Row| {
-            let (chunk, bytes): (u32, Vec<u8>) =
-                (row.get(0).map_err(&failed)?, row.get(1).map_err(&failed)?);
+            let chunk: u32 = row.get("chunk").map_err(&failed)?;
+            let what = || format!("what is kept of chunk {chunk} of {request}");
+            digest::check_row(row, what).map_err(&failed)?;
+            let bytes: Vec<u8> = row.get("digests").map_err(&failed)?;
             let digests = Vec::from_bytes(&bytes).map_err(self.malformed())?;
             Ok(ChunkRecord {
                 request,
@@ -302,18 +283,145 @@ impl Journal {
     }
 }
 
-/// An input as it lies in its table.
-struct InputRow {
-    seq: i64,
-    at: i64,
-    step: i64,
-    bytes: Vec<u8>,
+/// Where a replay begins.
+#[derive(Debug)]
+struct Since {
+    /// The number of the input before.
+    input: i64,
+    /// The step before.
+    chain: Chain,
+}
+
+impl Since {
+    const BEGINNING: Self = Self {
+        input: 0,
+        chain: Chain {
+            step: 0,
+            digest: None,
+        },
+    };
+}
+
+/// Looks at every step and at the newest snapshot.
+pub(crate) fn check_all(database: &dyn Database) -> Result<(), Trouble> {
+    newest_snapshot(database)?;
+    each_step(database, Since::BEGINNING, |_| ())
+}
+
+/// The newest snapshot, and where the steps after it begin.
+fn newest_snapshot(database: &dyn Database) -> Result<Option<(Since, Vec<u8>)>, Trouble> {
+    let row = database.query_row(
+        "SELECT snapshot.input_seq, snapshot.record, snapshot.digest, input.step, input.digest
+         FROM snapshot LEFT JOIN input ON input.seq = snapshot.input_seq
+         ORDER BY snapshot.input_seq DESC LIMIT 1",
+        &[],
+    )?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let (kept, told): (Vec<u8>, Option<Vec<u8>>) = (row.get(1)?, row.get(2)?);
+    let (step, after): (Option<i64>, Option<Vec<u8>>) = (row.get(3)?, row.get(4)?);
+    let step = step.unwrap_or_default();
+    let wanted = after
+        .as_ref()
+        .map(|after| digest::of_snapshot(after, &kept));
+    if wanted != told {
+        return Err(digest::damaged(&format!("the snapshot after step {step}")));
+    }
+    let since = Since {
+        input: row.get(0)?,
+        chain: Chain {
+            step,
+            digest: after,
+        },
+    };
+    Ok(Some((since, snapshot::unpack(kept)?)))
+}
+
+/// Calls `look` with the inputs of each step, once it was seen to be as it was written.
+fn each_step(
+    database: &dyn Database,
+    since: Since,
+    mut look: impl FnMut(&[InputRow]),
+) -> Result<(), Trouble> {
+    let Since {
+        input: mut last,
+        mut chain,
+    } = since;
+    let mut step: Vec<InputRow> = Vec::new();
+    let mut close = |step: &mut Vec<InputRow>| -> Result<i64, Trouble> {
+        if !step.is_empty() {
+            chain.check(step)?;
+            look(step);
+            step.clear();
+        }
+        Ok(chain.step)
+    };
+    loop {
+        let rows = inputs_since(database, last)?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            last = row.seq;
+            if step.first().is_some_and(|first| first.step != row.step) {
+                close(&mut step)?;
+            }
+            step.push(row);
+        }
+    }
+    let number = close(&mut step)?;
+    match digest::newest_input(database)? {
+        Some(newest) if newest != last => {
+            Err(digest::damaged(&format!("what follows step {number}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The next inputs.
+fn inputs_since(database: &dyn Database, since: i64) -> Result<Vec<InputRow>, Trouble> {
+    let rows = database.query(
+        "SELECT seq, at_micros, step, record, digest FROM input WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+        &params![since, REPLAYED_AT_ONCE],
+    )?;
+    let read = |row: &Row| {
+        Ok(InputRow {
+            seq: row.get(0)?,
+            at: row.get(1)?,
+            step: row.get(2)?,
+            bytes: row.get(3)?,
+            digest: row.get(4)?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Keeps the inputs of a step, with its digest in the last of them; that digest.
+fn keep_inputs(
+    database: &dyn Database,
+    before: Option<&[u8]>,
+    mut inputs: Vec<InputRow>,
+) -> Result<Vec<u8>, Trouble> {
+    let digest = digest::of_step(before, &inputs);
+    if let Some(last) = inputs.last_mut() {
+        last.digest = Some(digest.clone());
+    }
+    let rows = inputs.into_iter();
+    let rows = rows.map(|row| params![row.seq, row.at, row.step, row.bytes, row.digest].to_vec());
+    database.execute_each(
+        "INSERT INTO input (seq, at_micros, step, record, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
+        &rows.collect::<Vec<_>>(),
+    )?;
+    Ok(digest)
 }
 
 /// The newest numbers that are taken.
 struct Last {
     input: i64,
     step: i64,
+    /// The digest of that step; none where it was written before there were digests.
+    digest: Option<Vec<u8>>,
     command: i64,
     event: i64,
 }
@@ -324,7 +432,8 @@ impl Last {
             "SELECT (SELECT coalesce(max(seq), 0) FROM input),
              (SELECT coalesce(max(step), 0) FROM input WHERE seq = (SELECT max(seq) FROM input)),
              (SELECT coalesce(max(seq), 0) FROM command),
-             (SELECT coalesce(max(seq), 0) FROM event)",
+             (SELECT coalesce(max(seq), 0) FROM event),
+             (SELECT digest FROM input WHERE seq = (SELECT max(seq) FROM input))",
             &[],
         )?;
         let row = row.ok_or_else(|| Trouble::new(TroubleKind::Other, "there are no numbers"))?;
@@ -333,6 +442,7 @@ impl Last {
             step: row.get(1)?,
             command: row.get(2)?,
             event: row.get(3)?,
+            digest: row.get(4)?,
         })
     }
 }
@@ -340,26 +450,27 @@ impl Last {
 fn keep_events(database: &dyn Database, last: i64, events: &[Event]) -> Result<(), Trouble> {
     let events = (last + 1..).zip(events).map(|(seq, event)| {
         let request = event.request.map(|request| to_sql(request.get()));
-        params![seq, to_sql(event.at.as_micros()), request, event.to_bytes()].to_vec()
+        let arguments = params![seq, to_sql(event.at.as_micros()), request, event.to_bytes()];
+        digest::with_digest(&EVENT_COLUMNS, arguments.to_vec())
     });
     database.execute_each(
-        "INSERT INTO event (seq, at_micros, request, record) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO event (seq, at_micros, request, record, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
         &events.collect::<Vec<_>>(),
     )
 }
 
 fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Trouble> {
     let chunks = chunks.iter().map(|one| {
-        params![
+        let arguments = params![
             to_sql(one.request.get()),
             one.chunk.get(),
             one.digests.to_bytes()
-        ]
-        .to_vec()
+        ];
+        digest::with_digest(&CHUNK_COLUMNS, arguments.to_vec())
     });
     database.execute_each(
-        "INSERT INTO chunk (request, chunk, digests) VALUES (?1, ?2, ?3)
-         ON CONFLICT (request, chunk) DO UPDATE SET digests = ?3",
+        "INSERT INTO chunk (request, chunk, digests, digest) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (request, chunk) DO UPDATE SET digests = ?3, digest = ?4",
         &chunks.collect::<Vec<_>>(),
     )
 }
@@ -380,13 +491,18 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
             submitted.push(params![to_sql(request.get())].to_vec());
         }
     }
-    database.execute_each("UPDATE request SET submitted = 1 WHERE id = ?1", &submitted)?;
+    for request in &submitted {
+        let told = "UPDATE request SET submitted = 1 WHERE id = ?1";
+        digest::change(database, REQUEST, told, request)?;
+    }
     for event in step.events {
         let Some(request) = event.request.map(|request| to_sql(request.get())) else {
             continue;
         };
         if let Happening::CodeChosen { code } = &event.happening {
-            database.execute(
+            digest::change(
+                database,
+                REQUEST,
                 "UPDATE request SET code = ?2 WHERE id = ?1",
                 &params![request, code.to_string()],
             )?;
@@ -401,7 +517,9 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
                 | Happening::Failed
         );
         if is_end {
-            database.execute(
+            digest::change(
+                database,
+                REQUEST,
                 "UPDATE request SET ended = ?2 WHERE id = ?1",
                 &params![request, event.happening.name()],
             )?;
@@ -412,11 +530,17 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
 
 /// Keeps the snapshot, and drops all older ones but one, and events that people can no longer ask for. Inputs stay: a
 /// release with another layout of snapshots makes the mind anew from all of them.
-fn keep_snapshot(database: &dyn Database, input_seq: i64, record: &[u8]) -> Result<(), Trouble> {
+fn keep_snapshot(
+    database: &dyn Database,
+    (input_seq, after): (i64, &[u8]),
+    record: &[u8],
+) -> Result<(), Trouble> {
+    let kept = snapshot::pack(record).into_owned();
+    let digest = digest::of_snapshot(after, &kept);
     database.execute(
-        "INSERT INTO snapshot (input_seq, record) VALUES (?1, ?2)
-         ON CONFLICT (input_seq) DO UPDATE SET record = ?2",
-        &params![input_seq, snapshot::pack(record).into_owned()],
+        "INSERT INTO snapshot (input_seq, record, digest) VALUES (?1, ?2, ?3)
+         ON CONFLICT (input_seq) DO UPDATE SET record = ?2, digest = ?3",
+        &params![input_seq, kept, digest],
     )?;
     database.execute(
         "DELETE FROM snapshot WHERE input_seq NOT IN

@@ -7,7 +7,7 @@ use posthaste_types::Timestamp;
 use crate::{
     Journal, JournalError,
     database::{Row, Trouble, params},
-    from_sql, to_sql,
+    digest, from_sql, to_sql,
 };
 
 /// Tokens that are kept: each is in memory and looked at whenever they are listed.
@@ -38,6 +38,8 @@ pub struct TokenRecord {
 
 fn from_row(row: &Row) -> Result<TokenRecord, Trouble> {
     let moment = |micros: i64| Timestamp::from_micros(from_sql(micros));
+    let name: String = row.get("name")?;
+    digest::check_row(row, || format!("what is kept of token {name}"))?;
     let below: Vec<u8> = row.get("below")?;
     let below = below
         .split(|byte| *byte == 0)
@@ -45,7 +47,7 @@ fn from_row(row: &Row) -> Result<TokenRecord, Trouble> {
     let profiles: String = row.get("profiles")?;
     let hash: Vec<u8> = row.get("hash")?;
     Ok(TokenRecord {
-        name: row.get("name")?,
+        name,
         // Of what is no hash nothing is the original.
         hash: hash.try_into().unwrap_or_default(),
         scope: row.get("scope")?,
@@ -87,13 +89,15 @@ impl Journal {
             if from_sql(kept) >= TOKENS_MAX as u64 {
                 return Ok(false);
             }
-            let row = database.query_row(
+            let rows = digest::change(
+                database,
+                ("token", "name"),
                 "INSERT INTO token (name, hash, scope, owner, project, below, profiles, created_micros,
                  expires_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                 ON CONFLICT (name) DO NOTHING RETURNING name",
+                 ON CONFLICT (name) DO NOTHING",
                 &arguments,
             )?;
-            Ok(row.is_some())
+            Ok(!rows.is_empty())
         })
     }
 

@@ -156,7 +156,9 @@ fn may_pass(error: &JournalError) -> bool {
     match error {
         JournalError::Database { cause, .. } => match cause.kind() {
             TroubleKind::Unreachable | TroubleKind::InUse => true,
-            TroubleKind::Full | TroubleKind::Denied | TroubleKind::Other => false,
+            TroubleKind::Full | TroubleKind::Denied | TroubleKind::Damaged | TroubleKind::Other => {
+                false
+            }
         },
         JournalError::Lost { .. } | JournalError::Newer { .. } | JournalError::Malformed { .. } => {
             false

@@ -404,6 +404,10 @@ pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))
 }
 
+/// What to do about a journal that is not as it was written.
+const DAMAGED: &str =
+    "distrust the disk and restore the last backup: docs/operating/backup.md#a-damaged-journal";
+
 /// What went wrong with a journal, as everything else that goes wrong is told.
 #[must_use]
 pub fn journal_error(error: JournalError) -> Error {
@@ -418,8 +422,13 @@ pub fn journal_error(error: JournalError) -> Error {
                 .cause("another service has its lease now")
                 .hint("start this one again: it waits until that one ends");
         }
-        JournalError::Newer { .. } | JournalError::Malformed { .. } => {
+        JournalError::Newer { .. } => {
             return Error::new(ErrorKind::Other, "use", "the journal").cause(error);
+        }
+        JournalError::Malformed { place, cause } => {
+            return Error::new(ErrorKind::Corrupt, "read", format!("the journal {place}"))
+                .cause(cause)
+                .hint(DAMAGED);
         }
     };
     let (kind, hint) = match cause.kind() {
@@ -438,6 +447,7 @@ pub fn journal_error(error: JournalError) -> Error {
             ErrorKind::Unauthenticated,
             Some("is the password in ~/.pgpass, and may that user make tables?"),
         ),
+        TroubleKind::Damaged => (ErrorKind::Corrupt, Some(DAMAGED)),
         TroubleKind::Other => (ErrorKind::Other, None),
     };
     let error = Error::new(kind, operation, format!("the journal {place}")).cause(cause);

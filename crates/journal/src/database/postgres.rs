@@ -228,6 +228,7 @@ impl Session {
                 | TroubleKind::InUse
                 | TroubleKind::Unreachable
                 | TroubleKind::Denied
+                | TroubleKind::Damaged
                 | TroubleKind::Other => trouble,
             }
         })?;
@@ -430,6 +431,7 @@ fn kind_of_state(state: &SqlState) -> TroubleKind {
     // Classes of states: what resources lack, who may, who interferes, what the connection is.
     match (state, state.code().get(..2)) {
         (&SqlState::DISK_FULL, _) => TroubleKind::Full,
+        (&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED, _) => TroubleKind::Damaged,
         (&SqlState::LOCK_NOT_AVAILABLE, _) => TroubleKind::InUse,
         (&SqlState::INSUFFICIENT_PRIVILEGE, _) | (_, Some("28")) => TroubleKind::Denied,
         (&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, _) | (_, Some("08" | "53" | "57")) => {

@@ -28,7 +28,25 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens a file, which is made where there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, Trouble> {
-        Self::opened(path, OpenFlags::default())
+        let opened = Self::opened(path, OpenFlags::default())?;
+        opened.check("quick_check")?;
+        Ok(opened)
+    }
+
+    /// Looks whether the file holds together, by one of the two checks there are. Reads all of it.
+    pub(crate) fn check(&self, check: &str) -> Result<(), Trouble> {
+        // Names that are no text would be met where nothing can be said any more.
+        let schema = self.query("SELECT sql FROM sqlite_schema", &[]);
+        schema.map_err(|cause| Trouble::new(TroubleKind::Damaged, cause))?;
+        let row = self.query_row(&format!("PRAGMA {check}(1)"), &[])?;
+        let said: Option<String> = row.map(|row| row.get(0)).transpose()?;
+        match said.as_deref() {
+            Some("ok") => Ok(()),
+            other => Err(Trouble::new(
+                TroubleKind::Damaged,
+                other.unwrap_or_default(),
+            )),
+        }
     }
 
     /// Opens a file that is there.
@@ -170,11 +188,14 @@ impl FromSql for Value {
 
 impl From<rusqlite::Error> for Trouble {
     fn from(cause: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied};
+        use rusqlite::ErrorCode::{
+            DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
+        };
         let kind = match cause.sqlite_error_code() {
             Some(DiskFull) => TroubleKind::Full,
             Some(DatabaseBusy | DatabaseLocked) => TroubleKind::InUse,
             Some(PermissionDenied) => TroubleKind::Denied,
+            Some(DatabaseCorrupt | NotADatabase) => TroubleKind::Damaged,
             _ => TroubleKind::Other,
         };
         Self::new(kind, cause)

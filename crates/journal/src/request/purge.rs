@@ -2,7 +2,8 @@
 
 use posthaste_types::{RequestId, Timestamp};
 
-use crate::{Journal, JournalError, database::params, to_sql};
+use super::REQUEST;
+use crate::{Journal, JournalError, database::params, digest, to_sql};
 
 impl Journal {
     /// Keeps when the first file of the request's source is to be purged.
@@ -11,7 +12,9 @@ impl Journal {
     /// [`JournalError::Database`].
     pub fn keep_purge(&mut self, request: RequestId, at: Timestamp) -> Result<(), JournalError> {
         self.write(|database| {
-            database.execute(
+            digest::change(
+                database,
+                REQUEST,
                 "UPDATE request SET purge_micros = ?2 WHERE id = ?1",
                 &params![to_sql(request.get()), to_sql(at.as_micros())],
             )?;
