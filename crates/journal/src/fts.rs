@@ -207,7 +207,7 @@ impl Journal {
     /// [`JournalError::Database`].
     pub fn keep_fts_job(&mut self, job: &FtsJob, files: &[FtsFile]) -> Result<bool, JournalError> {
         let rows = files.iter().map(|file| {
-            Vec::from(params![
+            params![
                 job.id,
                 file.place,
                 file.asked,
@@ -216,9 +216,8 @@ impl Journal {
                 file.state.number(),
                 file.is_settled,
                 micros(file.not_before),
-            ])
+            ]
         });
-        let rows: Vec<Vec<Value>> = rows.collect();
         self.write(|database| {
             let kept = database.query_row(
                 "INSERT INTO fts_job (id, owner, project, asked, priority, created_micros)
@@ -235,12 +234,12 @@ impl Journal {
             if kept.is_none() {
                 return Ok(false);
             }
-            for row in &rows {
+            for row in rows {
                 // One by one, so that their numbers are in their order.
                 database.execute(
                     "INSERT INTO fts_file (job, place, asked, deadline_micros, priority, state, settled,
                      not_before_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                    row,
+                    &row,
                 )?;
             }
             Ok(true)

@@ -2,9 +2,10 @@
 //!
 //! A job has files; each is moved by requests of its own from one address to another, one at a time. `ask` reads what clients
 //! send, `office` keeps it and answers about it, `clerk` hands out requests and follows them (`outcome`), `state` has FTS's rules of how jobs
-//! stand, `show` has its words, `http` its routes.
+//! stand, `show` has its words, `http` its routes, `bodies` what comes in.
 
 mod ask;
+mod bodies;
 mod clerk;
 mod http;
 mod office;
@@ -14,6 +15,7 @@ mod state;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use ask::try_job;
 pub(crate) use clerk::run;
 pub(crate) use http::{PREFIX, at_root, root, routes};
 
@@ -22,6 +24,8 @@ pub(crate) use http::{PREFIX, at_root, root, routes};
 pub(crate) struct Fts {
     /// There is something to do.
     told: tokio::sync::Notify,
+    /// The bodies that come.
+    bodies: bodies::Bodies,
     /// Held by whoever changes jobs.
     turn: Arc<Mutex<()>>,
 }

@@ -20,6 +20,8 @@ mod driver;
 mod enlist;
 mod follow;
 mod fts;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hands;
 mod history;
 mod http;

@@ -277,3 +277,35 @@ fn a_users_own_credential_opens_the_host_of_its_name() {
     let (status, said) = world.call(("POST", "/jobs"), &elsewhere, Some(&alice));
     assert_eq!(status, 403, "{said}");
 }
+
+/// Most memory that a service with large bodies has ever had: what bodies have together, what one job becomes, and what every
+/// service has.
+const MEMORY_MEBI_MAX: u64 = 400;
+
+#[test]
+fn large_jobs_at_once_take_no_more_memory_than_is_said() {
+    let world = World::with("100M");
+    // What would be large as a tree. It asks for a tape, so that nothing begins.
+    let file = json!({
+        "sources": ["https://127.0.0.1/f"], "destinations": ["s3s://localhost/bucket/f"], "metadata": { "a": vec![0; 1400] }
+    });
+    let files = vec![file.to_string(); 9_900].join(",");
+    let body = format!("{{\"files\":[{files}],\"params\":{{\"bring_online\":60}}}}");
+    assert!((26 << 20..32 << 20).contains(&body.len()), "{}", body.len());
+    let token = world.token();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let answer = ask(&world.service, "POST", "/fts3/jobs", Some(&token), &body);
+                assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+                assert!(answer.contains("tapes"), "{answer}");
+            });
+        }
+    });
+    let about = fs::read_to_string(format!("/proc/{}/status", world.service.process.id()));
+    let about = about.unwrap();
+    let most = about.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most = most.unwrap().trim_end_matches("kB").trim();
+    let mebi = most.parse::<u64>().unwrap() >> 10;
+    assert!(mebi < MEMORY_MEBI_MAX, "it had {mebi} MiB");
+}

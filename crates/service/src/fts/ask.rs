@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use posthaste_types::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::{
+    Deserialize, Deserializer as _, Serialize, Serializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::state::Kind;
 use crate::outbound::Expected;
@@ -13,6 +16,11 @@ use crate::outbound::Expected;
 const FILES_MAX: usize = 10_000;
 /// Bytes of what a client keeps with a job, or with a file.
 const METADATA_BYTES_MAX: usize = 4096;
+/// Bytes that a file of a job is written in, and what holds for all of it: as a tree of values it takes up to eighteen times as much.
+const FILE_BYTES_MAX: usize = 1 << 20;
+const PARAMS_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are kept of all files of a job together: one file may be named many times, in few bytes.
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
 /// When a job that names no moment is to be done.
@@ -106,12 +114,49 @@ pub(super) struct Pair {
     pub(super) own_destination: Option<String>,
     pub(super) checksum: String,
     pub(super) bytes: u64,
-    pub(super) metadata: Value,
+    pub(super) metadata: Kept,
     pub(super) activity: String,
     pub(super) strategy: String,
 }
 
+/// What a client keeps with a file, in the text of JSON: as a tree it takes many times as much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept(String);
+
+impl Kept {
+    fn of(value: &Value) -> Self {
+        Self(value.to_string())
+    }
+
+    pub(super) fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|value| Self::of(&value))
+    }
+}
+
 impl Pair {
+    /// About what it takes while it is kept.
+    fn len(&self) -> usize {
+        let texts = [&self.checksum, &self.activity, &self.strategy];
+        let texts = texts.iter().map(|text| text.len()).sum::<usize>();
+        size_of::<Self>()
+            + self.source.len()
+            + self.destination.len()
+            + self.metadata.0.len()
+            + texts
+    }
+
     /// What is to be there in the end, where a value was given.
     ///
     /// # Errors
@@ -129,26 +174,29 @@ impl Pair {
 /// # Errors
 /// Why it is none.
 pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
-    let body: Value =
-        serde_json::from_slice(body).map_err(|_| "Badly formatted JSON request".to_owned())?;
-    let Value::Object(body) = body else {
-        return Err("Expecting a dictionary".into());
-    };
-    if body.contains_key("delete") {
+    let body: Body<'_> = serde_json::from_slice(body).map_err(|error| {
+        match error.classify() {
+            serde_json::error::Category::Data => "Expecting a dictionary",
+            serde_json::error::Category::Io
+            | serde_json::error::Category::Syntax
+            | serde_json::error::Category::Eof => "Badly formatted JSON request",
+        }
+        .to_owned()
+    })?;
+    if body.delete.is_some() {
         return Err(DELETION.into());
     }
-    let empty = Map::new();
-    let params = match body.get("params") {
-        None | Some(Value::Null) => &empty,
-        Some(Value::Object(params)) => params,
-        Some(_) => return Err("Invalid value within the request: params is no object".into()),
+    let params = match body.params.map(RawValue::get) {
+        None => Value::Object(Map::new()),
+        Some(text) => value_of(text, "params", PARAMS_BYTES_MAX)?,
     };
-    let files = match body.get("files") {
-        None | Some(Value::Null) => return Err("No transfers operations specified".into()),
-        Some(Value::Array(files)) => files,
-        Some(_) => return Err("Malformed request: files is no list".into()),
+    let Value::Object(params) = &params else {
+        return Err("Invalid value within the request: params is no object".into());
     };
-    let pairs = pairs(files)?;
+    let Some(files) = body.files else {
+        return Err("No transfers operations specified".into());
+    };
+    let pairs = pairs(files.get())?;
     let kind = kind(params, &pairs)?;
     refuse_tape(params)?;
     let queue_until =
@@ -212,32 +260,94 @@ fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Every way to have each file.
-fn pairs(files: &[Value]) -> Result<Vec<(u32, Pair)>, Refused> {
-    let mut pairs = Vec::new();
-    for (place, file) in (0..).zip(files) {
-        let Value::Object(file) = file else {
+/// A job as it is written, not looked into yet.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    delete: Option<&'a RawValue>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    files: Option<&'a RawValue>,
+}
+
+fn value_of(text: &str, what: &str, most: usize) -> Result<Value, Refused> {
+    if text.len() > most {
+        return Err(format!(
+            "Invalid value within the request: {what} of more than {most} bytes"
+        ));
+    }
+    serde_json::from_str(text).map_err(|_| "Badly formatted JSON request".to_owned())
+}
+
+/// The files of a job as they are read one by one, so that no more than one of them is a tree of values at a time.
+#[derive(Default)]
+struct Pairs {
+    read: Vec<(u32, Pair)>,
+    bytes: usize,
+    refused: Option<Refused>,
+}
+
+impl<'de> Visitor<'de> for &mut Pairs {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of files")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<(), A::Error> {
+        let mut place = 0;
+        while let Some(file) = files.next_element::<&RawValue>()? {
+            self.take(place, file.get()).map_err(|refused| {
+                self.refused = Some(refused);
+                A::Error::custom("refused")
+            })?;
+            place += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Pairs {
+    /// Takes every way to have a file.
+    fn take(&mut self, place: u32, text: &str) -> Result<(), Refused> {
+        let Value::Object(file) = value_of(text, "a file", FILE_BYTES_MAX)? else {
             return Err("Malformed request: a file is no object".into());
         };
         let (sources, destinations) = (
-            addresses(file, "sources")?,
-            addresses(file, "destinations")?,
+            addresses(&file, "sources")?,
+            addresses(&file, "destinations")?,
         );
         for source in &sources {
             for destination in &destinations {
-                if pairs.len() == FILES_MAX {
+                let pair = pair(&file, source, destination)?;
+                self.bytes += pair.len();
+                if self.read.len() == FILES_MAX || self.bytes > KEPT_BYTES_MAX {
                     return Err(format!(
-                        "Invalid value within the request: more than {FILES_MAX} files"
+                        "Invalid value within the request: more than {FILES_MAX} files, or {KEPT_BYTES_MAX} bytes of them: submit several jobs"
                     ));
                 }
-                pairs.push((place, pair(file, source, destination)?));
+                self.read.push((place, pair));
             }
         }
+        Ok(())
     }
-    if pairs.is_empty() {
+}
+
+/// Every way to have each file.
+fn pairs(files: &str) -> Result<Vec<(u32, Pair)>, Refused> {
+    if !files.starts_with('[') {
+        return Err("Malformed request: files is no list".into());
+    }
+    let mut pairs = Pairs::default();
+    let read = serde_json::Deserializer::from_str(files).deserialize_seq(&mut pairs);
+    if let Err(error) = read {
+        return Err(pairs.refused.unwrap_or_else(|| error.to_string()));
+    }
+    if pairs.read.is_empty() {
         return Err("No valid pairs available".into());
     }
-    Ok(pairs)
+    Ok(pairs.read)
 }
 
 fn pair(file: &Map<String, Value>, source: &str, destination: &str) -> Result<Pair, Refused> {
@@ -261,7 +371,7 @@ fn pair(file: &Map<String, Value>, source: &str, destination: &str) -> Result<Pa
         own_destination: None,
         checksum: text("checksum", "ADLER32"),
         bytes: size(file.get("filesize"))?,
-        metadata: metadata(file.get("metadata"))?.map_or(Value::Null, Value::Object),
+        metadata: Kept::of(&metadata(file.get("metadata"))?.map_or(Value::Null, Value::Object)),
         activity: text("activity", "default"),
         strategy,
     })
@@ -495,6 +605,23 @@ fn sid(params: &Map<String, Value>) -> Result<Option<String>, Refused> {
     }
 }
 
+/// Reads a job, for [`crate::fuzzing`].
+pub(crate) fn try_job(data: &[u8]) {
+    match read(data, Timestamp::from_secs(1_000_000)) {
+        Ok(job) => {
+            assert!((1..=FILES_MAX).contains(&job.files.len()));
+            let bytes = job.files.iter().map(|(_, pair)| pair.len()).sum::<usize>();
+            assert!(bytes <= KEPT_BYTES_MAX, "more is kept than may be");
+        }
+        Err(refused) => {
+            assert!(
+                !refused.contains(char::is_control),
+                "it is more than a line"
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -529,7 +656,7 @@ mod tests {
         assert_eq!(read.asked.kind, Kind::Plain);
         let (_, pair) = &read.files[0];
         assert_eq!(pair.source, "https://a:443/p/f1");
-        assert_eq!(pair.metadata, json!({"label": "mine"}));
+        assert_eq!(pair.metadata.value(), json!({"label": "mine"}));
         assert!(
             !format!("{read:?}").contains("secret"),
             "tokens are not kept"
@@ -647,6 +774,33 @@ mod tests {
             (json!([]), good(), "params"),
         ];
         for (params, files, said) in cases {
+            let refused = job(params, files).map(|_| ()).unwrap_err();
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_would_take_much_memory_is_refused() {
+        let many = vec![0; FILE_BYTES_MAX / 2];
+        let mut file = file("https://a/f", "https://b/f");
+        file["metadata"] = json!(many);
+        let long = format!("https://a/{}", "x".repeat(4000));
+        let sources = vec![&long; 100];
+        let crossed = json!([{"sources": sources, "destinations": sources}]);
+        let files = json!([{"sources": ["https://a/f"], "destinations": ["https://b/f"]}]);
+        for (params, files, said) in [
+            (
+                json!({}),
+                json!([file]),
+                "a file of more than 1048576 bytes",
+            ),
+            (
+                json!({"job_metadata": many}),
+                files,
+                "params of more than 65536 bytes",
+            ),
+            (json!({}), crossed, "submit several jobs"),
+        ] {
             let refused = job(params, files).map(|_| ()).unwrap_err();
             assert!(refused.contains(said), "{refused}");
         }

@@ -6,9 +6,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Extension, Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Query, Request, State},
-    http::{Method, StatusCode, Uri},
+    body::Body,
+    extract::{Query, Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
     routing::any,
 };
@@ -26,8 +26,6 @@ use crate::{http::Desk, tokens::Caller};
 
 /// Below which path all of this lies.
 pub(crate) const PREFIX: &str = "/fts3";
-/// Largest job that is taken.
-const BODY_BYTES_MAX: usize = 32 << 20;
 /// Most jobs that a listing shows, and where nothing is said.
 const JOBS_MAX: u32 = 500;
 /// Ids that one call may name.
@@ -50,9 +48,7 @@ impl IntoResponse for Denial {
 
 /// The routes that need a token.
 pub(crate) fn routes() -> Router<Desk> {
-    Router::new()
-        .route(&format!("{PREFIX}/{{*path}}"), any(answer))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+    Router::new().route(&format!("{PREFIX}/{{*path}}"), any(answer))
 }
 
 /// What a client asks first, to learn whom it talks to. Needs no token.
@@ -96,19 +92,29 @@ async fn answer(
     method: Method,
     uri: Uri,
     Query(asked): Query<Asked>,
-    body: Bytes,
+    headers: HeaderMap,
+    body: Body,
 ) -> Answer {
     let path = uri.path().trim_start_matches(PREFIX);
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
     let has_several = path.contains(',');
+    // Nothing else has one that means something.
+    let held = if matches!(method, Method::POST | Method::PUT) {
+        let is_job = matches!(steps[..], ["jobs"]);
+        Some(desk.fts.bodies.take(is_job, &headers, body).await?)
+    } else {
+        None
+    };
     tokio::task::block_in_place(|| {
+        let mut held = held;
+        let body = held.as_mut().map(|held| std::mem::take(&mut held.bytes));
         let call = Call {
             desk: &desk,
             caller: &caller,
             asked: &asked,
             has_several,
         };
-        call.answer(&method, &steps, &body)
+        call.answer(&method, &steps, body.unwrap_or_default())
     })
 }
 
@@ -127,7 +133,7 @@ enum Each {
 }
 
 impl Call<'_> {
-    fn answer(&self, method: &Method, steps: &[&str], body: &[u8]) -> Answer {
+    fn answer(&self, method: &Method, steps: &[&str], body: Vec<u8>) -> Answer {
         let is = |known: &Method| method == known;
         match steps {
             [] if is(&Method::GET) => Ok(Json(versions()).into_response()),
@@ -137,7 +143,7 @@ impl Call<'_> {
             ["jobs", "all"] | ["jobs", "vo", _] if is(&Method::DELETE) => self.cancel_all(steps),
             ["jobs", ids] if is(&Method::GET) => self.show(ids),
             ["jobs", ids] if is(&Method::DELETE) => self.each(ids, |job| self.cancel(job)),
-            ["jobs", ids] if is(&Method::POST) => self.modify(ids, body),
+            ["jobs", ids] if is(&Method::POST) => self.modify(ids, &body),
             ["jobs", id, "files"] if is(&Method::GET) => self.files(id),
             ["jobs", id, "dm"] if is(&Method::GET) => {
                 self.find(id)?;
@@ -200,7 +206,7 @@ impl Call<'_> {
         Json(json!({ "termination_time": show::moment(until), "voms_attrs": [""] })).into_response()
     }
 
-    fn submit(&self, body: &[u8]) -> Answer {
+    fn submit(&self, body: Vec<u8>) -> Answer {
         let id = office::submit(self.desk, self.caller, body)?;
         Ok(Json(json!({ "job_id": id })).into_response())
     }

@@ -198,9 +198,10 @@ fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
 }
 
 /// Takes a job: its id. Blocking.
-pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String, Denial> {
+pub(super) fn submit(desk: &Desk, caller: &Caller, body: Vec<u8>) -> Result<String, Denial> {
     let now = desk.centre.clock.now();
-    let mut job = ask::read(body, now).map_err(refusal)?;
+    let mut job = ask::read(&body, now).map_err(refusal)?;
+    drop(body);
     let (mut owner, mut project) = (None, None);
     caller.claim(&mut owner, &mut project);
     let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
@@ -224,13 +225,13 @@ pub(super) fn submit(desk: &Desk, caller: &Caller, body: &[u8]) -> Result<String
         is_cancelled: false,
     };
     let mut files = Vec::with_capacity(job.files.len());
-    for (number, (place, pair)) in job.files.iter().enumerate() {
+    for (number, (place, pair)) in job.files.into_iter().enumerate() {
         let state = job.asked.kind.begins(number);
         files.push(FtsFile {
             id: 0,
             job: record.id.clone(),
-            place: *place,
-            asked: json_of(pair)?,
+            place,
+            asked: json_of(&pair)?,
             deadline: job.deadline,
             priority: job.priority,
             state,

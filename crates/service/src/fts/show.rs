@@ -160,7 +160,7 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
         "tx_duration": took_s,
         "throughput": throughput(file.bytes, took_s),
         "retry": file.attempts.saturating_sub(1),
-        "file_metadata": pair.metadata,
+        "file_metadata": pair.metadata.value(),
         "selection_strategy": pair.strategy,
         "activity": pair.activity,
         // Ours: where the rest of the story is.
