@@ -11,8 +11,12 @@ use std::{
     collections::HashMap,
     fs,
     io::Read,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
+
+use crate::new_word;
 
 pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows};
 pub(crate) use azure::AzureSettings;
@@ -84,9 +88,33 @@ pub(crate) fn search_path() -> Vec<PathBuf> {
 
 /// Where records of unfinished copies to remote stores are kept.
 pub(crate) fn state_folder() -> PathBuf {
+    static PRIVATE: OnceLock<PathBuf> = OnceLock::new();
+    let private = || PRIVATE.get_or_init(|| private_folder(&std::env::temp_dir()));
     folder("XDG_STATE_HOME", ".local/state")
-        .unwrap_or_else(std::env::temp_dir)
+        .unwrap_or_else(|| private().clone())
         .join("posthaste/unfinished")
+}
+
+/// A folder below a shared one that nobody else can write or read: of our name, where that is ours; else one that nobody could
+/// foresee, so that others can neither plant records nor keep us from writing any.
+fn private_folder(below: &Path) -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    let usual = below.join(format!("posthaste-{uid}"));
+    if is_private(&usual, uid) {
+        return usual;
+    }
+    // Where it can't be made, whoever writes into it says so.
+    let other = below.join(format!("posthaste-{uid}-{}", new_word()));
+    let _ = is_private(&other, uid);
+    other
+}
+
+/// Makes a folder where there is none; whether it is a folder of this user's that nobody else may enter.
+fn is_private(path: &Path, uid: u32) -> bool {
+    // What is there already is looked at like what was made.
+    let _ = fs::DirBuilder::new().mode(0o700).create(path);
+    fs::symlink_metadata(path)
+        .is_ok_and(|about| about.is_dir() && about.uid() == uid && about.mode() & 0o077 == 0)
 }
 
 /// Reads one whole small file for the credential chain.
@@ -96,4 +124,30 @@ pub(crate) fn read_small_file(path: impl AsRef<Path>) -> std::io::Result<Vec<u8>
         .take(FILE_BYTES_MAX)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn without_a_home_records_go_where_nobody_else_can_plant_any() {
+        let shared = tempfile::tempdir().unwrap();
+        let usual = private_folder(shared.path());
+        assert_eq!(fs::metadata(&usual).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(private_folder(shared.path()), usual, "it is found again");
+        fs::set_permissions(&usual, fs::Permissions::from_mode(0o770)).unwrap();
+        let other = private_folder(shared.path());
+        assert_ne!(other, usual, "others of the group can write there");
+        assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o700);
+        fs::remove_dir(&usual).unwrap();
+        symlink(&other, &usual).unwrap();
+        assert_ne!(
+            private_folder(shared.path()),
+            usual,
+            "a link leads elsewhere"
+        );
+    }
 }

@@ -27,6 +27,23 @@ pub(crate) fn read<T: DeserializeOwned>(order: &[u8], fault: &str) -> Result<T, 
     serde_json::from_slice(order).map_err(|_| invalid(fault))
 }
 
+/// Longest time for which anything is kept: a token for one request must not fill a relay for ever.
+const KEPT_S_MAX: u64 = 20 * 366 * 86_400;
+
+/// Looks at when something expires.
+pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {
+    let now_s = clock::unix_s();
+    if expires_unix_s <= now_s {
+        return Err(invalid(
+            "the dataset has expired already by the relay's clock",
+        ));
+    }
+    if expires_unix_s - now_s > KEPT_S_MAX {
+        return Err(invalid("nothing is kept for longer than twenty years"));
+    }
+    Ok(())
+}
+
 /// A digest as orders write it; `fault` says whose is none.
 pub(crate) fn digest(text: &str, fault: &str) -> Result<Digest, Refusal> {
     text.parse().map_err(|_| invalid(fault))
@@ -67,11 +84,7 @@ impl OrderedChunk {
         if said.size > OBJECT_BYTES_MAX {
             return Err(invalid("the chunk is larger than one object may be"));
         }
-        if said.expires_unix_s <= clock::unix_s() {
-            return Err(invalid(
-                "the dataset has expired already by the relay's clock",
-            ));
-        }
+        check_expiry(said.expires_unix_s)?;
         let code = said.code.parse().map_err(|_| invalid("the code is none"))?;
         Ok(Self {
             dataset,
@@ -119,4 +132,18 @@ pub(crate) fn take_memory(
     let mebi = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(memory_mebi);
     let taken = Arc::clone(memory).try_acquire_many_owned(mebi.clamp(1, memory_mebi));
     taken.map_err(|_| Refusal::new(ErrorKind::Busy, busy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_for_ever_nor_until_a_time_that_has_passed() {
+        let now_s = clock::unix_s();
+        check_expiry(now_s + 60).unwrap();
+        for wrong in [0, now_s - 1, now_s + KEPT_S_MAX + 60, u64::MAX] {
+            check_expiry(wrong).unwrap_err();
+        }
+    }
 }

@@ -27,6 +27,7 @@ use crate::{
     gather::Gathers,
     load,
     measure::Measures,
+    order,
     rate::RateLimit,
     reception::{Reception, blocking},
     scatter::Scatters,
@@ -421,11 +422,7 @@ fn upload_headers(headers: &HeaderMap) -> Result<(Stored, u64), Refusal> {
     let expires_s: u64 = text(wire::EXPIRES_HEADER)
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| invalid("an upload says when it posthaste-expires, in Unix seconds"))?;
-    if expires_s <= clock::unix_s() {
-        return Err(invalid(
-            "the dataset has expired already by the relay's clock",
-        ));
-    }
+    order::check_expiry(expires_s)?;
     Ok((Stored { digest, size }, expires_s))
 }
 

@@ -419,7 +419,8 @@ async fn garbage_and_truncated_requests_leave_nothing_behind() {
         format!(
             "PUT /v1/datasets/{id}/fragments/0/0 HTTP/1.1\r\nhost: x\r\n\
              authorization: Bearer {token}\r\n{length}posthaste-digest: {digest}\r\n\
-             posthaste-expires: 99999999999\r\n\r\n"
+             posthaste-expires: {}\r\n\r\n",
+            later().as_micros() / 1_000_000
         )
     };
     let good = digest(b"12345").to_string();

@@ -32,6 +32,8 @@ use told::{asked, ids};
 
 /// How long depots keep a dataset after its deadline, unless the request says.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
+/// And at most: what is lent is lent for a time.
+const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
@@ -390,6 +392,13 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     }
     let kept_from = deliver_by.map_or(deadline, |by| by.max(deadline));
     let keep = new.keep_s.map_or(KEEP_DEFAULT, Duration::from_secs);
+    if keep > KEEP_MAX {
+        return Err(invalid(
+            &new.source,
+            "depots keep nothing for longer than ten years",
+            "give a shorter --keep",
+        ));
+    }
     Ok(RequestRecord {
         id: RequestId::new(0),
         submission: new.submission_id.clone(),

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::{Bucket, Checks};
 use crate::{
-    clock, order,
+    order,
     reception::{Reception, blocking},
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
@@ -98,10 +98,7 @@ impl Passes {
         if stored.size > OBJECT_BYTES_MAX {
             return Err(order::invalid("it is larger than one object may be"));
         }
-        if asked.expires_unix_s <= clock::unix_s() {
-            let what = "the dataset has expired already by the relay's clock";
-            return Err(order::invalid(what));
-        }
+        order::check_expiry(asked.expires_unix_s)?;
         let store = Arc::clone(&self.store);
         if blocking(move || Ok(store.is_doomed(&dataset))).await? {
             let what = "what the dataset had here is being removed";
