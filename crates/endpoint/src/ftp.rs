@@ -49,6 +49,7 @@ use listing::FtpListing;
 use pool::{Pool, SESSIONS_USUAL};
 use remote::{Remote, parent_of, root_of};
 use session::Session;
+pub(crate) use session::try_lines;
 use transfer::{FtpReader, is_same};
 use writer::FtpWriter;
 

@@ -6,9 +6,24 @@ pub fn azure_listing(data: &[u8]) {
     crate::azure::try_listing(data);
 }
 
+/// What an FTP server says, line by line: answers, features, ports and entries.
+pub fn ftp_reply(data: &[u8]) {
+    crate::ftp::try_lines(data);
+}
+
 /// A page of Google Cloud Storage's listing.
 pub fn gcs_listing(data: &[u8]) {
     crate::gcs::try_listing(data);
+}
+
+/// A folder's page on a web server, in HTML or JSON.
+pub fn html_index(data: &[u8]) {
+    crate::site::try_index(data);
+}
+
+/// What comes from a host that runs posthaste; the first byte says in which steps it comes.
+pub fn peer_wire(data: &[u8]) {
+    crate::peer::try_frames(data);
 }
 
 /// The output of a plug-in; the first byte says in which steps it comes.

@@ -38,6 +38,7 @@ use crate::{
     unkept::Unkept,
 };
 pub use executor::Owned;
+pub(crate) use frame::try_frames;
 pub use invitation::Invitation;
 pub use notices::{Note, Notices};
 pub use started::StartOptions;

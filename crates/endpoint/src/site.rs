@@ -16,6 +16,7 @@ use crate::{
     web::{Pages, Place, WHOLE_BYTES_MAX},
 };
 use index::SiteListing;
+pub(crate) use index::try_index;
 
 /// A path on a web server, to read from.
 pub struct Site {

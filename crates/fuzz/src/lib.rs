@@ -13,26 +13,96 @@ use posthaste_batch::{
     slurm,
 };
 use posthaste_endpoint::{Location, fuzzing, parse_profiles};
+use posthaste_engine::{
+    dataset::{FileList, Manifest},
+    envelope::{self as envelopes, age::Identity},
+};
 use posthaste_plan::Timetable;
 
 /// A function that must take any bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus and of its fuzzer.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("azure_listing", fuzzing::azure_listing),
+    ("envelope", envelope),
+    ("file_list", file_list),
+    ("ftp_reply", fuzzing::ftp_reply),
+    ("fts_job", posthaste_service::fuzzing::fts_job),
+    ("gateway_frames", posthaste_gateway::fuzzing::gateway_frames),
+    (
+        "gateway_greeting",
+        posthaste_gateway::fuzzing::gateway_greeting,
+    ),
     ("gcs_listing", fuzzing::gcs_listing),
+    ("html_index", fuzzing::html_index),
     ("location", location),
+    ("manifest", manifest),
+    ("peer_wire", fuzzing::peer_wire),
     ("plugin_entry", fuzzing::plugin_entry),
     ("plugin_output", fuzzing::plugin_output),
     ("profiles", profiles),
     ("purge_policy", purge_policy),
     ("queue", queue),
+    ("relay_order", posthaste_relay::fuzzing::relay_order),
     ("s3_listing", fuzzing::s3_listing),
     ("sftp_reply", fuzzing::sftp_reply),
     ("timetable", timetable),
     ("webdav_listing", fuzzing::webdav_listing),
 ];
+
+/// Gives bytes to the target of this name.
+pub fn play(name: &str, data: &[u8]) {
+    for (_, target) in TARGETS.iter().filter(|(known, _)| *known == name) {
+        target(data);
+    }
+}
+
+/// Whom the envelope in the corpus is for.
+pub const IDENTITY: &str =
+    "AGE-SECRET-KEY-13UCTQG0623KYT3UMCYUXQ549Y9F0QZ6RLTTNVV5ZQW2438RSM3LSGDCJAP";
+
+/// Opens an envelope with the identity that the corpus is for. What opens is a manifest that reads as it was written.
+pub fn envelope(data: &[u8]) {
+    let Ok(identity) = IDENTITY.parse::<Identity>() else {
+        unreachable!("it is one");
+    };
+    let _ = envelopes::is_envelope(data);
+    match Manifest::open(data, &[identity]) {
+        Ok(manifest) => check_list(&manifest.list),
+        Err(error) => {
+            let shown = error.to_string();
+            assert!(!shown.contains(char::is_control), "it is more than a line");
+        }
+    }
+}
+
+/// Reads a list of files. No path leads out of its folder.
+pub fn file_list(data: &[u8]) {
+    if let Ok(list) = FileList::from_bytes(data) {
+        assert_eq!(list.to_bytes(), data, "a list has one form");
+        check_list(&list);
+    }
+}
+
+fn check_list(list: &FileList) {
+    for file in list.files.iter().filter(|file| !file.path.is_empty()) {
+        let mut components = file.path.split(|byte| *byte == b'/');
+        assert!(components.all(|name| !matches!(name, b"" | b"." | b"..")));
+        assert!(!file.path.contains(&0));
+    }
+}
+
+/// Reads a manifest. No path leads out of its folder, and each chunk has its digests.
+pub fn manifest(data: &[u8]) {
+    if let Ok(manifest) = Manifest::from_bytes(data) {
+        assert_eq!(manifest.to_bytes(), data, "a manifest has one form");
+        check_list(&manifest.list);
+        for chunk in &manifest.chunks {
+            assert_eq!(chunk.fragments.len(), usize::from(manifest.code.total()));
+        }
+    }
+}
 
 /// Reads an address. Its name inside a directory never leads out of it.
 pub fn location(data: &[u8]) {

@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use posthaste_fuzz::{TARGETS, Target};
+use posthaste_engine::dataset::{FileList, Manifest};
+use posthaste_fuzz::{IDENTITY, TARGETS, Target};
 
 /// Mutations of each target: seconds on one core without optimization.
 const MUTATIONS: u32 = 4_000;
@@ -127,6 +128,19 @@ fn every_target_has_a_fuzzer_and_a_corpus() {
     assert_eq!(names_in("corpus"), targets);
     for (name, _) in TARGETS {
         assert!(!corpus(name).is_empty(), "{name} has an empty corpus");
+    }
+}
+
+#[test]
+fn what_a_mutation_begins_with_is_read_whole() {
+    for manifest in corpus("manifest") {
+        Manifest::from_bytes(&manifest).unwrap();
+    }
+    for list in corpus("file_list") {
+        FileList::from_bytes(&list).unwrap();
+    }
+    for envelope in corpus("envelope") {
+        Manifest::open(&envelope, &[IDENTITY.parse().unwrap()]).unwrap();
     }
 }
 

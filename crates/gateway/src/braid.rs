@@ -43,6 +43,7 @@ use order::Order;
 use plain::Plain;
 
 pub(crate) use book::{BRAIDS_MAX, Book, Listed, Stranger};
+pub(crate) use frame::try_frames;
 
 /// What a connection is given beyond what is under way: it may become slow, and what it has nobody else can send.
 const NOT_SENT_BYTES: u32 = 32 << 10;

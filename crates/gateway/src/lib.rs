@@ -25,6 +25,8 @@ mod braid;
 mod carry;
 mod clock;
 mod dial;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod greeting;
 mod limits;

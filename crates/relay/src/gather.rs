@@ -362,6 +362,16 @@ fn rebuild_one(
     Ok(rebuilt.into())
 }
 
+impl Gathers {
+    /// Reads an order, for [`crate::fuzzing`].
+    pub(crate) fn try_order(&self, dataset: DatasetId, object: Object, order: &[u8]) {
+        let order = order::read::<GatherBody>(order, "it is none");
+        if let Ok((order, _)) = order.and_then(|order| self.read(dataset, object, &order)) {
+            assert!(!order.senders.is_empty(), "nobody has what is gathered");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

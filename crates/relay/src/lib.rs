@@ -11,6 +11,8 @@ mod clock;
 mod drain;
 mod files;
 mod forward;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod identity;
 mod join;

@@ -255,6 +255,17 @@ fn answer(endings: FuturesUnordered<Ending>, memory: OwnedSemaphorePermit) -> Re
     response
 }
 
+impl Scatters {
+    /// Reads an order, for [`crate::fuzzing`].
+    pub(crate) fn try_order(&self, dataset: DatasetId, object: Object, order: &[u8]) {
+        let order = order::read::<ScatterBody>(order, "it is none");
+        if let Ok(order) = order.and_then(|order| self.read(dataset, object, &order)) {
+            let all = usize::from(order.of.code.total());
+            assert!(order.pieces.len() <= all, "more pieces than there are");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

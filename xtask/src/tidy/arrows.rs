@@ -42,7 +42,7 @@ const HOUSE: &[Room] = &[
     Room { name: "sim", floor: ROOF, uses: &["types", "core", "plan", "forecast", "solve"] },
     Room { name: "cli", floor: ROOF, uses: &["types", "core", "plan", "forecast", "api", "journal", "engine", "endpoint", "circuit", "batch", "service", "relay", "mover", "gateway", "sim", "trace"] },
     Room { name: "testbed", floor: YARD, uses: &["types", "endpoint"] },
-    Room { name: "fuzz", floor: YARD, uses: &["plan", "endpoint", "batch"] },
+    Room { name: "fuzz", floor: YARD, uses: &["plan", "endpoint", "batch", "engine", "relay", "gateway", "service"] },
     Room { name: "lab", floor: YARD, uses: &[] },
 ];
 

@@ -417,6 +417,30 @@ fn passive_port(text: &str) -> Option<u16> {
     }
 }
 
+/// Reads lines as all that they can be, for [`crate::fuzzing`].
+pub(crate) fn try_lines(data: &[u8]) {
+    let mut reading = super::reply::Reading::default();
+    for line in data.split(|byte| *byte == b'\n') {
+        if let Some(told) = super::facts::told_of(line) {
+            let is_file = told.entry.kind == crate::endpoint::Kind::File;
+            assert!(
+                is_file || told.entry.size == 0,
+                "what is no file has a size"
+            );
+        }
+        match reading.line(line) {
+            Ok(Some(reply)) => {
+                let _ = (Features::read(&reply), reply.text());
+                for port in [extended_port(&reply.text()), passive_port(&reply.text())] {
+                    assert_ne!(port, Some(0), "nobody listens there");
+                }
+            }
+            Ok(None) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::{

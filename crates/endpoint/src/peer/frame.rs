@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, pin::Pin};
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use hyper::body::{Body, Incoming};
 
 use crate::unkept::Unkept;
@@ -326,6 +327,45 @@ impl Pieces {
         record.drain(..HEAD_BYTES);
         Ok(Some(record))
     }
+}
+
+/// Pieces of a body, all of which are there.
+struct Steps(VecDeque<Bytes>);
+
+impl Body for Steps {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+        let next = self.0.pop_front();
+        std::task::Poll::Ready(next.map(|next| Ok(hyper::body::Frame::data(next))))
+    }
+}
+
+/// Reads an answer and the messages in it as all that they can be, for [`crate::fuzzing`].
+pub(crate) fn try_frames(data: &[u8]) {
+    let Some((&step, body)) = data.split_first() else {
+        return;
+    };
+    let pieces = body.chunks(usize::from(step).max(1));
+    let mut frames = Frames::new(Steps(pieces.map(Bytes::copy_from_slice).collect()));
+    let mut bytes = 0;
+    // All of it is there, so nothing is waited for.
+    while let Some(Ok(Some(piece))) = frames.next().now_or_never() {
+        match piece {
+            Piece::Message(message) => {
+                bytes += message.len();
+                super::wire::try_message(&message);
+            }
+            Piece::Data(data) => bytes += data.len(),
+            Piece::Digest(digest) => bytes += digest.len(),
+        }
+        assert!(bytes <= body.len(), "more was read than was there");
+    }
+    let _ = super::Invitation::parse(body);
 }
 
 #[cfg(test)]

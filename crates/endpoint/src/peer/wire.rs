@@ -322,3 +322,38 @@ pub fn agree(oldest: u32, newest: u32, release: &str) -> Result<u32, String> {
         "it speaks protocol {oldest} to {newest} (release {release}), we {VERSION_OLDEST} to {VERSION_NEWEST}: {behind}"
     ))
 }
+
+/// Reads a message as all that it can be, for [`crate::fuzzing`]. What is read can be written and read again.
+pub(crate) fn try_message(message: &[u8]) {
+    fn read<T: Record + PartialEq + std::fmt::Debug>(message: &[u8]) {
+        if let Ok(found) = T::from_bytes(message) {
+            let again = T::from_bytes(&found.to_bytes());
+            assert_eq!(again.ok(), Some(found), "it is not what was written");
+        }
+        let _ = read_outcome::<T>(&mut &message[..]);
+    }
+    read::<Hello>(message);
+    read::<Welcome>(message);
+    read::<Stat>(message);
+    read::<Looked>(message);
+    read::<List>(message);
+    read::<Page>(message);
+    read::<Read>(message);
+    read::<Fetch>(message);
+    read::<Fetched>(message);
+    read::<Store>(message);
+    read::<Outcomes<Stored>>(message);
+    read::<Create>(message);
+    read::<Write>(message);
+    read::<Finish>(message);
+    read::<MakeLink>(message);
+    read::<Named>(message);
+    read::<MakeDirectories>(message);
+    read::<SealDirectories>(message);
+    read::<Outcomes<Done>>(message);
+    if let Ok(path) = std::str::from_utf8(message)
+        && let Some(operation) = Operation::parse(path)
+    {
+        assert_eq!(operation.path(), path);
+    }
+}

@@ -328,6 +328,19 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
     }
 }
 
+/// Reads a page, for [`crate::fuzzing`].
+pub(crate) fn try_index(data: &[u8]) {
+    let page = Bytes::copy_from_slice(data);
+    let from = Uri::from_static("http://server/folder/");
+    let links = links_of(&page, &from);
+    assert!(links.len() <= data.len(), "more was read than was there");
+    assert!(
+        links.iter().all(|entry| !entry.name.is_empty()),
+        "a link to the folder itself is listed"
+    );
+    let _ = (lines_of(data), is_cut(data, true), is_cut(data, false));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

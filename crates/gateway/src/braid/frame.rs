@@ -83,6 +83,15 @@ impl Frame {
     }
 }
 
+/// Reads frames one after the other, for [`crate::fuzzing`].
+pub(crate) fn try_frames(data: &[u8]) {
+    for bytes in data.as_chunks::<HEADER_BYTES>().0 {
+        if let Ok(frame) = Frame::read(*bytes) {
+            assert_eq!(frame.to_bytes(), *bytes, "a frame has one form");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
