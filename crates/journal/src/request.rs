@@ -110,9 +110,11 @@ pub struct Scanned {
     pub list: Option<Vec<u8>>,
 }
 
+fn id_of(row: &Row) -> Result<RequestId, Trouble> {
+    Ok(RequestId::new(from_sql(row.get("id")?)))
+}
+
 fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
-    let id = RequestId::new(from_sql(row.get("id")?));
-    digest::check_row(row, || format!("what is kept of {id}"))?;
     let moment = |column: &str| -> Result<Timestamp, Trouble> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
     };
@@ -130,7 +132,7 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         (None, None) => None,
     };
     Ok(RequestRecord {
-        id,
+        id: id_of(row)?,
         submission: row.get("submission")?,
         dataset: row.get("dataset")?,
         source: row.get("source")?,
@@ -231,7 +233,7 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
     )?;
     let row = rows.first();
     let row = row.ok_or_else(|| Trouble::new(TroubleKind::Other, "the database gave no row"))?;
-    Ok(RequestId::new(from_sql(row.get("id")?)))
+    id_of(row)
 }
 
 fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result<(), Trouble> {
@@ -474,6 +476,10 @@ impl Journal {
     ) -> Result<Vec<RequestRecord>, JournalError> {
         let read = || -> Result<_, Trouble> {
             let rows = self.database.query(query, arguments)?;
+            for row in &rows {
+                let id = id_of(row)?;
+                digest::check_row(row, || format!("what is kept of {id}"))?;
+            }
             rows.iter().map(from_row).collect()
         };
         read().map_err(self.failed("read"))
