@@ -13,6 +13,7 @@ use crate::{
     database::{Database, Row, ToValue, Trouble, TroubleKind, Value, number_of, params},
     digest, from_sql, to_sql,
 };
+use more::id_of;
 pub use more::{LentFor, OneFile, Patterns, StageIn};
 
 /// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
@@ -108,10 +109,6 @@ pub struct Scanned {
     pub scan: Scan,
     /// The list of its files, where that is small enough to be kept here.
     pub list: Option<Vec<u8>>,
-}
-
-fn id_of(row: &Row) -> Result<RequestId, Trouble> {
-    Ok(RequestId::new(from_sql(row.get("id")?)))
 }
 
 fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {

@@ -1,9 +1,13 @@
 //! What few requests have.
 
 use posthaste_core::contract::Windows;
-use posthaste_types::{ByteRate, Timestamp, record};
+use posthaste_types::{ByteRate, RequestId, Timestamp, record};
 
 use super::RequestRecord;
+use crate::{
+    database::{Row, Trouble},
+    from_sql,
+};
 
 record! {
     /// On which terms a depot is lent for one request alone.
@@ -83,4 +87,8 @@ impl RequestRecord {
         let via = self.via.iter().chain(pinned).map(String::as_str);
         via.chain(self.destinations())
     }
+}
+
+pub(super) fn id_of(row: &Row) -> Result<RequestId, Trouble> {
+    Ok(RequestId::new(from_sql(row.get("id")?)))
 }
