@@ -25,6 +25,8 @@ const KEEP: Duration = Duration::from_secs(30);
 const DIFFERS_FROM: u64 = 4;
 /// How long it is kept beyond the moment when all is forecast to be stored: who asked may be gone for good.
 const BEYOND: Duration = Duration::from_secs(3600);
+/// How long ahead it is asked for at once. Relays promise nothing for later than 400 days; then it is prolonged.
+const AHEAD: Duration = Duration::from_secs(300 * 86_400);
 /// It is prolonged when no more than this is left.
 const PROLONG_AT: Duration = Duration::from_secs(1800);
 /// A depot that is away is given nothing back before.
@@ -56,7 +58,8 @@ impl Mind {
             return;
         };
         let finish = request.finish.map_or(self.now, |finish| finish.p90);
-        let until = finish.max(request.spec.deadline).max(self.now) + BEYOND;
+        let until = finish.max(request.spec.deadline).max(self.now);
+        let until = until.min(self.now + AHEAD) + BEYOND;
         let wishes: Vec<(DepotId, Bytes)> = (0..request.lanes.len())
             .map(|place| (request.lanes[place].depot, space_wish(request, place)))
             .filter(|(depot, _)| self.spaces.is_able(*depot))

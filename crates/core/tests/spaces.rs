@@ -13,6 +13,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 const ASH: DepotId = DepotId::new(1);
 const BIRCH: DepotId = DepotId::new(2);
 const REQUEST: RequestId = RequestId::new(1);
+/// A relay refuses what is for later.
+const RESERVED_AHEAD_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 struct Desk {
     mind: Mind,
@@ -54,13 +56,17 @@ impl Desk {
     }
 
     fn submit_so_much(&mut self, mebi: u64) {
+        self.submit_by(self.now + Duration::from_secs(3600), mebi);
+    }
+
+    fn submit_by(&mut self, deadline: Timestamp, mebi: u64) {
         self.give(vec![Input::RequestSubmitted {
             request: REQUEST,
             spec: RequestSpec {
                 bytes: Bytes::mebi(mebi),
                 files: 1,
                 chunk_size: Bytes::mebi(8),
-                deadline: self.now + Duration::from_secs(3600),
+                deadline,
                 code: "1+1".parse().unwrap(),
                 via: vec![ASH, BIRCH],
                 destinations: Vec::new(),
@@ -77,7 +83,13 @@ impl Desk {
         self.said.extend(out.events.iter().map(ToString::to_string));
         for command in &out.commands {
             match command {
-                Command::ReserveSpace { depot, bytes, .. } => {
+                Command::ReserveSpace {
+                    depot,
+                    bytes,
+                    until,
+                    ..
+                } => {
+                    assert!(*until < self.now + RESERVED_AHEAD_MAX);
                     self.asked.push((*depot, Some(*bytes)));
                 }
                 Command::ReleaseSpace { depot, .. } => self.asked.push((*depot, None)),
@@ -376,4 +388,11 @@ fn depots_that_fill_up_are_the_reason_that_no_finish_is_in_sight() {
         let risk = desk.said.iter().find(|line| line.contains("at risk"));
         assert!(risk.unwrap().contains(said), "{risk:?}");
     }
+}
+
+#[test]
+fn a_deadline_in_another_century_asks_for_no_space_that_relays_refuse() {
+    let mut desk = Desk::new(true);
+    desk.submit_by(desk.now + Duration::from_secs(100 * 366 * 86_400), 160);
+    assert!(!desk.asked().is_empty());
 }

@@ -34,6 +34,8 @@ use told::{asked, ids};
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 /// And at most: what is lent is lent for a time.
 const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+/// And no longer from now on, whatever its deadline: relays refuse what they are to keep for longer than twenty leap years.
+const KEPT_MAX: Duration = Duration::from_secs(20 * 365 * 86_400);
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
@@ -399,6 +401,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             "give a shorter --keep",
         ));
     }
+    let expires = (kept_from + keep).min(now + KEPT_MAX);
     Ok(RequestRecord {
         id: RequestId::new(0),
         submission: new.submission_id.clone(),
@@ -418,7 +421,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         wishes: Wishes {
             deliver_by,
             // What nobody asked to be kept depots remove when it is delivered.
-            ..wishes(centre, new, new.keep_s.map(|_| kept_from + keep))?
+            ..wishes(centre, new, new.keep_s.map(|_| expires))?
         },
         stage_in: None,
         lent: lent::read(centre, &new.wishes.lent)?,
@@ -426,7 +429,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         created: now,
         deadline,
         purge_at: purge_at(new, now)?,
-        expires: kept_from + keep,
+        expires,
         scan: None,
         submitted: false,
         ended: None,
