@@ -56,14 +56,14 @@ impl Desk {
     }
 
     fn submit_so_much(&mut self, mebi: u64) {
-        self.submit_by(self.now + Duration::from_secs(3600), mebi);
+        self.submit_by(self.now + Duration::from_secs(3600), Bytes::mebi(mebi));
     }
 
-    fn submit_by(&mut self, deadline: Timestamp, mebi: u64) {
+    fn submit_by(&mut self, deadline: Timestamp, bytes: Bytes) {
         self.give(vec![Input::RequestSubmitted {
             request: REQUEST,
             spec: RequestSpec {
-                bytes: Bytes::mebi(mebi),
+                bytes,
                 files: 1,
                 chunk_size: Bytes::mebi(8),
                 deadline,
@@ -393,6 +393,23 @@ fn depots_that_fill_up_are_the_reason_that_no_finish_is_in_sight() {
 #[test]
 fn a_deadline_in_another_century_asks_for_no_space_that_relays_refuse() {
     let mut desk = Desk::new(true);
-    desk.submit_by(desk.now + Duration::from_secs(100 * 366 * 86_400), 160);
+    desk.submit_by(
+        desk.now + Duration::from_secs(100 * 366 * 86_400),
+        Bytes::mebi(160),
+    );
     assert!(!desk.asked().is_empty());
+}
+
+#[test]
+fn a_small_dataset_asks_for_no_whole_chunk() {
+    let mut desk = Desk::new(true);
+    desk.submit_by(desk.now + Duration::from_secs(3600), Bytes::new(14));
+    let asked = desk.asked();
+    assert!(!asked.is_empty());
+    assert!(
+        asked
+            .iter()
+            .all(|(_, bytes)| *bytes <= Some(Bytes::new(14))),
+        "{asked:?}"
+    );
 }

@@ -254,8 +254,7 @@ impl Remote {
                     .at(Locus::Destination));
             }
         }
-        let mut lease = self.lease().await?;
-        self.publish(&mut lease, partial, full, spec).await
+        self.publish(partial, full, spec).await
     }
 }
 
@@ -305,13 +304,7 @@ impl Endpoint for Ftp {
             if !self.remote.sets_times.load(Relaxed) {
                 return Ok(None);
             }
-            let learning = || async {
-                let step_ns = trial::time_step_ns(self, path).await?;
-                if step_ns.is_none() {
-                    self.remote.unkept.without_trial();
-                }
-                Ok(step_ns)
-            };
+            let learning = || trial::time_step_ns(self, path, &self.remote.unkept);
             self.step_ns.get_or_try_init(learning).await.copied()
         })
     }

@@ -34,6 +34,7 @@ use crate::{
     },
     posix::DraftRules,
     ssh,
+    trial::SECOND_NS,
     unkept::{Unkept, UnkeptCount},
 };
 use listing::SftpListing;
@@ -52,9 +53,6 @@ const FILES_AT_ONCE_MAX: u16 = 128;
 
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
-
-/// The step of times in version 3.
-const SECOND_NS: u32 = 1_000_000_000;
 
 /// Answers of a server (draft-ietf-secsh-filexfer-02, section 7).
 const OK: u32 = 0;

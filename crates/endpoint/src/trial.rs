@@ -4,21 +4,27 @@ use crate::{
     Checksum, Result,
     endpoint::{Endpoint, FileSpec, FileTime, beside},
     unfinished::trial_name,
+    unkept::UnkeptCount,
 };
 
 /// A time between the steps of a clock that knows every other second alone.
-const PROBE: FileTime = FileTime {
+pub(crate) const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
     nanos: 0,
 };
 
-const SECOND_NS: u32 = 1_000_000_000;
+/// A second, in nanoseconds.
+pub(crate) const SECOND_NS: u32 = 1_000_000_000;
 
-/// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is.
+/// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is, which `unkept` does not count.
 ///
 /// # Errors
 /// Those of writing and looking.
-pub(crate) async fn time_step_ns(endpoint: &dyn Endpoint, path: &[u8]) -> Result<Option<u32>> {
+pub(crate) async fn time_step_ns(
+    endpoint: &dyn Endpoint,
+    path: &[u8],
+    unkept: &UnkeptCount,
+) -> Result<Option<u32>> {
     let path = beside(path, &trial_name(b"clock"));
     let spec = FileSpec {
         size: 0,
@@ -34,5 +40,9 @@ pub(crate) async fn time_step_ns(endpoint: &dyn Endpoint, path: &[u8]) -> Result
     let _ = endpoint.remove(&path).await;
     let found = there?.and_then(|there| there.mtime);
     let is_within = |step: &u32| found.is_some_and(|found| found.agrees(PROBE, *step));
-    Ok([SECOND_NS, 2 * SECOND_NS].into_iter().find(is_within))
+    let step_ns = [SECOND_NS, 2 * SECOND_NS].into_iter().find(is_within);
+    if step_ns.is_none() {
+        unkept.without_trial();
+    }
+    Ok(step_ns)
 }

@@ -27,12 +27,11 @@ use crate::{
         unsupported,
     },
     posix::DraftRules,
-    trial,
+    trial::{self, SECOND_NS},
     unkept::{Unkept, UnkeptCount},
     web::{About, Call, Pages, Place, encode},
 };
 pub(crate) use can::CAPABILITIES;
-use can::SECOND_NS;
 use change::is_lost;
 use listing::WebDavListing;
 pub(crate) use multistatus::try_listing;
@@ -131,8 +130,19 @@ impl Shelf {
     ) -> Result<()> {
         let hidden = self.hidden(full, spec);
         let stored = async {
-            let keeps_time = self.send(&hidden, spec, data).await?;
-            self.check(&hidden, spec.size, Some(sum)).await?;
+            let keeps_time = match self.send(&hidden, spec, data).await {
+                // The answer may be lost and not the deed.
+                Err(error) if is_lost(&error) => {
+                    let there = self.check(&hidden, spec.size, Some(sum)).await;
+                    let mtime = there.map_err(|_| error)?;
+                    mtime.is_some() && mtime == spec.mtime
+                }
+                sent => {
+                    let keeps_time = sent?;
+                    self.check(&hidden, spec.size, Some(sum)).await?;
+                    keeps_time
+                }
+            };
             self.publish(&hidden.partial, full, spec.size).await?;
             self.note_time(spec, keeps_time);
             Ok(())
@@ -254,13 +264,7 @@ impl Endpoint for WebDav {
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async move {
-            let learning = || async {
-                let step_ns = trial::time_step_ns(self, path).await?;
-                if step_ns.is_none() {
-                    self.shelf.unkept.without_trial();
-                }
-                Ok(step_ns)
-            };
+            let learning = || trial::time_step_ns(self, path, &self.shelf.unkept);
             self.shelf.step_ns.get_or_try_init(learning).await.copied()
         })
     }

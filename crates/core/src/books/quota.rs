@@ -32,12 +32,13 @@ impl Request {
         self.piece(lane).times(u64::from(pieces))
     }
 
-    /// Size of what a lane gets of a chunk.
+    /// Size of what a lane gets of a chunk. The only one of a small dataset is no larger than that.
     pub(crate) fn piece(&self, lane: usize) -> Bytes {
+        let chunk = self.spec.chunk_size.min(self.spec.bytes.max(Bytes::new(1)));
         if self.is_destination(lane) {
-            self.spec.chunk_size
+            chunk
         } else {
-            self.spec.code.fragment_size(self.spec.chunk_size)
+            self.spec.code.fragment_size(chunk)
         }
     }
 }

@@ -257,13 +257,34 @@ impl Remote {
 
     /// Gives a file that is all there its time, its mode and its name. All but the name is asked for
     /// at once: a hidden file that turns out to be wrong may as well have them.
-    pub(super) async fn publish(
-        &self,
-        lease: &mut Lease,
-        partial: &[u8],
-        full: &[u8],
-        spec: &FileSpec,
-    ) -> Result<()> {
+    pub(super) async fn publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
+        let Err(error) = self.try_publish(partial, full, spec).await else {
+            return Ok(());
+        };
+        if !error.is_temporary() {
+            return Err(error);
+        }
+        // The answer may be lost and not the deed.
+        match self.has_moved(partial, full, spec.size).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(Error::new(error.kind(), "write", self.show_full(full))
+                .cause(error.to_string())
+                .at(error.locus())),
+        }
+    }
+
+    /// Whether what was under the hidden name, which nobody else knows, has its own now.
+    async fn has_moved(&self, partial: &[u8], full: &[u8], size: u64) -> Result<bool> {
+        if self.stat(partial).await?.is_some() {
+            return Ok(false);
+        }
+        let there = self.stat(full).await?;
+        Ok(there.is_some_and(|there| there.kind == Kind::File && there.size == size))
+    }
+
+    async fn try_publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
+        let mut lease = self.lease().await?;
+        let lease = &mut lease;
         let dresses = self.dresses(partial, spec.mode, spec.mtime);
         let mut commands = vec![line("MLST", partial)];
         commands.extend_from_slice(&dresses);

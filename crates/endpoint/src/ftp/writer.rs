@@ -119,12 +119,8 @@ impl FtpWriter {
     }
 
     async fn publish(&self) -> Result<()> {
-        let remote = &self.remote;
-        let mut lease = remote.lease().await?;
-        let spec = &self.spec;
-        remote
-            .publish(&mut lease, &self.partial, &self.full, spec)
-            .await?;
+        let publishing = self.remote.publish(&self.partial, &self.full, &self.spec);
+        publishing.await?;
         self.forget();
         Ok(())
     }

@@ -189,14 +189,13 @@ impl<S: RawStore> Objects<S> {
         let Err(error) = self.store.put(&key, what, content, condition).await else {
             return Ok(());
         };
-        if condition.is_none() {
-            return Err(error);
-        }
-        // Asked again, the store would say that the object is there, and not that it is ours.
+        // The answer may be lost and not the deed. Asked again under a condition, the store would say that the object is there, and not
+        // that it is ours.
         if error.is_temporary() && self.is_kept(&key, spec, sum).await {
             return Ok(());
         }
-        if !matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict) {
+        let is_others = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict);
+        if condition.is_none() || !is_others {
             return Err(error);
         }
         Err(

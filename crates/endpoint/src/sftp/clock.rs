@@ -6,7 +6,7 @@ use bytes::Buf;
 use tokio::sync::Mutex;
 
 use super::{
-    OK, SECOND_NS,
+    OK,
     attributes::attributes_of,
     parent_of,
     remote::Remote,
@@ -16,12 +16,10 @@ use super::{
         SETSTAT,
     },
 };
-use crate::{FileTime, Result, endpoint::new_word};
-
-/// A time between the steps of a clock that knows every other second alone.
-const PROBE: FileTime = FileTime {
-    secs: 1_000_000_001,
-    nanos: 0,
+use crate::{
+    Result,
+    endpoint::new_word,
+    trial::{PROBE, SECOND_NS},
 };
 
 /// Where a file system's number stands in the answer to statvfs, in bytes (PROTOCOL, section 4.4).

@@ -13,7 +13,6 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::Mutex;
 
 use super::{
-    SECOND_NS,
     attributes::attributes_of,
     filling::Filling,
     pool::{EachSlot, Lease, Stream},
@@ -29,6 +28,7 @@ use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Summer,
     endpoint::{ByteStream, Entry, FileSpec, unsupported},
     outgoing::Outgoing,
+    trial::SECOND_NS,
 };
 
 /// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.

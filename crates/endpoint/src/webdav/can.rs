@@ -1,9 +1,6 @@
 //! What WebDAV can.
 
-use crate::{Capabilities, web::WHOLE_BYTES_MAX};
-
-/// The step of the times of WebDAV, in nanoseconds.
-pub(super) const SECOND_NS: u32 = 1_000_000_000;
+use crate::{Capabilities, trial::SECOND_NS, web::WHOLE_BYTES_MAX};
 
 /// What it can do, at servers that know ranges and keep times.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {

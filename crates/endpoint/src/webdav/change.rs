@@ -54,19 +54,27 @@ impl Shelf {
                 .header("overwrite", overwrite)
                 .patience(SERVER_WORKS_FOR)
         };
-        let ended = match self.command(moved("F")).await {
+        let first = self.command(moved("F")).await;
+        let is_taken = match &first {
             // 412: something has the name.
-            Err(error) if error.kind() == ErrorKind::Changed => {
-                if self.is_directory(full).await? {
-                    let about = About::writing("write", self.place().show_full(full));
-                    let error = about.fail(ErrorKind::Conflict);
-                    return Err(error.cause("a directory has that name"));
-                }
-                let replaced = self.command(moved("T")).await;
-                replaced.map(|status| status == StatusCode::NO_CONTENT)
+            Err(error) if error.kind() == ErrorKind::Changed => true,
+            // That may be what was not heard.
+            Err(error) if is_lost(error) => {
+                !self.has_moved(partial, full, size).await.unwrap_or(true)
             }
+            _ => false,
+        };
+        let ended = if is_taken {
+            if self.is_directory(full).await? {
+                let about = About::writing("write", self.place().show_full(full));
+                let error = about.fail(ErrorKind::Conflict);
+                return Err(error.cause("a directory has that name"));
+            }
+            let replaced = self.command(moved("T")).await;
+            replaced.map(|status| status == StatusCode::NO_CONTENT)
+        } else {
             // Nothing was replaced: where a server answers otherwise, it is looked at.
-            ended => ended.map(|status| status == StatusCode::CREATED),
+            first.map(|status| status == StatusCode::CREATED)
         };
         match ended {
             Ok(true) => Ok(()),

@@ -212,8 +212,15 @@ async fn tells_what_may_not_be_read(real: &Real) {
 
 /// What is done and whose answer is lost has arrived.
 async fn finds_what_was_done(real: &Real) {
-    for (path, bytes) in [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))] {
-        let (endpoint, _front) = real.open_behind(Spoils::Answers(1), real.is_final).await;
+    let once_and_always = [1, u32::MAX];
+    let bytes = [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))];
+    for (times, (path, bytes)) in once_and_always
+        .into_iter()
+        .flat_map(|times| bytes.clone().map(|one| (times, one)))
+    {
+        let (endpoint, _front) = real
+            .open_behind(Spoils::Answers(times), real.is_final)
+            .await;
         let written = match bytes.len() {
             SMALL => again(async || put(&*endpoint, path, &bytes).await).await,
             _ => again(async || write(&*endpoint, path, &bytes).await).await,

@@ -57,35 +57,25 @@ async fn a_shell_that_talks_first_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_closing_says_is_heard() {
-    let (server, folder) = sftp_server(SftpSpoils::Closes);
-    let root = folder.path().join("root");
-    fs::create_dir(&root).unwrap();
-    for verify in [true, false] {
-        let sftp = open(&server, &root, verify).await.unwrap();
-        assert!(put(&sftp, b"small", &[7; 50_000]).await.is_err());
-        assert!(write(&sftp, b"large", &vec![7; LARGE]).await.is_err());
+async fn what_was_not_written_in_the_end_is_not_there() {
+    for (spoils, situation) in [
+        (SftpSpoils::Closes, "closing a file fails"),
+        (
+            SftpSpoils::Writes,
+            "what is written is taken and goes nowhere",
+        ),
+    ] {
+        let (server, folder) = sftp_server(spoils);
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        for verify in [true, false] {
+            let sftp = open(&server, &root, verify).await.unwrap();
+            assert!(put(&sftp, b"small", &[7; 50_000]).await.is_err());
+            assert!(write(&sftp, b"large", &vec![7; LARGE]).await.is_err());
+        }
+        assert!(!root.join("small").exists() && !root.join("large").exists());
+        shown("SFTP", situation, End::Refused);
     }
-    assert!(!root.join("small").exists() && !root.join("large").exists());
-    shown("SFTP", "closing a file fails", End::Refused);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_only_says_that_it_wrote_is_not_there() {
-    let (server, folder) = sftp_server(SftpSpoils::Writes);
-    let root = folder.path().join("root");
-    fs::create_dir(&root).unwrap();
-    for verify in [true, false] {
-        let sftp = open(&server, &root, verify).await.unwrap();
-        assert!(put(&sftp, b"small", &[7; 50_000]).await.is_err());
-        assert!(write(&sftp, b"large", &vec![7; LARGE]).await.is_err());
-    }
-    assert!(!root.join("small").exists() && !root.join("large").exists());
-    shown(
-        "SFTP",
-        "what is written is taken and goes nowhere",
-        End::Refused,
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
