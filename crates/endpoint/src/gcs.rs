@@ -25,7 +25,7 @@ use crate::{
     dates::{parse_rfc3339, show_rfc3339},
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
-    objects::{FILES_AT_ONCE_MAX, Objects, RawStore},
+    objects::{FILES_AT_ONCE_MAX, Objects, RawStore, check_held},
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
 };
@@ -195,13 +195,13 @@ impl RawStore for GcsClient {
             }
             let step: Rewrite = self.ask(call.json(&kept_of(spec, Kind::File))).await?;
             if step.done {
-                let size = step.resource.map_or(spec.size, |copied| copied.size);
-                if size != spec.size {
-                    return Err(about
+                return match step.resource.map(|copied| copied.size) {
+                    Some(size) if size == spec.size => Ok(()),
+                    Some(size) => Err(about
                         .fail(ErrorKind::Changed)
-                        .cause(format!("{size} bytes of {} were copied", spec.size)));
-                }
-                return Ok(());
+                        .cause(format!("{size} bytes of {} were copied", spec.size))),
+                    None => check_held(&**self, key, spec, spec.size).await,
+                };
             }
             token = step.rewrite_token.unwrap_or_default();
         }

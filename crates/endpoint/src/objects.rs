@@ -73,6 +73,9 @@ pub(crate) fn is_kept_as(found: &Entry, spec: &FileSpec, size: u64) -> bool {
         && spec.mode.is_none_or(has_mode)
 }
 
+/// Times that stores can write as dates, in seconds: of the years 1 to 9999.
+const YEARS_TOLD: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
+
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;
 
@@ -122,24 +125,45 @@ pub(crate) fn take_link(name: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Looks whether a store that says so holds an object of `size` bytes. Who may not look has to believe it.
+/// Looks whether a store that says so holds an object of `size` bytes that is the one of `spec`, and no earlier one of that size. Who
+/// may not look has to believe it.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] where it does not; those of looking.
-pub(crate) async fn check_held<S: RawStore>(store: &S, key: &str, size: u64) -> Result<()> {
+pub(crate) async fn check_held<S: RawStore>(
+    store: &S,
+    key: &str,
+    spec: &FileSpec,
+    size: u64,
+) -> Result<()> {
     let why = match store.head(key, "look at").await {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(error.at(Locus::Destination)),
         Ok(None) => "the store says that it has it, and it is not there".to_owned(),
-        Ok(Some(head)) => match S::entry(&head, Kind::File).size {
-            found if found == size => return Ok(()),
-            found => format!("the store holds {found} bytes of {size}"),
+        Ok(Some(head)) => match S::entry(&head, Kind::File) {
+            found if found.size != size => {
+                format!("the store holds {} bytes of {size}", found.size)
+            }
+            found if is_another(&found, spec) => {
+                "the store says that it has it, and holds another of that size".to_owned()
+            }
+            _ => return Ok(()),
         },
     };
     Err(Error::new(ErrorKind::Corrupt, "write", store.show(key))
         .cause(why)
         .status_is(Status::Temporary)
         .at(Locus::Destination))
+}
+
+/// Whether what an object keeps beside its bytes is of another file. A store that keeps no modes may keep nothing.
+fn is_another(found: &Entry, spec: &FileSpec) -> bool {
+    let other_time = found.mtime != spec.mtime
+        && (spec.mtime).is_some_and(|mtime| YEARS_TOLD.contains(&mtime.secs));
+    found.mode.is_some()
+        && spec
+            .mode
+            .is_some_and(|mode| found.mode != Some(mode & 0o7777) || other_time)
 }
 
 #[cfg(test)]

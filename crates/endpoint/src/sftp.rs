@@ -14,6 +14,7 @@ mod file;
 mod filling;
 mod listing;
 mod pool;
+mod publish;
 mod reader;
 mod reading;
 mod remote;

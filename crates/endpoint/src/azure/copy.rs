@@ -52,7 +52,7 @@ pub(super) async fn copy(
         return Err(error.cause("the answer does not say how the copy stands"));
     }
     wait(client, key, answer, &about).await?;
-    check_held(client, key, spec.size).await
+    check_held(client, key, spec, spec.size).await
 }
 
 /// Waits until the copy is whole.

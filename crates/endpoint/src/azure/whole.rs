@@ -88,7 +88,7 @@ pub(super) async fn store(
             Ok(headers) if got(&headers, sum, &data) => {
                 return match tells_sum(&headers) {
                     true => Ok(()),
-                    false => check_held(client, key, spec.size).await,
+                    false => check_held(client, key, spec, spec.size).await,
                 };
             }
             Ok(_) => {
@@ -107,7 +107,10 @@ pub(super) async fn store(
             .status_is(Status::Temporary));
     }
     let summed = call().header("content-md5", md5_of(&data));
-    client.store(summed).await.map(drop)
+    match tells_sum(&client.store(summed).await?) {
+        true => Ok(()),
+        false => check_held(client, key, spec, spec.size).await,
+    }
 }
 
 fn tells_sum(headers: &HeaderMap) -> bool {

@@ -304,7 +304,7 @@ impl Remote {
             None => self.expect_size(full, 0, spec.size)?,
         }
         self.dressed(partial, &dresses, rest)?;
-        self.rename(lease, from, partial, full).await
+        self.rename(lease, from, (partial, full), spec.size).await
     }
 
     /// Whether a file is at its place with the size and the time that it was given.
@@ -320,53 +320,74 @@ impl Remote {
 
     /// Gives a file its name when the server's answer to RNFR is `reply`. A directory is never
     /// replaced.
-    async fn rename(&self, lease: &mut Lease, reply: &Reply, from: &[u8], to: &[u8]) -> Result<()> {
+    async fn rename(
+        &self,
+        lease: &mut Lease,
+        reply: &Reply,
+        (from, to): (&[u8], &[u8]),
+        size: u64,
+    ) -> Result<()> {
         if !reply.goes_on() {
             return Err(self.refused(reply, "write", from, Locus::Destination));
         }
-        let asked = [line("RNTO", to), line("MLST", from)];
+        let asked = [line("RNTO", to), line("MLST", from), line("MLST", to)];
         let replies = lease.session()?.ask_all(&asked).await?;
-        let [renamed, left] = &replies[..] else {
+        let [renamed, left, there] = &replies[..] else {
             return Err(Error::new(ErrorKind::Other, "write", self.show_full(to)));
         };
-        if renamed.is_done() && left.is_missing() {
-            return Ok(());
+        if renamed.is_done() {
+            let is_left = self.found(left, from)?.is_some();
+            return match !is_left && is_of_size(self.found(there, to)?, size) {
+                true => Ok(()),
+                false => Err(self.only_said(to)),
+            };
         }
-        if renamed.is_done() && self.found(left, from)?.is_some() {
-            return Err(Error::new(ErrorKind::Corrupt, "write", self.show_full(to))
-                .cause("the server says that it gave it its name, and did not")
-                .at(Locus::Destination));
-        }
-        let mut reply = renamed.clone();
-        match self.stat_with(lease, to).await? {
-            Some(there) if there.kind == Kind::Directory => {
+        match self.found(there, to)? {
+            Some(there) if there.entry.kind == Kind::Directory => {
                 let error = Error::new(ErrorKind::Conflict, "write", self.show_full(to));
-                return Err(error
+                Err(error
                     .cause("a directory has that name")
-                    .at(Locus::Destination));
+                    .at(Locus::Destination))
             }
-            // Some servers never rename over what is there. It is kept until it is replaced.
-            Some(_) => {
-                let aside = self.partial(to, &new_word());
-                if !self.try_rename(lease, to, &aside).await?.is_done() {
-                    return Err(self.refused(&reply, "write", to, Locus::Destination));
-                }
-                reply = self.try_rename(lease, from, to).await?;
-                if reply.is_done() {
-                    // It is hidden, and whole elsewhere.
-                    let _ = lease.session()?.ask(&line("DELE", &aside)).await;
-                } else if !self.try_rename(lease, &aside, to).await?.is_done() {
-                    let error = self.refused(&reply, "write", to, Locus::Destination);
-                    let aside = self.show_full(&aside);
-                    return Err(error.hint(format!("what was there is {aside} now")));
-                }
+            Some(_) => self.replace(lease, renamed, (from, to), size).await,
+            None => Err(self.refused(renamed, "write", to, Locus::Destination)),
+        }
+    }
+
+    /// Renames where a server never renames over what is there. That is kept until it is replaced.
+    async fn replace(
+        &self,
+        lease: &mut Lease,
+        refusal: &Reply,
+        (from, to): (&[u8], &[u8]),
+        size: u64,
+    ) -> Result<()> {
+        let aside = self.partial(to, &new_word());
+        if !self.try_rename(lease, to, &aside).await?.is_done() {
+            return Err(self.refused(refusal, "write", to, Locus::Destination));
+        }
+        let renamed = self.try_rename(lease, from, to).await?;
+        let look = lease.session()?.ask(&line("MLST", to)).await?;
+        let error = match renamed.is_done() {
+            true if is_of_size(self.found(&look, to)?, size) => {
+                // It is hidden, and whole elsewhere.
+                let _ = lease.session()?.ask(&line("DELE", &aside)).await;
+                return Ok(());
             }
-            None => {}
+            true => self.only_said(to),
+            false => self.refused(&renamed, "write", to, Locus::Destination),
+        };
+        if self.try_rename(lease, &aside, to).await?.is_done() {
+            return Err(error);
         }
-        if reply.is_done() {
-            return Ok(());
-        }
-        Err(self.refused(&reply, "write", to, Locus::Destination))
+        let aside = self.show_full(&aside);
+        Err(error.hint(format!("what was there is {aside} now")))
+    }
+
+    fn only_said(&self, to: &[u8]) -> Error {
+        Error::new(ErrorKind::Corrupt, "write", self.show_full(to))
+            .cause("the server says that it gave it its name, and did not")
+            .at(Locus::Destination)
     }
 
     async fn try_rename(&self, lease: &mut Lease, from: &[u8], to: &[u8]) -> Result<Reply> {
@@ -452,4 +473,11 @@ mod tests {
         assert_eq!(parent_of(b"/a"), b"/");
         assert_eq!(parent_of(b"./a"), b".");
     }
+}
+
+/// Whether it is a file of this size, as far as is told.
+fn is_of_size(found: Option<Told>, size: u64) -> bool {
+    found.is_some_and(|told| {
+        told.entry.kind == Kind::File && (!told.has_size || told.entry.size == size)
+    })
 }

@@ -290,7 +290,7 @@ impl<P: Segments> Upload<P> {
     async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
         let completed = self.segments.complete(self.below(size), size, whole).await;
         let Err(Incomplete { error, is_gone }) = completed else {
-            check_held(&*self.store, &self.key, size).await?;
+            check_held(&*self.store, &self.key, &self.spec, size).await?;
             self.ledger.remove();
             self.segments.clean_up().await;
             return Ok(());

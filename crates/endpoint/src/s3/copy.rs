@@ -63,7 +63,7 @@ pub(super) async fn copy(
         } else {
             in_segments(client, &source, key).await?;
         }
-        check_held(&**client, key, spec.size).await
+        check_held(&**client, key, spec, spec.size).await
     };
     copied.await.map_err(|error| {
         // Who may read and write need not be allowed to copy: tags, say, are a right of their own.

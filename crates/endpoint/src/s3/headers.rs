@@ -25,9 +25,7 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
     if let Some(wanted) = crc32c_in(headers) {
         return wanted == Crc32c::of_pieces(data);
     }
-    let encrypted = headers.contains_key("x-amz-server-side-encryption");
-    let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
-    match etag.filter(|etag| etag.len() == 32 && !encrypted) {
+    match md5_in(headers) {
         Some(etag) => {
             let digest = md5_of(data);
             let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -35,6 +33,18 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
         }
         None => true,
     }
+}
+
+/// Whether the store says something of the bytes that [`matches_store`] compares.
+pub(super) fn tells_sum(headers: &HeaderMap) -> bool {
+    checksum_in(headers).is_some() || crc32c_in(headers).is_some() || md5_in(headers).is_some()
+}
+
+/// The digits of the MD5 in a plain ETag.
+fn md5_in(headers: &HeaderMap) -> Option<&str> {
+    let encrypted = headers.contains_key("x-amz-server-side-encryption");
+    let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
+    etag.filter(|etag| etag.len() == 32 && !encrypted)
 }
 
 /// The whole object's checksum, where the store keeps one.

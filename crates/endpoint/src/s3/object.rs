@@ -8,14 +8,14 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client},
-    headers::{checksum_in, crc32c_in, entry_of, matches_store, metadata_of},
+    headers::{checksum_in, crc32c_in, entry_of, matches_store, metadata_of, tells_sum},
     sums::Sum,
 };
 use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
     checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
-    objects::{Head, Spans},
+    objects::{Head, Spans, check_held},
     web::{About, check_status, cut, stream, text_of},
 };
 
@@ -205,19 +205,14 @@ pub(super) async fn store(
     if !matches_store(&answer, checksum, &data) {
         return Err(differs("the store holds other bytes than were sent"));
     }
-    let is_told = checksum_in(&answer).is_some() || answer.contains_key("etag");
+    let is_told = tells_sum(&answer);
     let is_page =
         || text_of(&answer, "content-type").is_some_and(|kind| kind.starts_with("text/html"));
     if is_told && !is_page() {
         return Ok(());
     }
     // Perhaps somebody on the way answered.
-    match head(client, key, "look at").await? {
-        Some(head) if head.size == spec.size => Ok(()),
-        Some(_) | None => Err(differs(
-            "answered as if it were stored, and it is not there",
-        )),
-    }
+    check_held(client, key, spec, spec.size).await
 }
 
 fn sum_of(data: &[Bytes]) -> Checksum {

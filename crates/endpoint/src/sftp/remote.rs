@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::{
     FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
-    attributes::attributes_of,
     clock::Clocks,
     file::{FilePath, OpenFile},
     parent_of,
@@ -14,15 +13,15 @@ use super::{
     session::Session,
     unfinished::Unfinished,
     wire::{
-        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_READ, REALPATH, REMOVE, RENAME, Reply, Request,
-        STAT, SYMLINK,
+        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_READ, REALPATH, REMOVE, Reply, Request, STAT,
+        SYMLINK,
     },
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{
-        Entry, FileSpec, Kind, Whole, base_name, beside, join, new_word, partial_name,
-        same_partial_name, unsupported,
+        Entry, FileSpec, Kind, Whole, base_name, beside, join, partial_name, same_partial_name,
+        unsupported,
     },
     error::server_says,
     posix::{self, DraftRules},
@@ -171,45 +170,6 @@ impl Remote {
         }
     }
 
-    /// Gives an unfinished copy its final name, replacing what has it.
-    pub(super) async fn publish(&self, from: &[u8], to: &[u8], spec: &FileSpec) -> Result<()> {
-        let session = self.session().await?;
-        let renamed = if session.posix_rename {
-            let request = Request::new(EXTENDED).string(b"posix-rename@openssh.com");
-            session.ask(request.string(from).string(to)).await
-        } else {
-            self.replace(&session, from, to).await
-        };
-        let published = match renamed {
-            Ok(Reply::Status { code: OK, .. }) => Ok(()),
-            Ok(reply) => {
-                let is_gone = matches!(
-                    reply,
-                    Reply::Status {
-                        code: NO_SUCH_FILE,
-                        ..
-                    }
-                );
-                match self.stat(to, false).await? {
-                    Some(there) if there.kind == Kind::Directory => {
-                        Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
-                            .cause("a directory has that name")
-                            .at(Locus::Destination))
-                    }
-                    // Who copies the same wrote the same, and was first.
-                    Some(there) if is_gone && is_copy(&there, spec) => Ok(()),
-                    _ => Err(self.refusal(&reply, "write", to).at(Locus::Destination)),
-                }
-            }
-            // The answer may be lost and not the deed: nobody else knows the name that is gone.
-            Err(error) => match (self.stat(from, false).await, self.stat(to, false).await) {
-                (Ok(None), Ok(Some(_))) => Ok(()),
-                _ => Err(error),
-            },
-        };
-        published.map(|()| self.note_time(spec))
-    }
-
     /// Fails where something is that a file must not replace: a device, a pipe or a socket.
     pub(super) async fn refuse_special(&self, full: &[u8]) -> Result<()> {
         // What /dev/stdout leads to is meant, not the link.
@@ -279,32 +239,11 @@ impl Remote {
             }
         }
         self.dress_link(&partial, spec).await?;
-        let published = self.publish(&partial, full, spec).await;
+        let published = self.publish(&partial, full, spec, None).await;
         if published.is_err() {
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
         }
         published
-    }
-
-    /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
-    async fn replace(&self, session: &Session, from: &[u8], to: &[u8]) -> Result<Reply> {
-        let rename = |from: &[u8], to: &[u8]| Request::new(RENAME).string(from).string(to);
-        let there = self.stat(to, false).await?;
-        if there.is_none_or(|there| there.kind == Kind::Directory) {
-            return session.ask(rename(from, to)).await;
-        }
-        let aside = self.partial(to, &new_word());
-        let moved = session.ask(rename(to, &aside)).await?;
-        if !matches!(moved, Reply::Status { code: OK, .. }) {
-            return Ok(moved);
-        }
-        let renamed = session.ask(rename(from, to)).await;
-        let undo = match renamed {
-            Ok(Reply::Status { code: OK, .. }) => Request::new(REMOVE).string(&aside),
-            _ => rename(&aside, to),
-        };
-        let _ = session.ask(undo).await;
-        renamed
     }
 
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
@@ -389,7 +328,7 @@ impl Remote {
         };
         let closed = file.close().await;
         let published = match written.and(closed) {
-            Ok(()) => self.publish(&partial, &full, spec).await,
+            Ok(()) => self.publish(&partial, &full, spec, Some(spec.size)).await,
             Err(error) => Err(error),
         };
         if published.is_err() {
@@ -431,7 +370,7 @@ impl Remote {
             let closed = file.close().await;
             copied?;
             closed?;
-            self.publish(&partial, full, spec).await
+            self.publish(&partial, full, spec, Some(spec.size)).await
         };
         let copied = copied.await;
         let _ = source.close().await;
@@ -450,10 +389,4 @@ fn below_of(directory: &[u8], path: &[u8]) -> Vec<u8> {
         b"/" if !path.is_empty() => [b"/", path].concat(),
         _ => join(directory, path),
     }
-}
-
-/// Whether what is there looks like a copy of what `spec` says.
-fn is_copy(there: &Entry, spec: &FileSpec) -> bool {
-    let kept = attributes_of(None, spec.mtime).file_time();
-    there.kind == Kind::File && there.size == spec.size && (kept.is_none() || there.mtime == kept)
 }

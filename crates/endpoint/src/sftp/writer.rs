@@ -195,7 +195,7 @@ impl SftpWriter {
         remote.dress(partial, attributes).await?;
         self.refuse_overtaken().await?;
         remote
-            .publish(&partial.full, &self.full, &self.spec)
+            .publish(&partial.full, &self.full, &self.spec, Some(size))
             .await?;
         self.forget();
         Ok(())

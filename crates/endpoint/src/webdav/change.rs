@@ -1,6 +1,9 @@
 //! Changes on a WebDAV server, of which an answer may be lost or tell of parts.
 
+use std::time::Duration;
+
 use http::StatusCode;
+use tokio::time::sleep;
 
 use super::{SERVER_WORKS_FOR, Shelf, multistatus::refused_member};
 use crate::{
@@ -70,16 +73,23 @@ impl Shelf {
                 let error = about.fail(ErrorKind::Conflict);
                 return Err(error.cause("a directory has that name"));
             }
-            let replaced = self.command(moved("T")).await;
-            replaced.map(|status| status == StatusCode::NO_CONTENT)
+            self.command(moved("T")).await
         } else {
-            // Nothing was replaced: where a server answers otherwise, it is looked at.
-            first.map(|status| status == StatusCode::CREATED)
+            first
         };
         match ended {
-            Ok(true) => Ok(()),
-            Ok(false) if self.has_moved(partial, full, size).await? => Ok(()),
-            Ok(false) => {
+            // Whatever a server says is looked at.
+            Ok(status) => {
+                for pause_s in [0, 1, 2, 4, 8] {
+                    sleep(Duration::from_secs(pause_s)).await;
+                    if self.has_moved(partial, full, size).await? {
+                        return Ok(());
+                    }
+                    // One that has only taken note of it does it later.
+                    if status != StatusCode::ACCEPTED {
+                        break;
+                    }
+                }
                 let about = About::writing("write", self.place().show_full(full));
                 let error = about.fail(ErrorKind::Busy);
                 Err(error.cause("the server has not given it its name yet"))
@@ -97,10 +107,8 @@ impl Shelf {
 
     /// Whether what was under the hidden name, which nobody else knows, has its own now.
     async fn has_moved(&self, partial: &[u8], full: &[u8], size: u64) -> Result<bool> {
-        if self.look_at(partial).await?.is_some() {
-            return Ok(false);
-        }
-        let there = self.look_at(full).await?;
-        Ok(there.is_some_and(|there| there.kind == Kind::File && there.size == size))
+        let (left, there) = tokio::join!(self.look_at(partial), self.look_at(full));
+        let is_whole = there?.is_some_and(|there| there.kind == Kind::File && there.size == size);
+        Ok(left?.is_none() && is_whole)
     }
 }

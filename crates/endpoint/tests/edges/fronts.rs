@@ -4,7 +4,9 @@ use std::{any::Any, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use posthaste_endpoint::{Endpoint, ErrorKind, Result, posix::DraftRules, posix::Posix};
+use posthaste_endpoint::{
+    Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Result, posix::DraftRules, posix::Posix,
+};
 use posthaste_testbed::{
     AzureServer, GcsServer, S3Kind, S3Server, WebFace, WebServer,
     conformance::open,
@@ -12,7 +14,7 @@ use posthaste_testbed::{
 };
 
 use crate::{
-    put,
+    put, spec,
     table::{End, shown},
     write,
 };
@@ -231,16 +233,36 @@ async fn finds_what_was_done(real: &Real) {
     }
 }
 
-/// What is refused at the very end is not there.
+/// What is refused at the very end is not there, and what was there before is not taken for it.
 async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
     for (path, bytes) in [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))] {
-        let (endpoint, _front) = real.open_behind(fails(), real.is_final).await;
-        let written = match bytes.len() {
-            SMALL => put(&*endpoint, path, &bytes).await,
-            _ => write(&*endpoint, path, &bytes).await,
-        };
-        assert!(written.is_err(), "{} has {path:?}", real.place);
-        assert!(real.open().await.stat(path, true).await.unwrap().is_none());
+        let plain = real.open().await;
+        for was_there in [false, true] {
+            let older = vec![1; bytes.len()];
+            if was_there {
+                let spec = FileSpec {
+                    mtime: Some(FileTime { secs: 5, nanos: 0 }),
+                    ..spec(&older)
+                };
+                let data = vec![Bytes::from(older.clone())];
+                let put = plain.put(path, &spec, data, Checksum::of(&older));
+                put.await.unwrap();
+            }
+            let (endpoint, _front) = real.open_behind(fails(), real.is_final).await;
+            let written = match bytes.len() {
+                SMALL => put(&*endpoint, path, &bytes).await,
+                _ => write(&*endpoint, path, &bytes).await,
+            };
+            assert!(written.is_err(), "{} has {path:?}", real.place);
+            match was_there {
+                false => assert!(plain.stat(path, true).await.unwrap().is_none()),
+                true => {
+                    let found = read(&*plain, path, 0..bytes.len() as u64).await;
+                    assert!(found.unwrap() == older, "{} lost it", real.place);
+                }
+            }
+        }
+        plain.remove(path).await.unwrap();
     }
 }
 

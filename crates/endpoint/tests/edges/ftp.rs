@@ -229,6 +229,7 @@ async fn a_rename_that_is_refused_leaves_what_was_there() {
     for (habit, is_right) in [
         (FtpHabit::RefusesRenames, false),
         (FtpHabit::OnlySaysRenamed, false),
+        (FtpHabit::DropsRenamed, false),
         (FtpHabit::KeepsNames, true),
     ] {
         let server = FtpServer::start(habit, &[("/t/x", b"old")]).await;

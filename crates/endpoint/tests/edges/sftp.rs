@@ -64,6 +64,10 @@ async fn what_was_not_written_in_the_end_is_not_there() {
             SftpSpoils::Writes,
             "what is written is taken and goes nowhere",
         ),
+        (
+            SftpSpoils::OnlySaysRenamed,
+            "a rename is only said to be done",
+        ),
     ] {
         let (server, folder) = sftp_server(spoils);
         let root = folder.path().join("root");

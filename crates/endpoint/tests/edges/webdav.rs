@@ -427,18 +427,44 @@ async fn a_move_that_was_not_done_is_no_move() {
         "an error is told inside of a success",
         End::Refused,
     );
+    for status in [201, 202, 204] {
+        let held = Arc::clone(&files);
+        let server = Server::start(move |asked| match &*asked.method {
+            "MOVE" => Answer::sized(status, "", ""),
+            _ => answer(asked, &held),
+        })
+        .await;
+        let endpoint = dav(&server).await;
+        let written = put(&*endpoint, b"x", b"content").await;
+        says(written, "not given it its name");
+    }
+    shown("WebDAV", "a move is only said to be done", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_done_later_is_waited_for() {
+    let files = files(&[]);
     let held = Arc::clone(&files);
     let server = Server::start(move |asked| match &*asked.method {
-        "MOVE" => Answer::sized(202, "", ""),
+        "MOVE" => {
+            let (later, held) = (asked.clone(), Arc::clone(&held));
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(500));
+                answer(&later, &held)
+            });
+            Answer::sized(202, "", "")
+        }
         _ => answer(asked, &held),
     })
     .await;
     let endpoint = dav(&server).await;
-    says(
-        put(&*endpoint, b"x", b"content").await,
-        "not given it its name",
+    put(&*endpoint, b"x", b"content").await.unwrap();
+    assert!(files.lock().unwrap().contains_key("/t/x"));
+    shown(
+        "WebDAV",
+        "a move is taken note of and done later",
+        End::Right,
     );
-    shown("WebDAV", "a move is only taken note of", End::Refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]

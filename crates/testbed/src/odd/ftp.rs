@@ -41,6 +41,8 @@ pub enum FtpHabit {
     RefusesRenames,
     /// It renames nothing, and says that it did.
     OnlySaysRenamed,
+    /// What it renames is gone.
+    DropsRenamed,
     /// It renames nothing to a name that something has.
     KeepsNames,
 }
@@ -182,6 +184,10 @@ impl Session {
                 held.map_or(gone, |_| "350 to what".to_owned())
             }
             "RNTO" if self.habit == FtpHabit::OnlySaysRenamed => "250 so".to_owned(),
+            "RNTO" if self.habit == FtpHabit::DropsRenamed => {
+                self.files.lock().unwrap().remove(&self.from);
+                "250 so".to_owned()
+            }
             "RNTO" if self.habit == FtpHabit::RefusesRenames => "550 not permitted".to_owned(),
             "RNTO" if self.habit == FtpHabit::KeepsNames && held.is_some() => {
                 "550 file exists".to_owned()

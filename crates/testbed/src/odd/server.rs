@@ -9,7 +9,7 @@ use tokio::{
 };
 
 /// What a client asks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Asked {
     /// `GET` and so on.
     pub method: String,

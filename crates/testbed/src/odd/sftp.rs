@@ -32,6 +32,8 @@ pub enum SftpSpoils {
     Writes,
     /// The first rename is done, and the connection ends before its answer.
     Renames,
+    /// Renames are said to be done, and are not.
+    OnlySaysRenamed,
 }
 
 impl SftpSpoils {
@@ -45,6 +47,7 @@ impl SftpSpoils {
             Self::Reads => "reads",
             Self::Writes => "writes",
             Self::Renames => "renames",
+            Self::OnlySaysRenamed => "only-says",
         }
     }
 }
