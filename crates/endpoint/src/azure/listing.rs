@@ -115,9 +115,9 @@ impl AzureListing {
             None => Stand::End,
         };
         if let Stand::Behind(marker) = &next
-            && self.circle.closes(marker)
+            && self.circle.closes(marker, page.found.is_empty())
         {
-            return Err(fail().cause("the service lists the same page again and again"));
+            return Err(fail().cause("the service's list comes to no end"));
         }
         self.stand = next;
         self.ask_ahead();

@@ -226,7 +226,10 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                kept.store(false, Relaxed);
+                // One time in another century says nothing of the others.
+                if is_mode || is_usual_time(command) {
+                    kept.store(false, Relaxed);
+                }
                 self.note(Unkept {
                     modes: is_mode.into(),
                     times: (!is_mode).into(),
@@ -473,6 +476,12 @@ mod tests {
         assert_eq!(parent_of(b"/a"), b"/");
         assert_eq!(parent_of(b"./a"), b".");
     }
+}
+
+/// Whether a command sets a time that every file system can keep.
+fn is_usual_time(command: &[u8]) -> bool {
+    let year = command.strip_prefix(b"MFMT ").and_then(|at| at.get(..4));
+    year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
 }
 
 /// Whether it is a file of this size, as far as is told.

@@ -211,7 +211,7 @@ impl Ranges {
         range.flying = false;
         if next
             .as_deref()
-            .is_some_and(|next| range.circle.closes(next))
+            .is_some_and(|next| range.circle.closes(next, page.is_empty()))
         {
             return Err(Disorder);
         }

@@ -115,7 +115,12 @@ impl Listing for SiteListing {
 
 /// What an index in JSON tells, and whether it tells all sizes.
 fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
-    let lines: Vec<Line> = serde_json::from_slice(text).ok()?;
+    // Names are bytes, and servers write them as they are.
+    let is_text = std::str::from_utf8(text).is_ok();
+    let lines: Vec<Line> = match is_text {
+        true => serde_json::from_slice(text).ok()?,
+        false => serde_json::from_str(&marked(text)).ok()?,
+    };
     let is_told = |line: &Line| line.kind != "file" || line.size.is_some();
     let is_told = lines.iter().all(is_told);
     let is_own = |line: &Line| matches!(&*line.name, "" | "." | "..");
@@ -129,10 +134,44 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
         Entry {
             size: line.size.unwrap_or(0),
             mtime: line.mtime.as_deref().and_then(dates::parse_http),
-            ..Entry::bare(line.name.into_bytes(), kind)
+            ..Entry::bare(
+                match is_text {
+                    true => line.name.into_bytes(),
+                    false => unmarked(&line.name),
+                },
+                kind,
+            )
         }
     });
     Some((entries.collect(), is_told))
+}
+
+/// Letters that stand for bytes that are no text, the byte added; nobody's letters are here.
+const BYTES: u32 = 0x10_fe00;
+
+/// Text in which a letter stands for each byte that is none.
+fn marked(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        let letters = chunk.invalid().iter();
+        text.extend(letters.filter_map(|byte| char::from_u32(BYTES + u32::from(*byte))));
+    }
+    text
+}
+
+/// The bytes that [`marked`] made this text of.
+fn unmarked(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for letter in text.chars() {
+        match u32::from(letter).checked_sub(BYTES).map(u8::try_from) {
+            Some(Ok(byte)) => bytes.push(byte),
+            Some(Err(_)) | None => {
+                bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+    }
+    bytes
 }
 
 /// Whether a page lacks its end. One that never began as a page may end where its answer does, if that end was said.
@@ -353,6 +392,15 @@ mod tests {
         .into_iter()
         .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.kind))
         .collect()
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_read_from_json() {
+        let text = b"[{\"name\":\"a\xff\xe4b\",\"type\":\"file\",\"size\":1},{\"name\":\"\xc3\xa9\",\"type\":\"file\",\"size\":2}]";
+        let (entries, is_told) = lines_of(text).unwrap();
+        let names: Vec<&[u8]> = entries.iter().map(|entry| &*entry.name).collect();
+        assert_eq!(names, [b"a\xff\xe4b", &b"\xc3\xa9"[..]]);
+        assert!(is_told);
     }
 
     #[test]

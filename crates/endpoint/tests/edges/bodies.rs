@@ -193,7 +193,7 @@ async fn a_body_that_is_made_anew_each_time_is_no_file() {
     says(endpoint.get(b"x", &entry).await, "longer");
     shown(
         "web",
-        "a body of no size is another each time",
+        "a body of no size is of another length each time",
         End::Refused,
     );
 }

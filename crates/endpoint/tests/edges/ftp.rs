@@ -186,6 +186,29 @@ async fn what_a_server_does_not_keep_ends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_time_of_another_century_takes_nobody_else_s() {
+    let server = FtpServer::start(FtpHabit::RefusesOldTimes, &[]).await;
+    let endpoint = ftp(&server).await;
+    let old = FileSpec {
+        mtime: Some(FileTime {
+            secs: -600_000_000,
+            nanos: 0,
+        }),
+        ..spec(3)
+    };
+    let data = vec![Bytes::from_static(b"old")];
+    let stored = endpoint.put(b"old", &old, data, Checksum::of(b"old"));
+    stored.await.unwrap();
+    put(&*endpoint, b"x", b"content").await.unwrap();
+    assert_eq!(
+        endpoint.unkept(),
+        Unkept { modes: 0, times: 1 },
+        "the other's was set"
+    );
+    shown("FTP", "one time is refused", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rename_whose_answer_is_lost_is_looked_for() {
     let server = FtpServer::start(FtpHabit::LosesRenames, &[]).await;
     let endpoint = ftp(&server).await;

@@ -116,10 +116,12 @@ impl Folding {
 }
 
 /// Whether a letter is one of those that change how others look, and that file systems pass over: joiners, marks of direction, soft
-/// hyphens, selectors of variants.
+/// hyphens, selectors of variants, tags (`Default_Ignorable_Code_Point` of Unicode).
 fn is_unseen(letter: char) -> bool {
-    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0100}'..='\u{e01ef}')
+    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// How much of a path is left without the dots and spaces at its end.
@@ -147,6 +149,7 @@ mod tests {
         };
         assert_eq!(fold(accents, "A./\u{c9}"), "A./E\u{301}");
         assert_eq!(fold(accents, "\u{fb01}a\u{200d}"), "fia");
+        assert_eq!(fold(accents, "a\u{61c}\u{e0067}\u{3164}b"), "ab");
         for (one, other) in [
             ("STRA\u{1e9e}E", "stra\u{df}e"),
             ("\u{390}", "\u{3aa}\u{301}"),

@@ -223,7 +223,7 @@ impl Shared {
     /// Whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
         let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
-        self.is_same(work, source, there, kept_ns)
+        self.is_unchanged_by(work, source, there, kept_ns)
     }
 
     /// Whether the clock at the destination decides, where a time is another than it should be.
@@ -276,9 +276,9 @@ impl Shared {
                     mine.secs = mine.secs.clamp(first, last);
                     mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
                 }
-                // Such a store only tells when it was given the file, often in whole seconds: after
-                // its last change.
-                (Some(mine), Some(theirs), None) => mine.secs <= theirs.secs,
+                // Such a store only tells when it was given the file, often in whole seconds. In the second of its last change that may
+                // have been before it.
+                (Some(mine), Some(theirs), None) => mine.secs < theirs.secs,
                 (_, None, _) | (None, _, _) => false,
             }
     }

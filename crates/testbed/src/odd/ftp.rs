@@ -35,6 +35,8 @@ pub enum FtpHabit {
     KeepsNoFolderTimes,
     /// It sets neither times nor modes.
     KeepsNothing,
+    /// It sets no times before 1970.
+    RefusesOldTimes,
     /// It renames, and hangs up before it says so.
     LosesRenames,
     /// It renames nothing.
@@ -173,6 +175,9 @@ impl Session {
             "MFMT" | "SITE" if self.habit == FtpHabit::KeepsNothing => "550 not permitted".to_owned(),
             "MFMT" if path.ends_with(" /t") && self.habit == FtpHabit::KeepsNoFolderTimes => {
                 "550 not a plain file".to_owned()
+            }
+            "MFMT" if self.habit == FtpHabit::RefusesOldTimes && path < "1970" => {
+                "550 no such time".to_owned()
             }
             "MFMT" => "213 so".to_owned(),
             "DELE" => {
