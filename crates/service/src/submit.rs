@@ -4,9 +4,10 @@ mod known;
 pub(crate) mod lent;
 mod named;
 mod scans;
+mod times;
 mod told;
 
-use std::{os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc, time::Duration};
+use std::{os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::{
@@ -28,14 +29,10 @@ pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
 pub(crate) use scans::{listed, patterns, scan_all};
+pub(crate) use times::purge_at;
+use times::{deadlines, expiry};
 use told::{asked, ids};
 
-/// How long depots keep a dataset after its deadline, unless the request says.
-const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
-/// And at most: what is lent is lent for a time.
-const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-/// And no longer from now on, whatever its deadline: relays refuse what they are to keep for longer than twenty leap years.
-const KEPT_MAX: Duration = Duration::from_secs(20 * 365 * 86_400);
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
@@ -222,72 +219,6 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
     })
 }
 
-/// When the source is to be purged, where that was said.
-pub(crate) fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
-    let at = new.purge_at.as_deref();
-    let at = at
-        .map(|at| render::parse_moment("the purge", at))
-        .transpose()?;
-    if at.is_some_and(|at| at <= now) {
-        return Err(Error::new(ErrorKind::Invalid, "submit", &new.source)
-            .cause("its purge lies in the past")
-            .hint("leave it out, or give the moment of the next one"));
-    }
-    Ok(at)
-}
-
-/// When it must be safe, and wanted at its destinations where that was said: at least one of the two is said.
-fn deadlines(
-    centre: &Centre,
-    new: &api::NewRequest,
-    now: Timestamp,
-) -> Result<(Timestamp, Option<Timestamp>)> {
-    let invalid = |why: String, hint: &str| {
-        let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
-        error.cause(why).hint(hint)
-    };
-    let deliver_by = deliver_by(centre, new, now)?;
-    let deadline = new.deadline.as_deref();
-    let deadline = deadline.map(|at| render::parse_moment("the deadline", at));
-    let Some(deadline) = deadline.transpose()?.or(deliver_by) else {
-        return Err(invalid(
-            "it has no deadline".into(),
-            "say when it must be safe, or wanted at its destinations",
-        ));
-    };
-    if deadline <= now {
-        let why = format!("the deadline {} has passed", render::moment(deadline));
-        return Err(invalid(why, "give a later one"));
-    }
-    Ok((deadline, deliver_by))
-}
-
-/// When every destination is to have all of it, where that was said: each must be a depot then.
-fn deliver_by(centre: &Centre, new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
-    let Some(at) = &new.deliver_by else {
-        return Ok(None);
-    };
-    let invalid = |why: String| Error::new(ErrorKind::Invalid, "submit", &new.source).cause(why);
-    let at = render::parse_moment("when it is wanted at its destinations", at)?;
-    if at <= now {
-        let why = format!(
-            "{}, when it is wanted at its destinations, has passed",
-            render::moment(at)
-        );
-        return Err(invalid(why).hint("give a later moment"));
-    }
-    let unknown = new
-        .to
-        .iter()
-        .find(|name| centre.depots.named(name).is_none());
-    if let Some(unknown) = unknown {
-        let why = format!("it can't be delivered by a moment to {unknown}, which runs no relay");
-        return Err(invalid(why)
-            .hint("`posthaste relay` there and `posthaste depot add` here make it a destination"));
-    }
-    Ok(Some(at))
-}
-
 /// The depots that may hold it, each once, in order of preference.
 pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     for name in names {
@@ -392,16 +323,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             "shorten it",
         ));
     }
-    let kept_from = deliver_by.map_or(deadline, |by| by.max(deadline));
-    let keep = new.keep_s.map_or(KEEP_DEFAULT, Duration::from_secs);
-    if keep > KEEP_MAX {
-        return Err(invalid(
-            &new.source,
-            "depots keep nothing for longer than ten years",
-            "give a shorter --keep",
-        ));
-    }
-    let expires = (kept_from + keep).min(now + KEPT_MAX);
+    let expires = expiry(new, now, deliver_by.map_or(deadline, |by| by.max(deadline)))?;
     Ok(RequestRecord {
         id: RequestId::new(0),
         submission: new.submission_id.clone(),

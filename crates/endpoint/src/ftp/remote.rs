@@ -457,6 +457,19 @@ pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
     [command.as_bytes(), b" ", full].concat()
 }
 
+/// Whether a command sets a time that every file system can keep.
+fn is_usual_time(command: &[u8]) -> bool {
+    let year = command.strip_prefix(b"MFMT ").and_then(|at| at.get(..4));
+    year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
+}
+
+/// Whether it is a file of this size, as far as is told.
+fn is_of_size(found: Option<Told>, size: u64) -> bool {
+    found.is_some_and(|told| {
+        told.entry.kind == Kind::File && (!told.has_size || told.entry.size == size)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,17 +489,4 @@ mod tests {
         assert_eq!(parent_of(b"/a"), b"/");
         assert_eq!(parent_of(b"./a"), b".");
     }
-}
-
-/// Whether a command sets a time that every file system can keep.
-fn is_usual_time(command: &[u8]) -> bool {
-    let year = command.strip_prefix(b"MFMT ").and_then(|at| at.get(..4));
-    year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
-}
-
-/// Whether it is a file of this size, as far as is told.
-fn is_of_size(found: Option<Told>, size: u64) -> bool {
-    found.is_some_and(|told| {
-        told.entry.kind == Kind::File && (!told.has_size || told.entry.size == size)
-    })
 }

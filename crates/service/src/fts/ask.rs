@@ -1,12 +1,13 @@
 //! A job as FTS's clients ask for it. What is refused is said in FTS's words where clients know them.
 
 mod given;
+mod kept;
 
 use std::time::Duration;
 
 use posthaste_types::Timestamp;
 use serde::{
-    Deserialize, Deserializer as _, Serialize, Serializer,
+    Deserialize, Deserializer as _, Serialize,
     de::{Error as _, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value, json, value::RawValue};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::state::Kind;
 use crate::outbound::Expected;
 use given::{deadline, flag, job_metadata, lasts, metadata, number, sid, verify};
+pub(super) use kept::Kept;
 
 /// Most files of a job, each way to have one counted.
 const FILES_MAX: usize = 10_000;
@@ -122,42 +124,12 @@ pub(super) struct Pair {
     pub(super) strategy: String,
 }
 
-/// What a client keeps with a file, in the text of JSON: as a tree it takes many times as much.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept(String);
-
-impl Kept {
-    fn of(value: &Value) -> Self {
-        Self(value.to_string())
-    }
-
-    pub(super) fn value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
-}
-
-impl Serialize for Kept {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Kept {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|value| Self::of(&value))
-    }
-}
-
 impl Pair {
     /// About what it takes while it is kept.
     fn len(&self) -> usize {
         let texts = [&self.checksum, &self.activity, &self.strategy];
         let texts = texts.iter().map(|text| text.len()).sum::<usize>();
-        size_of::<Self>()
-            + self.source.len()
-            + self.destination.len()
-            + self.metadata.0.len()
-            + texts
+        size_of::<Self>() + self.source.len() + self.destination.len() + self.metadata.len() + texts
     }
 
     /// What is to be there in the end, where a value was given.
