@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use posthaste_endpoint::Unkept;
+
 /// Prints a line. When nobody reads any more (`| head`), the program just ends.
 pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
@@ -19,6 +21,19 @@ pub fn line(text: &str) {
 pub fn counted(number: u64, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{ending}")
+}
+
+/// Says what a destination refused to keep of what arrived, if anything.
+pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
+    let kinds = [
+        (unkept.modes, "mode"),
+        (unkept.times, "modification time"),
+        (links, "symbolic link"),
+    ];
+    let refused = kinds.into_iter().filter(|&(count, _)| count > 0);
+    let refused: Vec<_> = refused.map(|(count, kind)| counted(count, kind)).collect();
+    let refused = (!refused.is_empty()).then(|| refused.join(", "))?;
+    Some(format!("not kept, as the destination refuses: {refused}"))
 }
 
 /// Prints a value as one line of JSON.

@@ -37,7 +37,7 @@ const READ_LOOK: Duration = Duration::from_millis(300);
 /// Pulls a dataset to DIR from every depot that holds it, rebuilding what is missing
 ///
 /// Verifies every chunk. Each file appears under its name only when it is whole. Killed and run
-/// again, it goes on where it was. Where the service hands out sources, whatever still lies at the source
+/// again, it goes on where it was. Files and links that DIR refuses are left out and named (exit 6). Where the service hands out sources, whatever still lies at the source
 /// comes from there too: then a request can be pulled as soon as it is taken.
 ///
 /// Depots that gateways.toml says lie behind a gateway (its `to`) are reached through it, and straight while it fails.
@@ -88,6 +88,7 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             "skipped_chunks": report.skipped_chunks,
             "modes_not_kept": report.unkept.modes,
             "times_not_kept": report.unkept.times,
+            "left_out": report.left_out.count,
         }));
     } else {
         output::line(&format!(
@@ -99,10 +100,35 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             output::counted(report.rebuilt_chunks, "chunk")
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(tell_losses(&arguments, &report))
 }
 
-/// Pulls the request's dataset to `directory` and tells the service that it is delivered.
+/// Tells what is not there as it was, and returns the exit code that says so.
+fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
+    let left_out = &report.left_out;
+    let mut lines = left_out.named.clone();
+    lines.extend(output::not_kept(report.unkept, left_out.links));
+    lines.extend(report.unclean.clone());
+    if left_out.count > 0 {
+        lines.push(format!(
+            "{} left out, as the destination refuses; depots keep {} until all of it is pulled (pull it again to another directory)",
+            match left_out.count {
+                1 => "1 entry".to_owned(),
+                count => format!("{count} entries"),
+            },
+            arguments.id,
+        ));
+    }
+    for line in lines {
+        eprintln!("posthaste: {line}");
+    }
+    match left_out.count {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(Exit::LessSerious as u8),
+    }
+}
+
+/// Pulls the request's dataset to `directory` and tells the service that it is delivered, unless something was left out.
 ///
 /// # Errors
 /// When too few depots can be reached, the destination can't be written, or the service refuses.
@@ -124,9 +150,11 @@ pub async fn fetch(
         screen.draw(&frame(id, progress));
     };
     let report = pull::pull(ticket, directory, &PullOptions::default(), &draw).await?;
-    service
-        .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
-        .await?;
+    if report.left_out.count == 0 {
+        service
+            .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
+            .await?;
+    }
     Ok(report)
 }
 

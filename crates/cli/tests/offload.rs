@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use posthaste_testbed::odd::{Deed, Files, Habits};
 use processes::{Dice, Relay, Service, failure, fullest, make_tree, picture, received, text};
 use serde_json::Value;
 
@@ -330,6 +331,41 @@ fn what_is_excluded_stays_and_the_rest_goes() {
     let pulled = centre.service.run(&["pull", "r1", back.to_str().unwrap()]);
     assert!(pulled.status.success(), "{}", text(&pulled.stderr));
     assert!(back.join("log/done.nc").exists() && !back.join("log/still.written").exists());
+}
+
+#[test]
+fn what_a_destination_refuses_is_named_and_kept_until_all_of_it_is_pulled() {
+    const EPERM: i32 = 1;
+    let relays = [("ash", "60M"), ("birch", "50M"), ("cedar", "40M")];
+    let centre = Centre::with(&relays, 4, 7);
+    let request = centre.offload(&["--code", "2+1", "--wait"]);
+    assert_eq!(request["missed"], false, "{request}");
+    let files = Files::mount(Habits {
+        hides_open: true,
+        ..Habits::refusing(|call| match call.deed {
+            Deed::MakeLink | Deed::SetMode => Some(EPERM),
+            Deed::Rename if call.has("file 7") => Some(EPERM),
+            _ => None,
+        })
+    });
+    let home = files.path().join("home");
+    let pulled = centre.service.run(&["pull", "r1", home.to_str().unwrap()]);
+    let (told, said) = (text(&pulled.stdout), text(&pulled.stderr));
+    assert_eq!(pulled.status.code(), Some(6), "{said}");
+    assert!(told.contains(" in 43 files pulled and verified"), "{told}");
+    for words in [
+        "/home/deep/file 7: Operation not permitted",
+        "can't make link ",
+        ", 2 symbolic links",
+        "3 entries left out, as the destination refuses; depots keep r1 until",
+    ] {
+        assert!(said.contains(words), "{words} not in {said}");
+    }
+    assert!(!said.contains("can't clean"), "{said}");
+    assert!(home.join("deep/file 8").exists() && !home.join("deep/file 7").exists());
+    assert_eq!(state(&centre.service.status("r1")), "safe");
+    centre.pull_and_compare("r1");
+    assert_eq!(state(&centre.service.status("r1")), "delivered");
 }
 
 #[test]

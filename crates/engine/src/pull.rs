@@ -24,6 +24,7 @@ use crate::dataset::Manifest;
 use fetch::Fetcher;
 pub use files::DepotFiles;
 use place::Destination;
+pub use place::LeftOut;
 
 /// Memory for chunks on their way, in bytes, unless said otherwise.
 const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
@@ -106,9 +107,9 @@ pub struct Progress {
 /// What a pull did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullReport {
-    /// Bytes of the dataset, all of them verified at the destination.
+    /// Bytes of the dataset that are at the destination, all of them verified.
     pub bytes: u64,
-    /// Regular files of the dataset.
+    /// Regular files that are there.
     pub files: usize,
     /// Chunks that needed parity because data fragments were missing, damaged or out of reach.
     pub rebuilt_chunks: u64,
@@ -120,6 +121,10 @@ pub struct PullReport {
     pub skipped_chunks: u64,
     /// What files and directories are there without, because the destination refuses to keep it.
     pub unkept: Unkept,
+    /// What is not there, because the destination refuses it.
+    pub left_out: LeftOut,
+    /// Why what was needed on the way could not be removed.
+    pub unclean: Option<String>,
 }
 
 /// Pulls the dataset into `destination`, which is made when missing. `progress` is called a few
@@ -127,7 +132,8 @@ pub struct PullReport {
 ///
 /// Nothing outside `destination` is ever written, whatever the manifest or links at the destination
 /// say. What is unfinished lies in one hidden directory there, until the end. The mode of
-/// `destination` itself is restored only if it was missing or empty.
+/// `destination` itself is restored only if it was missing or empty. What the destination refuses of single files, directories
+/// and links is left out and told.
 ///
 /// # Errors
 /// At [`Locus::Destination`](posthaste_endpoint::Locus::Destination): [`ErrorKind::Full`],
@@ -169,13 +175,14 @@ pub async fn pull(
     }
     let place = Arc::clone(&run.place);
     let finished = spawn_blocking(move || place.finish());
-    finished
+    let unclean = finished
         .await
         .map_err(|cause| ended(destination, cause))??;
+    let left_out = run.place.left_out();
     progress(&run.progress());
     Ok(PullReport {
-        bytes: manifest.list.bytes,
-        files: manifest.list.regular_files(),
+        bytes: manifest.list.bytes - left_out.bytes,
+        files: manifest.list.regular_files() - left_out.files,
         rebuilt_chunks: run.rebuilt,
         corrupt_fragments: run.fetcher.corrupt_fragments(),
         depots_lost: run
@@ -186,6 +193,8 @@ pub async fn pull(
             .count() as u64,
         skipped_chunks,
         unkept: run.place.unkept(),
+        left_out,
+        unclean: unclean.map(|error| error.to_string()),
     })
 }
 
@@ -229,7 +238,7 @@ impl Run {
         });
         loop {
             while under_way.len() < window
-                && let Some(chunk) = wanted.next()
+                && let Some(chunk) = wanted.find(|&chunk| self.place.wants(chunk))
             {
                 under_way.spawn(one_chunk(
                     Arc::clone(&self.fetcher),

@@ -35,7 +35,7 @@ use posthaste_engine::{
     pull::{Holder, Progress, PullOptions, PullReport, Ticket, pull},
     stripe::{Stripe, digest_of, encode_stripe},
 };
-use posthaste_testbed::odd::{Deed, Files, Habits};
+use posthaste_testbed::odd::{Call, Deed, Files, Habits};
 use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
 use running::{Running, later, noise};
 
@@ -690,4 +690,116 @@ async fn a_tree_comes_home_without_modes_and_times_where_none_are_kept() {
         contents
     };
     assert!(contents(&home) == contents(&scene.source()));
+}
+
+/// Pulls to a file system of these habits.
+async fn pull_to(scene: &Scene, habits: Habits) -> (Files, PathBuf, PullReport) {
+    let files = Files::mount(habits);
+    let home = files.path().join("home");
+    let options = PullOptions::default();
+    let report = pull(scene.ticket().await, &home, &options, &|_| ());
+    let report = report.await.unwrap();
+    (files, home, report)
+}
+
+fn is_staging(call: &Call) -> bool {
+    call.has(".posthaste-pull-")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_is_open_is_removed() {
+    let scene = Scene::new("2+1", fill).await;
+    let hides_open = Habits {
+        hides_open: true,
+        ..Habits::default()
+    };
+    let (_files, home, report) = pull_to(&scene, hides_open).await;
+    assert_eq!(report.unclean, None);
+    assert_same(&scene.source(), &home);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_t_be_cleaned_costs_nothing_that_arrived() {
+    const EBUSY: i32 = 16;
+    let scene = Scene::new("2+1", fill).await;
+    let keeps =
+        Habits::refusing(|call| (call.deed == Deed::Remove && is_staging(call)).then_some(EBUSY));
+    let (_files, home, report) = pull_to(&scene, keeps).await;
+    let unclean = report.unclean.unwrap();
+    assert!(unclean.starts_with("can't clean "), "{unclean}");
+    let mut there = tree(&home);
+    there.retain(|name, _| !name.starts_with(b".posthaste-pull-"));
+    assert!(there.keys().eq(tree(&scene.source()).keys()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_destination_refuses_of_one_entry_leaves_the_others() {
+    const EPERM: i32 = 1;
+    const EIO: i32 = 5;
+    const EINVAL: i32 = 22;
+    let scene = Scene::new("2+1", |root| {
+        fs::create_dir_all(root.join("a:b/deep")).unwrap();
+        for name in ["a:b/x", "a:b/deep/y", "bad", "small", "zero"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        fs::write(root.join("large"), noise(1, 900_000)).unwrap();
+        symlink("small", root.join("link1")).unwrap();
+        symlink("small", root.join("link2")).unwrap();
+    })
+    .await;
+    let refuses = Habits::refusing(|call| match call.deed {
+        Deed::MakeLink => Some(EPERM),
+        Deed::MakeDirectory if call.has(":") => Some(EINVAL),
+        Deed::Rename if call.has("bad") => Some(EPERM),
+        // Told when the file is closed.
+        Deed::Close if call.end > 100_000 => Some(EIO),
+        _ => None,
+    });
+    let (_files, home, report) = pull_to(&scene, refuses).await;
+    let left_out = report.left_out;
+    // a:b and three below it, bad, large, and two links.
+    assert_eq!((left_out.count, left_out.links), (8, 2), "{left_out:?}");
+    assert_eq!((report.files, left_out.files), (2, 4), "{left_out:?}");
+    for line in [
+        "/home/a:b: Invalid argument",
+        "/home/bad: Operation not permitted",
+        "/home/large: Input/output error",
+        "can't make link ",
+    ] {
+        let named = |named: &&String| named.contains(line);
+        assert_eq!(
+            left_out.named.iter().filter(named).count(),
+            1,
+            "{line}: {left_out:?}"
+        );
+    }
+    assert_eq!(left_out.named.len(), 4, "{left_out:?}");
+    let names: Vec<_> = tree(&home).into_keys().collect();
+    assert_eq!(names, [&b""[..], b"small", b"zero"]);
+    // Whatever takes all gets the rest.
+    let report = scene.pull().await;
+    assert_eq!(report.left_out.count, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_concerns_everything_ends_a_pull() {
+    const ENOSPC: i32 = 28;
+    const EROFS: i32 = 30;
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("a"), noise(1, 90_000)).unwrap();
+        fs::write(root.join("b"), noise(2, 90_000)).unwrap();
+    })
+    .await;
+    for (errno, kind) in [
+        (ENOSPC, ErrorKind::Full),
+        (EROFS, ErrorKind::PermissionDenied),
+    ] {
+        let files = Files::mount(Habits::refusing(move |call| {
+            (call.deed == Deed::Write && call.end > 50_000).then_some(errno)
+        }));
+        let home = files.path().join("home");
+        let options = PullOptions::default();
+        let pulled = pull(scene.ticket().await, &home, &options, &|_| ()).await;
+        assert_eq!(pulled.unwrap_err().kind(), kind);
+    }
 }

@@ -77,21 +77,8 @@ pub(super) fn print(
 
 /// What the destination refused to keep of what arrived, once and not for each file.
 fn refused(ending: &Ending) -> Vec<String> {
-    let (unkept, links) = (ending.unkept, ending.links_refused);
-    let kinds = [
-        (unkept.modes, "mode"),
-        (unkept.times, "modification time"),
-        (links, "symbolic link"),
-    ];
-    let counted = kinds.into_iter().filter(|&(count, _)| count > 0);
-    let counted: Vec<_> = counted
-        .map(|(count, kind)| output::counted(count, kind))
-        .collect();
-    let mut lines = Vec::new();
-    if !counted.is_empty() {
-        let counted = counted.join(", ");
-        lines.push(format!("not kept, as the destination refuses: {counted}"));
-    }
+    let not_kept = output::not_kept(ending.unkept, ending.links_refused);
+    let mut lines: Vec<_> = not_kept.into_iter().collect();
     if ending.untimed > 0 {
         lines.push(format!(
             "{} told from the same there by size alone, as no times are kept there (--ignore-times copies all)",

@@ -5,6 +5,7 @@
 //! directory on the way there is opened by itself and never through a link.
 
 mod attributes;
+mod left_out;
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::flush};
+use posthaste_endpoint::{
+    Error, ErrorKind, Locus, Result, Unkept,
+    posix::{flush, is_refused},
+};
 use rustix::{
     fs::{
         AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, ftruncate,
@@ -31,8 +35,10 @@ use rustix::{
 };
 
 use super::resume::{self, ChunkSet};
-use crate::dataset::{FileEntry, FileKind, Manifest};
+use crate::dataset::{Extent, FileEntry, FileKind, Manifest};
 use attributes::{mode_of, times, unless_refused};
+use left_out::LEFT_OUT;
+pub use left_out::LeftOut;
 
 /// Prefix of the directory with what is unfinished.
 const STAGING_PREFIX: &str = ".posthaste-pull-";
@@ -50,12 +56,14 @@ pub(super) struct Destination {
     root: OwnedFd,
     staging_name: String,
     staging: OwnedFd,
-    record: Mutex<File>,
+    /// None once it was closed.
+    record: Mutex<Option<File>>,
     is_fresh: bool,
-    /// For each file of the list, chunks that are not in place yet.
+    /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left out.
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
     unkept: Mutex<Unkept>,
+    left_out: Mutex<LeftOut>,
     /// The directory used last: files come in order, so the next one is likely there too.
     last_parent: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
 }
@@ -122,11 +130,12 @@ impl Destination {
             root,
             staging_name,
             staging,
-            record: Mutex::new(record),
+            record: Mutex::new(Some(record)),
             is_fresh,
             missing,
             files_done: AtomicUsize::new(0),
             unkept: Mutex::default(),
+            left_out: Mutex::default(),
             last_parent: Mutex::new(None),
         };
         destination.make_directories()?;
@@ -155,29 +164,10 @@ impl Destination {
         use std::io::Read;
         let mut bytes = Vec::new();
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        record
-            .read_to_end(&mut bytes)
+        let read = record.as_mut().map(|record| record.read_to_end(&mut bytes));
+        read.transpose()
             .map_err(|cause| at(&self.root_path, "read from", cause))?;
         Ok(bytes)
-    }
-
-    /// Makes every directory of the list. Modes and times come at the end.
-    fn make_directories(&self) -> Result<()> {
-        for file in &self.manifest.list.files {
-            if file.kind != FileKind::Directory || file.path.is_empty() {
-                continue;
-            }
-            let (parent, name) = self.parent(file)?;
-            match mkdirat(&parent, name, Mode::RWXU) {
-                Ok(()) => {}
-                Err(Errno::EXIST) => {
-                    openat(&parent, name, DIRECTORY, Mode::empty())
-                        .map_err(|_| self.in_the_way(file))?;
-                }
-                Err(cause) => return Err(self.failed(file, cause)),
-            }
-        }
-        Ok(())
     }
 
     fn in_the_way(&self, file: &FileEntry) -> Error {
@@ -319,30 +309,43 @@ impl Destination {
             .list
             .extents(chunk, self.manifest.chunk_size)
             .collect();
-        let waits = |index: usize| self.missing[index].load(Ordering::Acquire) > 0;
+        let waits =
+            |index: usize| !matches!(self.missing[index].load(Ordering::Acquire), 0 | LEFT_OUT);
         for extent in extents.iter().filter(|extent| waits(extent.file)) {
-            let (mut from, end) = (extent.chunk_offset, extent.chunk_offset + extent.length);
-            let mut piece_start = 0;
-            for piece in pieces {
-                let piece_end = piece_start + piece.len();
-                if from < end && from < piece_end {
-                    let to = end.min(piece_end);
-                    let offset = extent.file_offset + (from - extent.chunk_offset) as u64;
-                    let bytes = &piece[from - piece_start..to - piece_start];
-                    self.write_staged(extent.file, offset, bytes)?;
-                    from = to;
-                }
-                piece_start = piece_end;
-            }
+            self.unless_left_out(extent.file, self.write_extent(extent, pieces))?;
         }
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        let recorded = record.write_all(&chunk.to_le_bytes());
+        let recorded = record
+            .as_mut()
+            .map(|record| record.write_all(&chunk.to_le_bytes()));
         drop(record);
+        let recorded = recorded.transpose();
         recorded.map_err(|cause| at(&self.root_path, "write to", cause))?;
         for extent in extents.iter().filter(|extent| waits(extent.file)) {
-            if self.missing[extent.file].fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.settle(extent.file)?;
+            // Another chunk of it may have been refused meanwhile.
+            let one_less = |missing| (missing != LEFT_OUT).then(|| missing - 1);
+            let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+            if self.missing[extent.file].fetch_update(set, fetch, one_less) == Ok(1) {
+                self.unless_left_out(extent.file, self.settle(extent.file))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes what a chunk, given as consecutive pieces, holds of a file.
+    fn write_extent(&self, extent: &Extent, pieces: &[Bytes]) -> Result<()> {
+        let (mut from, end) = (extent.chunk_offset, extent.chunk_offset + extent.length);
+        let mut piece_start = 0;
+        for piece in pieces {
+            let piece_end = piece_start + piece.len();
+            if from < end && from < piece_end {
+                let to = end.min(piece_end);
+                let offset = extent.file_offset + (from - extent.chunk_offset) as u64;
+                let bytes = &piece[from - piece_start..to - piece_start];
+                self.write_staged(extent.file, offset, bytes)?;
+                from = to;
+            }
+            piece_start = piece_end;
         }
         Ok(())
     }
@@ -371,27 +374,37 @@ impl Destination {
     }
 
     /// Makes the links, restores attributes, asks the disk to keep everything, and removes what
-    /// was needed on the way. Blocking.
-    pub(super) fn finish(&self) -> Result<()> {
+    /// was needed on the way. Returns why it could not remove it. Blocking.
+    pub(super) fn finish(&self) -> Result<Option<Error>> {
         let files = &self.manifest.list.files;
-        for file in files {
-            match &file.kind {
-                FileKind::Symlink { target } => self.make_link(file, target)?,
-                FileKind::Regular => self.restore(file)?,
-                FileKind::Directory => {}
-            }
-        }
-        for file in files.iter().rev().filter(|file| !file.path.is_empty()) {
-            if file.kind == FileKind::Directory {
-                self.restore(file)?;
-            }
-        }
+        let finish = |index: usize| {
+            let file = self.file(index);
+            let finished = match &file.kind {
+                _ if self.is_left_out(index) => return Ok(()),
+                FileKind::Symlink { target } => self.make_link(file, target),
+                FileKind::Regular | FileKind::Directory => self.restore(file),
+            };
+            self.unless_left_out(index, finished)
+        };
+        let is_directory = |index: &usize| self.file(*index).kind == FileKind::Directory;
+        let root = files.first().filter(|file| file.path.is_empty());
+        let below = usize::from(root.is_some())..files.len();
+        below
+            .clone()
+            .filter(|index| !is_directory(index))
+            .try_for_each(finish)?;
+        below.rev().filter(is_directory).try_for_each(finish)?;
         // Depots may forget a dataset once it was delivered: so it must be on disk.
         rustix::fs::syncfs(&self.root).map_err(|c| at(&self.root_path, "flush", c.into()))?;
-        self.remove_staging()?;
-        let Some(root) = files.first().filter(|file| file.path.is_empty()) else {
-            return Ok(());
-        };
+        // All of it is there, whatever is left beside it.
+        let left = self.remove_staging().err();
+        if let Some(root) = root {
+            self.unless_left_out(0, self.restore_root(root))?;
+        }
+        Ok(left)
+    }
+
+    fn restore_root(&self, root: &FileEntry) -> Result<()> {
         if self.is_fresh {
             let set = fchmod(&self.root, Mode::from_raw_mode(root.mode));
             self.note(set, root, |unkept| unkept.modes += 1)?;
@@ -402,10 +415,20 @@ impl Destination {
 
     fn remove_staging(&self) -> Result<()> {
         let failed = |cause| at(&self.root_path, "clean", cause);
+        // NFS and FUSE keep what is open under another name in its directory.
+        drop(
+            self.record
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         let staging = self.root_path.join(&self.staging_name);
-        for item in fs::read_dir(&staging).map_err(failed)? {
-            let name = item.map_err(failed)?.file_name();
-            unlinkat(&self.staging, name.as_bytes(), AtFlags::empty())
+        // Some file systems skip names when others go while they list.
+        let items: Vec<_> = fs::read_dir(&staging)
+            .and_then(Iterator::collect)
+            .map_err(failed)?;
+        for item in items {
+            unlinkat(&self.staging, item.file_name().as_bytes(), AtFlags::empty())
                 .map_err(|cause| failed(cause.into()))?;
         }
         unlinkat(&self.root, self.staging_name.as_str(), AtFlags::REMOVEDIR)
@@ -423,7 +446,10 @@ impl Destination {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(cause) => return Err(self.failed(file, cause)),
             }
-            symlinkat(target, &self.staging, STAGED).map_err(|cause| self.failed(file, cause))?;
+            symlinkat(target, &self.staging, STAGED).map_err(|cause| match cause {
+                cause if is_refused(cause) => no_links(file.below(&self.root_path)),
+                cause => self.failed(file, cause),
+            })?;
             self.rename_staged(STAGED, file)?;
         }
         let set = utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW);
@@ -445,4 +471,14 @@ fn at(path: &Path, operation: &'static str, cause: std::io::Error) -> Error {
         return error.hint("make room and run it again; what is here is kept");
     }
     error
+}
+
+fn no_links(path: PathBuf) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "make link",
+        path.display().to_string(),
+    )
+    .cause("no symbolic links can be there")
+    .at(Locus::Destination)
 }

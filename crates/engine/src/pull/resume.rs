@@ -52,21 +52,25 @@ pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
     let files = &manifest.list.files;
     let mut places = Vec::with_capacity(files.len());
     for (index, file) in files.iter().enumerate() {
-        let place = match file.kind {
-            FileKind::Directory => Place::Absent,
-            FileKind::Symlink { .. } => destination.final_state(file).map(|_| Place::Absent)?,
-            FileKind::Regular => match destination.final_state(file)? {
-                Some((FileType::RegularFile, size)) if size == file.size => Place::Final,
-                _ if file.size > 0 && destination.revive_staged(index) => Place::Staged,
-                _ => Place::Absent,
-            },
-        };
+        let mut place = Place::Absent;
+        if file.kind != FileKind::Directory && !destination.is_left_out(index) {
+            let found = destination.final_state(file).map(|there| {
+                place = match there {
+                    _ if file.kind != FileKind::Regular => Place::Absent,
+                    Some((FileType::RegularFile, size)) if size == file.size => Place::Final,
+                    _ if file.size > 0 && destination.revive_staged(index) => Place::Staged,
+                    _ => Place::Absent,
+                };
+            });
+            destination.unless_left_out(index, found)?;
+        }
         places.push(place);
     }
     let there = verify(destination, &places)?;
     for (index, file) in files.iter().enumerate() {
-        if file.kind == FileKind::Regular {
-            settle(destination, index, places[index], &there)?;
+        if file.kind == FileKind::Regular && !destination.is_left_out(index) {
+            let settled = settle(destination, index, places[index], &there);
+            destination.unless_left_out(index, settled)?;
         }
     }
     Ok(there)

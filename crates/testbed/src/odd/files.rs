@@ -95,6 +95,10 @@ impl Drop for Files {
     }
 }
 
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
 /// What it tells is asked for again each time.
 const TTL: Duration = Duration::ZERO;
 const GENERATION: Generation = Generation(0);
@@ -205,6 +209,34 @@ impl System {
         Ok(file)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let (real, name) = (
+            self.real(path),
+            identity(&fs::symlink_metadata(self.real(path))?),
+        );
+        let table = self.table();
+        if self.habits.hides_open && table.is_open(name) {
+            let hidden = real.with_file_name(format!(".fuse_hidden{}", name.1));
+            return fs::rename(&real, &hidden);
+        }
+        fs::remove_file(&real)
+    }
+
+    /// Removes what was kept for those who had it open.
+    fn close(&self, handle: FileHandle) -> Answer<()> {
+        let (file, path) = self.table().file(handle)?;
+        let mut table = self.table();
+        table.close(handle);
+        let name = identity(&file.metadata()?);
+        let hidden = self
+            .real(&path)
+            .with_file_name(format!(".fuse_hidden{}", name.1));
+        if self.habits.hides_open && !table.is_open(name) && hidden.exists() {
+            fs::remove_file(hidden)?;
+        }
+        Ok(())
+    }
+
     fn set(&self, inode: INodeNo, change: &Change) -> Answer<FileAttr> {
         let path = self.table().path(inode)?;
         let real = self.real(&path);
@@ -308,7 +340,7 @@ impl Filesystem for System {
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let gone = || -> Answer<_> {
             let path = self.child(Deed::Remove, parent, name)?;
-            fs::remove_file(self.real(&path))?;
+            self.remove(&path)?;
             self.table().forget(&path);
             Ok(())
         };
@@ -453,8 +485,7 @@ impl Filesystem for System {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.table().close(handle);
-        reply.ok();
+        answer!(reply, self.close(handle), |()| reply.ok());
     }
 
     fn fsync(

@@ -72,6 +72,8 @@ pub struct Habits {
     pub forgets_times: bool,
     /// Names that differ in case, in how accents are written, or in dots and spaces at the end, are one.
     pub folds_names: bool,
+    /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
+    pub hides_open: bool,
 }
 
 impl Default for Habits {
@@ -82,6 +84,7 @@ impl Default for Habits {
             fixed_modes: false,
             forgets_times: false,
             folds_names: false,
+            hides_open: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::File,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -69,6 +70,14 @@ impl Table {
     /// An open file, and the path it was opened by.
     pub(super) fn file(&self, handle: FileHandle) -> Result<(Arc<File>, PathBuf), Errno> {
         self.files.get(&handle.0).cloned().ok_or(Errno::EBADF)
+    }
+
+    /// Whether somebody has this device's file open.
+    pub(super) fn is_open(&self, (device, number): (u64, u64)) -> bool {
+        self.files.values().any(|(file, _)| {
+            let found = file.metadata();
+            found.is_ok_and(|found| (found.dev(), found.ino()) == (device, number))
+        })
     }
 
     /// A file is not open any more.
