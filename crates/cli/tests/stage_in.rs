@@ -4,8 +4,18 @@
 #[path = "support/sources.rs"]
 mod sources;
 
-use std::{fs, path::PathBuf, process::Output, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Output,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use posthaste_testbed::odd::{Deed, Files, Habits};
 use serde_json::Value;
 use sources::{Centre, PATIENCE, chunks, make_tree, now, picture, shares, text};
 
@@ -455,4 +465,62 @@ fn a_tree_comes_over_ssh_with_the_options_of_a_profile() {
         !output.status.success(),
         "without the profile nobody lets it in"
     );
+}
+
+/// Asks for a file of so many bytes on a file system of these habits; where it goes, and its number.
+fn stage_to(centre: &Centre, files: &Files, size: usize) -> (PathBuf, String) {
+    let source = centre.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), vec![7; size]).unwrap();
+    let to = files.path().join("input");
+    let request = centre.json(&[
+        "stage-in",
+        source.to_str().unwrap(),
+        to.to_str().unwrap(),
+        "--deadline",
+        "20m",
+        "--json",
+    ]);
+    (to, request["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn what_arrives_without_modes_and_times_arrives_and_that_is_said() {
+    const EPERM: i32 = 1;
+    let centre = Centre::with("40M", "40M", 1);
+    let files = Files::mount(Habits::refusing(|call| {
+        matches!(call.deed, Deed::SetMode | Deed::SetTimes).then_some(EPERM)
+    }));
+    let (to, id) = stage_to(&centre, &files, 900_000);
+    centre.wait_until(&id, |request| request["state"] == "arrived");
+    assert_eq!(fs::read(to.join("file")).unwrap(), vec![7; 900_000]);
+    let story = text(&centre.run(&["explain", &id]).stdout);
+    let said = "its destination refuses: the mode of 1 and the modification time of 1 of its files";
+    assert!(story.contains(said), "{story}");
+}
+
+#[test]
+fn a_destination_that_refuses_is_why_it_is_late_and_it_arrives_once_it_does_not() {
+    const EDQUOT: i32 = 122;
+    let centre = Centre::with("40M", "40M", 1);
+    let is_full = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&is_full);
+    let files = Files::mount(Habits::refusing(move |call| {
+        let is_large = call.deed == Deed::Close && call.end > 50_000;
+        (is_large && fails.load(Ordering::Relaxed)).then_some(EDQUOT)
+    }));
+    let (to, id) = stage_to(&centre, &files, 900_000);
+    let story = || text(&centre.run(&["explain", &id]).stdout);
+    centre.wait_until(&id, |_| story().contains("it was said to be at risk: "));
+    let told = story();
+    for words in [
+        "at risk: its destination refuses it: can't write ",
+        "/file: Disk quota exceeded (os error 122)",
+    ] {
+        assert!(told.contains(words), "{words} not in {told}");
+    }
+    assert!(!told.contains("was left"), "{told}");
+    is_full.store(false, Ordering::Relaxed);
+    centre.wait_until(&id, |request| request["state"] == "arrived");
+    assert_eq!(fs::read(to.join("file")).unwrap(), vec![7; 900_000]);
 }

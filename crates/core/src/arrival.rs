@@ -15,6 +15,7 @@ mod onward;
 mod outlook;
 mod outward;
 mod purse;
+mod refusal;
 mod review;
 mod slack;
 mod views;
@@ -77,6 +78,8 @@ impl Mind {
                 let purse = Purse::new(budget, prices);
                 self.arrivals.keep_purse(id, purse);
             }
+            StageInNews::Refused { ref said } => self.on_refused_there(id, said),
+            StageInNews::Unkept { modes, times } => self.on_unkept_there(id, modes, times),
         }
     }
 

@@ -499,3 +499,55 @@ fn nothing_is_fetched_while_it_waits_and_what_is_here_stays() {
     desk.pass(10, [10, 5]);
     assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
 }
+
+#[test]
+fn a_destination_that_refuses_is_named_with_what_the_system_said() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(60, None));
+    let refuse = |desk: &mut Desk| {
+        let said = "can't write /scratch/in/f: Disk quota exceeded".to_owned();
+        let news = StageInNews::Refused { said };
+        let request = R1;
+        for (request, source, chunk) in std::mem::take(&mut desk.asked) {
+            let news = news.clone();
+            let fault = Fault::Full;
+            desk.give(vec![
+                Input::StageInTold { request, news },
+                Input::ChunkMissed {
+                    request,
+                    source,
+                    chunk,
+                    fault,
+                },
+            ]);
+        }
+        assert!(desk.view(request).state.is_live());
+    };
+    for _ in 0..30 {
+        refuse(&mut desk);
+        desk.pass(1, [0, 0]);
+    }
+    let story = |desk: &Desk| desk.mind.story(R1).unwrap().join(" ");
+    let said = "its destination refuses it: can't write /scratch/in/f: Disk quota exceeded";
+    let told = story(&desk);
+    // Said once, and once more as why it is at risk.
+    assert_eq!(told.matches(said).count(), 2, "{told}");
+    assert!(told.contains(&format!("at risk: {said}")), "{told}");
+    assert!(
+        desk.view(R1).at_risk && !told.contains("was left"),
+        "{told}"
+    );
+    desk.mind = Mind::restore(&desk.mind.snapshot()).unwrap();
+    desk.pass(60, [10, 5]);
+    assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
+    let (request, news) = (R1, StageInNews::Unkept { modes: 3, times: 4 });
+    desk.give(vec![
+        Input::StageInTold { request, news },
+        Input::Landed { request },
+    ]);
+    let told = story(&desk);
+    let unkept =
+        "its destination refuses: the mode of 3 and the modification time of 4 of its files";
+    assert!(told.contains(unkept), "{told}");
+    assert_eq!(desk.view(R1).state, ArrivalState::Arrived);
+}

@@ -41,7 +41,7 @@ use rustix::{
     io::Errno,
 };
 
-pub use attributes::{is_refused, seal_directory, without_lent_rights};
+pub use attributes::{is_refused, seal_directory, seal_file, without_lent_rights};
 pub use beneath::{Beneath, Follow, Place, split};
 pub use block::Block;
 pub use clock::Clocks;

@@ -6,16 +6,16 @@ use std::{
     io,
     os::unix::{
         ffi::OsStrExt,
-        fs::{FileExt, MetadataExt, PermissionsExt},
+        fs::{FileExt, MetadataExt},
     },
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 use posthaste_endpoint::{
-    Actor, Error, ErrorKind, FileTime, Locus, Result,
-    posix::{flush, published_mode},
+    Actor, Error, ErrorKind, FileTime, Locus, Result, Unkept,
+    posix::{flush, is_refused, published_mode, seal_file},
 };
+use rustix::{fs::Mode, io::Errno};
 
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
@@ -162,6 +162,7 @@ impl Draft {
     }
 
     /// Makes all that no chunk brings, and gives files what their source says of them. Parents stand before what is in them.
+    /// Tells what the file system does not keep of that.
     ///
     /// # Errors
     /// The operating system's.
@@ -169,8 +170,9 @@ impl Draft {
         &self,
         directories: &[Vec<u8>],
         files: impl Iterator<Item = Finish<'a>>,
-    ) -> Result<()> {
+    ) -> Result<Unkept> {
         self.actor.run(|| {
+            let mut unkept = Unkept::default();
             let make =
                 |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
             make(&self.folder)?;
@@ -182,21 +184,19 @@ impl Draft {
                 let opened = self.open(&path, about.size);
                 let written = opened.and_then(|file| {
                     let mode = about.mode.map(|mode| mode & MODE_MASK | 0o200);
-                    if let Some(mode) = mode.or_else(|| published_mode(0o666)) {
-                        file.set_permissions(fs::Permissions::from_mode(mode))?;
-                    }
-                    if let Some(at) = about.mtime {
-                        file.set_modified(moment(at.secs, at.nanos))?;
-                    }
+                    let mode = mode.or_else(|| published_mode(0o666));
+                    let unkept = seal_file(&file, mode, about.mtime)?;
                     file.sync_all()?;
-                    flush(&file)
+                    flush(&file)?;
+                    Ok(unkept)
                 });
-                written.map_err(|cause| failed("finish", &path, cause))?;
+                unkept += written.map_err(|cause| failed("finish", &path, cause))?;
             }
             for directory in directories.iter().rev() {
                 publish_directory(&self.path(directory))?;
             }
-            publish_directory(&self.folder)
+            publish_directory(&self.folder)?;
+            Ok(unkept)
         })
     }
 
@@ -216,7 +216,7 @@ impl Draft {
             );
             let renamed = match renamed.map_err(io::Error::from) {
                 // Some file systems can't say so in one step.
-                Err(cause) if cause.raw_os_error() == Some(22) => {
+                Err(cause) if is_unable(&cause) => {
                     if fs::symlink_metadata(&self.destination).is_ok() {
                         return Err(self.in_the_way());
                     }
@@ -258,26 +258,29 @@ fn identity(path: &Path) -> Option<String> {
     Some(format!("{}:{}", about.dev(), about.ino()))
 }
 
-fn moment(secs: i64, nanos: u32) -> SystemTime {
-    let nanos = Duration::from_nanos(nanos.into());
-    let away = Duration::from_secs(secs.unsigned_abs());
-    if secs < 0 {
-        SystemTime::UNIX_EPOCH - away + nanos
-    } else {
-        SystemTime::UNIX_EPOCH + away + nanos
-    }
-}
-
 /// Gives a directory the mode of those that its user makes, and makes it durable.
 fn publish_directory(path: &Path) -> Result<()> {
     if let Some(mode) = published_mode(0o777) {
-        let given = fs::set_permissions(path, fs::Permissions::from_mode(mode));
-        given.map_err(|cause| failed("finish", path, cause))?;
+        match rustix::fs::chmod(path, Mode::from_raw_mode(mode)) {
+            // Nothing of the source's is lost where modes are not kept.
+            Err(cause) if is_refused(cause) => {}
+            given => given.map_err(|cause| failed("finish", path, cause.into()))?,
+        }
     }
     sync_directory(path)
 }
 
+/// Whether a file system can't do a thing at all.
+fn is_unable(cause: &io::Error) -> bool {
+    let cause = Errno::from_io_error(cause);
+    matches!(cause, Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP))
+}
+
 fn sync_directory(path: &Path) -> Result<()> {
     let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
-    synced.map_err(|cause| failed("flush", path, cause))
+    match synced {
+        // SMB has nothing to flush there.
+        Err(cause) if is_unable(&cause) => Ok(()),
+        synced => synced.map_err(|cause| failed("flush", path, cause)),
+    }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use posthaste_core::contract::{Command, Fault, Input, StageInNews};
-use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result, Unkept};
 use posthaste_types::{ChunkIndex, DepotId, RequestId, SourceId};
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -154,7 +154,10 @@ impl Inbound {
                         chunk,
                     })
                 },
-                Err(error) => missed(request, source, chunk, &error),
+                Err(error) => {
+                    tell_refused(&inputs, request, &error).await;
+                    missed(request, source, chunk, &error)
+                }
             };
             let _ = inputs.send(arrival).await;
         });
@@ -256,7 +259,7 @@ impl Inbound {
         running.spawn(async move {
             let settled = match stage.await {
                 Ok(stage) if keep => stage.land().await,
-                Ok(stage) => stage.discard().await,
+                Ok(stage) => stage.discard().await.map(|()| Unkept::default()),
                 Err(error) => Err(error),
             };
             if let Err(error) = &settled {
@@ -268,11 +271,15 @@ impl Inbound {
             }
             if keep {
                 let input = match settled {
-                    Ok(()) => Input::Landed { request },
-                    Err(error) => Input::LandingFailed {
-                        request,
-                        fault: fault_of(&error),
-                    },
+                    Ok(unkept) => {
+                        tell_unkept(&inputs, request, unkept).await;
+                        Input::Landed { request }
+                    }
+                    Err(error) => {
+                        tell_refused(&inputs, request, &error).await;
+                        let fault = fault_of(&error);
+                        Input::LandingFailed { request, fault }
+                    }
                 };
                 let _ = inputs.send(Arrival::bare(input)).await;
             }
@@ -324,12 +331,38 @@ impl Inbound {
 /// What the mind is told of a chunk that its source did not give.
 fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
     tracing::warn!(%request, "{error}");
+    let fault = match fault_of(error) {
+        // Whatever fails there is no fault of the source's.
+        Fault::Other if error.locus() == Locus::Destination => Fault::Unwritable,
+        fault => fault,
+    };
     Arrival::bare(Input::ChunkMissed {
         request,
         source,
         chunk,
-        fault: fault_of(error),
+        fault,
     })
+}
+
+/// Tells the mind what the system said where it goes, before it hears what that was about.
+async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error: &Error) {
+    if error.locus() == Locus::Destination {
+        let said = error.to_string();
+        let news = StageInNews::Refused { said };
+        let told = Arrival::bare(Input::StageInTold { request, news });
+        let _ = inputs.send(told).await;
+    }
+}
+
+/// Tells the mind what files are without where they are now.
+async fn tell_unkept(inputs: &mpsc::Sender<Arrival>, request: RequestId, unkept: Unkept) {
+    let Unkept { modes, times } = unkept;
+    if unkept != Unkept::default() {
+        tracing::warn!(%request, modes, times, "the destination does not keep modes or times of files");
+        let news = StageInNews::Unkept { modes, times };
+        let told = Arrival::bare(Input::StageInTold { request, news });
+        let _ = inputs.send(told).await;
+    }
 }
 
 /// What the mind decides by. Here everything that is not a source's fault is ours.

@@ -11,6 +11,8 @@ use crate::{
 
 /// What waits is looked at again after this at the latest: forecasts age, and latest starts with them.
 const AGED_AFTER: Duration = Duration::from_secs(60);
+/// Refusals of the destination one after the other that endanger a deadline.
+const REFUSALS_MAX: u32 = 2;
 
 impl Mind {
     pub(crate) fn review_arrivals(&mut self, out: &mut Outbox) {
@@ -67,8 +69,11 @@ impl Mind {
         }
         let deadline = arrival.spec.deadline;
         let finish = arrival.finish.map(|finish| finish.p90);
-        let is_late = finish.is_none_or(|finish| finish > deadline);
-        let is_clear = finish.is_some_and(|finish| finish + deadline.since(now) / 20 <= deadline);
+        // One refusal may pass; where all is refused again and again no forecast counts.
+        let is_refused = arrival.local_failures >= REFUSALS_MAX;
+        let is_late = is_refused || finish.is_none_or(|finish| finish > deadline);
+        let is_clear = !is_refused
+            && finish.is_some_and(|finish| finish + deadline.since(now) / 20 <= deadline);
         arrival.late_ticks = if is_late { arrival.late_ticks + 1 } else { 0 };
         arrival.on_time_ticks = if is_clear {
             arrival.on_time_ticks + 1
@@ -252,6 +257,11 @@ fn reason_late(arrival: &Arrival, now: Timestamp) -> Reason {
     let finish = arrival.finish.map(|finish| finish.p90.max(now));
     if let Some(pause) = arrival.pause() {
         return pause.late(finish, deadline);
+    }
+    if arrival.local_failures > 0
+        && let Some(refusal) = arrival.refusal()
+    {
+        return refusal;
     }
     if let Some(binding) = &arrival.binding
         && finish.is_none_or(|finish| finish > deadline)

@@ -111,6 +111,18 @@ record! {
             /// Those that cost something.
             prices: Vec<SourcePrice>,
         },
+        /// Where it goes refuses what came. Told before what was refused is.
+        7 = Refused {
+            /// What the system said of what.
+            said: String,
+        },
+        /// Where it goes keeps some of its files without something. Told before they have their names.
+        8 = Unkept {
+            /// How many without their mode.
+            modes: u64,
+            /// How many without their time.
+            times: u64,
+        },
     }
 }
 

@@ -410,6 +410,18 @@ record! {
             /// How the last one failed.
             fault: Fault,
         },
+        /// Where a stage-in goes does not take what came.
+        143 = DestinationRefuses {
+            /// What the system said of what.
+            said: String,
+        },
+        /// Where a stage-in goes keeps files without something.
+        144 = NotKeptThere {
+            /// How many without their mode.
+            modes: u64,
+            /// How many without their time.
+            times: u64,
+        },
         /// Every chunk of a stage-in is here.
         129 = AllHere {
             /// How many those are.

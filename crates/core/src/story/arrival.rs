@@ -101,6 +101,7 @@ impl Teller<'_> {
                 Reason::NewDeadline { from, to } => {
                     format!("the deadline was moved from {from} to {to}")
                 }
+                Reason::DestinationRefuses { .. } | Reason::NotKeptThere { .. } => why.to_string(),
                 _ => format!("{}: {why}", decision.what()),
             },
             Some(Happening::Admitted) => match why {

@@ -176,7 +176,9 @@ fn near() -> impl Strategy<Value = Input> {
     );
     let costs = (budget, proptest::collection::vec(prices, 0..3))
         .prop_map(|(budget, prices)| StageInNews::Costs { budget, prices });
-    let news = prop_oneof![near, stored, failed, out, whose, costs];
+    let refused = "[ab]?".prop_map(|said| StageInNews::Refused { said });
+    let unkept = (0u64..3, 0u64..3).prop_map(|(modes, times)| StageInNews::Unkept { modes, times });
+    let news = prop_oneof![near, stored, failed, out, whose, costs, refused, unkept];
     (stage_in(), news).prop_map(|(request, news)| Input::StageInTold { request, news })
 }
 

@@ -1,13 +1,14 @@
 //! Modes and times, as far as a file system keeps them.
 
 use std::{
-    fs::{self, Metadata},
+    fs::{self, File, Metadata},
+    io,
     os::unix::fs::MetadataExt,
     path::Path,
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, Timespec, Timestamps},
+    fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
 };
 
@@ -82,6 +83,31 @@ pub(super) fn not_kept(
         modes: refused.modes.max(other_mode.into()),
         times: refused.times.max(other_time.into()),
     }
+}
+
+/// Gives an open file its mode and mtime, and tells which of them the file system does not keep. When it was read last stays: purges
+/// go by that. Blocks.
+///
+/// # Errors
+/// The system's.
+pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io::Result<Unkept> {
+    let set_mode = |mode| rustix::fs::fchmod(file, mode);
+    let set_times = |times: &Timestamps| {
+        let last_access = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let last_modification = times.last_modification;
+        let times = Timestamps {
+            last_access,
+            last_modification,
+        };
+        rustix::fs::futimens(file, &times)
+    };
+    let refused = set((mode, set_mode), (mtime, set_times))?;
+    // What can't be looked at was set all the same.
+    let found = file.metadata().ok();
+    Ok(found.map_or(refused, |found| not_kept(refused, (mode, mtime), &found)))
 }
 
 /// Gives a directory its mode and mtime, and tells which of them the file system does not keep. Blocks.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use posthaste_core::contract::Cut;
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result, Unkept};
 use posthaste_engine::{
     dataset::DatasetId,
     draft::{Draft, Finish},
@@ -277,14 +277,14 @@ impl Stage {
         noted.is_some_and(|noted| self.draft.has_landed(&noted))
     }
 
-    /// Gives the files their names, all at once.
+    /// Gives the files their names, all at once, and tells what they are without there.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when something came to be at the destination, and the operating system's.
-    pub(super) async fn land(self: &Arc<Self>) -> Result<()> {
+    pub(super) async fn land(self: &Arc<Self>) -> Result<Unkept> {
         self.blocking(|stage| {
             if stage.has_landed() {
-                return Ok(());
+                return Ok(Unkept::default());
             }
             let files = stage.list.files.iter().enumerate();
             let files = files.map(|(place, file)| {
@@ -296,12 +296,12 @@ impl Stage {
                     mtime: about.and_then(Stamp::mtime),
                 }
             });
-            stage.draft.complete(&stage.list.directories, files)?;
+            let unkept = stage.draft.complete(&stage.list.directories, files)?;
             let identity = stage.draft.identity().unwrap_or_default();
             stage.store.keep_landing(stage.request, &identity)?;
             stage.draft.rename()?;
             stage.end();
-            Ok(())
+            Ok(unkept)
         })
         .await
     }

@@ -151,8 +151,11 @@ impl Run<'_> {
             StageInNews::Costs { budget, prices } => {
                 self.checkers.kept.on_costs(request, *budget, prices);
             }
-            StageInNews::Stored { .. } | StageInNews::Failed { .. } | StageInNews::IsFor { .. } => {
-            }
+            StageInNews::Stored { .. }
+            | StageInNews::Failed { .. }
+            | StageInNews::IsFor { .. }
+            | StageInNews::Refused { .. }
+            | StageInNews::Unkept { .. } => {}
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod change;
 mod habits;
+mod hidden;
 mod table;
 mod unmount;
 
@@ -93,10 +94,6 @@ impl Drop for Files {
     fn drop(&mut self) {
         unmount(self.mount.path());
     }
-}
-
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
 }
 
 /// What it tells is asked for again each time.
@@ -207,34 +204,6 @@ impl System {
         };
         self.ask(deed, &path, end)?;
         Ok(file)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        let (real, name) = (
-            self.real(path),
-            identity(&fs::symlink_metadata(self.real(path))?),
-        );
-        let table = self.table();
-        if self.habits.hides_open && table.is_open(name) {
-            let hidden = real.with_file_name(format!(".fuse_hidden{}", name.1));
-            return fs::rename(&real, &hidden);
-        }
-        fs::remove_file(&real)
-    }
-
-    /// Removes what was kept for those who had it open.
-    fn close(&self, handle: FileHandle) -> Answer<()> {
-        let (file, path) = self.table().file(handle)?;
-        let mut table = self.table();
-        table.close(handle);
-        let name = identity(&file.metadata()?);
-        let hidden = self
-            .real(&path)
-            .with_file_name(format!(".fuse_hidden{}", name.1));
-        if self.habits.hides_open && !table.is_open(name) && hidden.exists() {
-            fs::remove_file(hidden)?;
-        }
-        Ok(())
     }
 
     fn set(&self, inode: INodeNo, change: &Change) -> Answer<FileAttr> {

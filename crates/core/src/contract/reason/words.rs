@@ -248,6 +248,8 @@ impl fmt::Display for Reason {
             | Self::MayArrive { .. }
             | Self::SourceLost { .. }
             | Self::NoSourceLeft { .. }
+            | Self::DestinationRefuses { .. }
+            | Self::NotKeptThere { .. }
             | Self::AllHere { .. }
             | Self::CameEarly { .. }
             | Self::InboundLate { .. }
@@ -298,6 +300,11 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
                 "no source is left that could give the rest; the last: {fault}"
             )
         }
+        Reason::DestinationRefuses { said } => write!(f, "its destination refuses it: {said}"),
+        Reason::NotKeptThere { modes, times } => write!(
+            f,
+            "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files"
+        ),
         Reason::AllHere { chunks: 1 } => f.write_str("its chunk arrived, its digest checked"),
         Reason::AllHere { chunks } => {
             write!(f, "all {chunks} chunks arrived, their digests checked")

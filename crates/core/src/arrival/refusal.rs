@@ -1,0 +1,40 @@
+//! What is said where a stage-in goes: that it does not take what came, or keeps it without something.
+
+use alloc::string::String;
+use posthaste_types::RequestId;
+
+use crate::{Mind, books::Arrival, contract::Reason};
+
+impl Mind {
+    /// Where it goes refuses what came. Of what is refused at once the first is remembered, and the same is not said again.
+    pub(crate) fn on_refused_there(&mut self, id: RequestId, said: &str) {
+        let (now, arrival) = (self.now, self.arrivals.requests.get(&id));
+        let reason = Reason::DestinationRefuses { said: said.into() };
+        let is_new = |arrival: &Arrival| {
+            let is_first = arrival.state.is_live() && arrival.held_until <= now;
+            is_first && arrival.refusal().as_ref() != Some(&reason)
+        };
+        if arrival.is_some_and(|arrival| is_new(arrival)) {
+            self.remember(id, String::from("held"), reason);
+        }
+    }
+
+    /// Where it goes keeps no modes or times of some of its files.
+    pub(crate) fn on_unkept_there(&mut self, id: RequestId, modes: u64, times: u64) {
+        let arrival = self.arrivals.requests.get(&id);
+        if arrival.is_some_and(|arrival| arrival.state.is_live()) {
+            let reason = Reason::NotKeptThere { modes, times };
+            self.remember(id, String::from("not kept"), reason);
+        }
+    }
+}
+
+impl Arrival {
+    /// What the destination said last, if it ever refused anything.
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        let reasons = self.decisions.to_vec().into_iter();
+        let reasons = reasons.map(|decision| decision.reason).rev();
+        let is_refusal = |reason: &Reason| matches!(reason, Reason::DestinationRefuses { .. });
+        reasons.into_iter().find(is_refusal)
+    }
+}
