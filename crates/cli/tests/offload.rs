@@ -342,10 +342,10 @@ fn what_a_destination_refuses_is_named_and_kept_until_all_of_it_is_pulled() {
     assert_eq!(request["missed"], false, "{request}");
     let files = Files::mount(Habits {
         hides_open: true,
-        ..Habits::refusing(|call| match call.deed {
-            Deed::MakeLink | Deed::SetMode => Some(EPERM),
-            Deed::Rename if call.has("file 7") => Some(EPERM),
-            _ => None,
+        ..Habits::refusing(|call| {
+            let is_refused = matches!(call.deed, Deed::MakeLink | Deed::SetMode)
+                || call.deed == Deed::Rename && call.has("file 7");
+            is_refused.then_some(EPERM)
         })
     });
     let home = files.path().join("home");

@@ -747,13 +747,16 @@ async fn what_a_destination_refuses_of_one_entry_leaves_the_others() {
         symlink("small", root.join("link2")).unwrap();
     })
     .await;
-    let refuses = Habits::refusing(|call| match call.deed {
-        Deed::MakeLink => Some(EPERM),
-        Deed::MakeDirectory if call.has(":") => Some(EINVAL),
-        Deed::Rename if call.has("bad") => Some(EPERM),
-        // Told when the file is closed.
-        Deed::Close if call.end > 100_000 => Some(EIO),
-        _ => None,
+    let refuses = Habits::refusing(|call| {
+        let refused = [
+            (call.deed == Deed::MakeLink, EPERM),
+            (call.deed == Deed::MakeDirectory && call.has(":"), EINVAL),
+            (call.deed == Deed::Rename && call.has("bad"), EPERM),
+            // Told when the file is closed.
+            (call.deed == Deed::Close && call.end > 100_000, EIO),
+        ];
+        let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
+        refused.map(|(_, errno)| errno)
     });
     let (_files, home, report) = pull_to(&scene, refuses).await;
     let left_out = report.left_out;

@@ -331,11 +331,11 @@ impl Inbound {
 /// What the mind is told of a chunk that its source did not give.
 fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
     tracing::warn!(%request, "{error}");
-    let fault = match fault_of(error) {
+    let mut fault = fault_of(error);
+    if fault == Fault::Other && error.locus() == Locus::Destination {
         // Whatever fails there is no fault of the source's.
-        Fault::Other if error.locus() == Locus::Destination => Fault::Unwritable,
-        fault => fault,
-    };
+        fault = Fault::Unwritable;
+    }
     Arrival::bare(Input::ChunkMissed {
         request,
         source,

@@ -406,27 +406,13 @@ record! {
         /// None of the sources is known.
         127 = NoSourceKnown,
         /// No source is left that could give what is missing.
-        128 = NoSourceLeft {
-            /// How the last one failed.
-            fault: Fault,
-        },
+        128 = NoSourceLeft { #[doc = "How the last one failed."] fault: Fault },
         /// Where a stage-in goes does not take what came.
-        143 = DestinationRefuses {
-            /// What the system said of what.
-            said: String,
-        },
+        143 = DestinationRefuses { #[doc = "What the system said of what."] said: String },
         /// Where a stage-in goes keeps files without something.
-        144 = NotKeptThere {
-            /// How many without their mode.
-            modes: u64,
-            /// How many without their time.
-            times: u64,
-        },
+        144 = NotKeptThere { #[doc = "Without their mode."] modes: u64, #[doc = "Without their time."] times: u64 },
         /// Every chunk of a stage-in is here.
-        129 = AllHere {
-            /// How many those are.
-            chunks: u32,
-        },
+        129 = AllHere { #[doc = "How many those are."] chunks: u32 },
         /// It came before it was welcome, because later it might have missed its deadline.
         130 = CameEarly {
             /// Since when it would have been welcome.
