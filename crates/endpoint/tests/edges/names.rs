@@ -100,7 +100,7 @@ fn store(asked: &Asked) -> Answer {
         (_, "x" | "x.rclonelink" | "l.rclonelink" | "d.rclonelink") => {
             Answer::sized(200, "etag: \"e\"\r\n", "target")
         }
-        ("PUT", _) => Answer::sized(200, "etag: \"e\"\r\n", ""),
+        ("PUT", _) => stores::stored(asked),
         ("GET", _) if query.contains("list-type") => match below {
             Some((_, "")) => stores::page(&[], ""),
             Some((_, key)) => stores::page(&[(key, 6)], ""),

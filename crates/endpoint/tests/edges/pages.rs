@@ -44,7 +44,7 @@ async fn pages_that_come_round_end() {
             azure_page(&["a"], ONE_BYTE, if first { "x" } else { "y" })
         })
         .await;
-        says(list(&*azure(&server).await).await, "again and again");
+        says(list(&*azure(&server).await).await, "comes to no end");
         let server = Server::start(move |asked| {
             let first = turns == 1 || !asked.target.contains("pageToken=x");
             let next = if first { "x" } else { "y" };

@@ -45,6 +45,13 @@ pub async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
     }
 }
 
+/// The answer of a store that has stored what it was sent, and sums it.
+pub fn stored(asked: &Asked) -> Answer {
+    let sum = "x-amz-checksum-crc64nvme";
+    let told = asked.header(sum).unwrap_or_default();
+    Answer::sized(200, &format!("etag: \"e\"\r\n{sum}: {told}\r\n"), "")
+}
+
 /// A page of keys below `t/`, each of so many bytes, and what else it says.
 pub fn page(keys: &[(&str, usize)], more: &str) -> Answer {
     let mut text = format!("<ListBucketResult>{more}");

@@ -4,7 +4,7 @@ use std::{
     fs,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
 };
 
@@ -31,9 +31,10 @@ impl Office {
     async fn start() -> Self {
         let now = Arc::new(AtomicU32::new(1));
         let counts = Arc::clone(&now);
+        let has_moved = AtomicBool::new(false);
         let server = Server::start(move |asked| match &*asked.target {
             "/token" => give(asked, &counts),
-            _ => serve(asked, counts.load(SeqCst)),
+            _ => serve(asked, counts.load(SeqCst), &has_moved),
         })
         .await;
         Self { server, now }
@@ -65,11 +66,17 @@ fn give(asked: &Asked, now: &AtomicU32) -> Answer {
     Answer::sized(200, "content-type: application/json\r\n", given)
 }
 
-fn serve(asked: &Asked, now: u32) -> Answer {
+fn serve(asked: &Asked, now: u32, has_moved: &AtomicBool) -> Answer {
     let wanted = format!("Bearer t{now}");
     match (&*asked.method, asked.header("authorization")) {
         (_, shown) if shown != Some(&wanted) => Answer::sized(401, "", ""),
-        ("PUT" | "MOVE" | "MKCOL", _) => Answer::sized(201, "", ""),
+        ("PUT" | "MOVE" | "MKCOL", _) => {
+            has_moved.store(asked.method == "MOVE", SeqCst);
+            Answer::sized(201, "", "")
+        }
+        ("PROPFIND", _) if asked.target.contains("partial") && has_moved.load(SeqCst) => {
+            Answer::sized(404, "", "")
+        }
         ("GET" | "HEAD", _) => Answer::sized(200, "", "hello"),
         _ => Answer::sized(207, "", PROPERTIES),
     }
