@@ -131,7 +131,15 @@ fn no_flipped_byte_of_a_file_is_silently_wrong() {
             match read(&path) {
                 Err(_) => found += 1,
                 Ok(read) if read == whole => harmless += 1,
-                Ok(_) => panic!("byte {at} with {mask:#x} is silently wrong"),
+                Ok(other) => {
+                    let alike = other.bytes().zip(whole.bytes());
+                    let alike = alike.take_while(|(one, other)| one == other).count();
+                    let [was, is] = [&whole, &other].map(|text| {
+                        let from = alike.saturating_sub(60);
+                        text.get(from..text.len().min(from + 200))
+                    });
+                    panic!("byte {at} with {mask:#x} is silently wrong: {is:?} for {was:?}")
+                }
             }
         }
     }

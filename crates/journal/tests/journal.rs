@@ -11,8 +11,8 @@ use posthaste_core::contract::{
 };
 use posthaste_journal::{
     ChunkRecord, CredentialRecord, DepotRecord, HISTORY_WIDTHS, JobHold, JobPhase, JobRecord,
-    Journal, JournalError, MovedRecord, OneFile, PhaseName, RequestRecord, Scan, Scanned, StageIn,
-    Step, TokenRecord,
+    Journal, JournalError, MovedRecord, OneFile, Patterns, PhaseName, RequestRecord, Scan, Scanned,
+    StageIn, Step, TokenRecord,
 };
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, Code, DepotId, Digest, RequestId, Timestamp};
 
@@ -145,7 +145,7 @@ fn request() -> RequestRecord {
         dataset: "00ff".into(),
         source: b"/scratch/\xff\n".to_vec(),
         only: vec!["a,b".into(), "c\n".into()],
-        patterns: posthaste_journal::Patterns {
+        patterns: Patterns {
             include: vec!["*.nc".into()],
             exclude: vec!["/logs/**".into()],
         },
@@ -620,6 +620,7 @@ fn a_journal_from_before_encryption_is_taken_over() {
         before.one_file = None;
         before.only.clear();
         before.named = None;
+        before.patterns = Patterns::default();
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));
     });
@@ -657,6 +658,7 @@ fn a_journal_from_before_optimizers_is_taken_over() {
         before.one_file = None;
         before.only.clear();
         before.named = None;
+        before.patterns = Patterns::default();
         let journal = place.open();
         assert_eq!(journal.request(before.id).unwrap(), Some(before));
     });
