@@ -34,6 +34,11 @@ pub(crate) trait Database: fmt::Debug + Send {
     /// The definition of tables in this database's own words.
     fn definition(&self, migration: &str) -> String;
 
+    /// The definitions of all its tables as they lie among its bytes; none where others keep those.
+    fn definitions(&self) -> Result<Option<String>, Trouble> {
+        Ok(None)
+    }
+
     /// The first row a statement gives.
     fn query_row(&self, statement: &str, arguments: &[Value]) -> Result<Option<Row>, Trouble> {
         Ok(self.query(statement, arguments)?.into_iter().next())

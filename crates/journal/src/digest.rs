@@ -139,6 +139,39 @@ pub(crate) fn change(
     Ok(rows)
 }
 
+/// A digest of what the tables are, where that lies in the file: a letter of it that changed may make columns of nothing.
+fn of_tables(database: &dyn Database) -> Result<Option<i64>, Trouble> {
+    let digest = |text: String| {
+        let digest = blake3::hash(text.as_bytes());
+        let (first, _) = digest.as_bytes().split_first_chunk()?;
+        Some(i64::from_le_bytes(*first))
+    };
+    Ok(database.definitions()?.and_then(digest))
+}
+
+/// Looks whether the tables are what they were made; where nobody kept that yet they count as such.
+pub(crate) fn check_tables(database: &dyn Database) -> Result<(), Trouble> {
+    let row = database.query_row("SELECT value FROM meta WHERE key = 'tables'", &[])?;
+    let kept: Option<i64> = row.map(|row| row.get(0)).transpose()?;
+    match kept.is_none() || kept == of_tables(database)? {
+        true => Ok(()),
+        false => Err(damaged("the list of tables")),
+    }
+}
+
+/// Keeps what the tables are.
+pub(crate) fn seal_tables(database: &dyn Database) -> Result<(), Trouble> {
+    let Some(digest) = of_tables(database)? else {
+        return Ok(());
+    };
+    let kept = database.execute(
+        "INSERT INTO meta (key, value) VALUES ('tables', ?1)
+         ON CONFLICT (key) DO UPDATE SET value = ?1",
+        &params![digest],
+    );
+    kept.map(|_| ())
+}
+
 /// The number of the last input there should be; none where nobody wrote one since there are digests.
 pub(crate) fn newest_input(database: &dyn Database) -> Result<Option<i64>, Trouble> {
     let row = database.query_row("SELECT value FROM meta WHERE key = 'input'", &params![])?;

@@ -3,7 +3,7 @@
 use crate::{
     JournalError,
     database::{Database, Trouble, params},
-    failed, to_sql,
+    digest, failed, to_sql,
 };
 
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
@@ -200,6 +200,9 @@ pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), Journa
             found,
         });
     }
+    if found as usize == MIGRATIONS.len() {
+        digest::check_tables(database).map_err(&failed)?;
+    }
     for migration in MIGRATIONS.iter().skip(found as usize) {
         let migration = database.definition(migration);
         database.run(&migration).map_err(&failed)?;
@@ -209,7 +212,8 @@ pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), Journa
          ON CONFLICT (key) DO UPDATE SET value = ?1",
         &params![to_sql(MIGRATIONS.len() as u64)],
     );
-    kept.map(|_| ()).map_err(&failed)
+    kept.map_err(&failed)?;
+    digest::seal_tables(database).map_err(&failed)
 }
 
 /// Whether a schema is one that this version does not know.

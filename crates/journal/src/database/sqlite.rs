@@ -156,6 +156,15 @@ impl Database for Sqlite {
     fn definition(&self, migration: &str) -> String {
         migration.to_owned()
     }
+
+    fn definitions(&self) -> Result<Option<String>, Trouble> {
+        let rows = self.query(
+            "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1",
+            &[],
+        )?;
+        let all = rows.iter().map(|row| row.get::<_, String>(0));
+        Ok(Some(all.collect::<Result<Vec<_>, _>>()?.join("\n")))
+    }
 }
 
 impl ToSql for Value {
