@@ -4,6 +4,7 @@
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
+use posthaste_plan::reserve::AHEAD_MAX;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 
 use crate::{
@@ -25,8 +26,8 @@ const KEEP: Duration = Duration::from_secs(30);
 const DIFFERS_FROM: u64 = 4;
 /// How long it is kept beyond the moment when all is forecast to be stored: who asked may be gone for good.
 const BEYOND: Duration = Duration::from_secs(3600);
-/// How long ahead it is asked for at once. Relays promise nothing for later than 400 days; then it is prolonged.
-const AHEAD: Duration = Duration::from_secs(300 * 86_400);
+/// How long ahead it is asked for at once, well within what relays promise, whose clocks are others; then it is prolonged.
+const AHEAD: Duration = Duration::from_secs(AHEAD_MAX.as_secs() / 4 * 3);
 /// It is prolonged when no more than this is left.
 const PROLONG_AT: Duration = Duration::from_secs(1800);
 /// A depot that is away is given nothing back before.

@@ -8,13 +8,12 @@
 use std::time::Duration;
 
 use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_plan::reserve::AHEAD_MAX;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 const ASH: DepotId = DepotId::new(1);
 const BIRCH: DepotId = DepotId::new(2);
 const REQUEST: RequestId = RequestId::new(1);
-/// A relay refuses what is for later.
-const RESERVED_AHEAD_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 struct Desk {
     mind: Mind,
@@ -89,7 +88,7 @@ impl Desk {
                     until,
                     ..
                 } => {
-                    assert!(*until < self.now + RESERVED_AHEAD_MAX);
+                    assert!(*until < self.now + AHEAD_MAX);
                     self.asked.push((*depot, Some(*bytes)));
                 }
                 Command::ReleaseSpace { depot, .. } => self.asked.push((*depot, None)),

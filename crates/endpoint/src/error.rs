@@ -224,6 +224,14 @@ impl Error {
         self.status == Status::Temporary
     }
 
+    /// Whether all else would end so at the same destination: it is full, or can't be written at all.
+    pub fn concerns_everything(&self) -> bool {
+        let cause = std::error::Error::source(self);
+        let cause = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        self.kind == ErrorKind::Full
+            || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     /// Where it went wrong.
     pub fn locus(&self) -> Locus {
         self.locus

@@ -6,7 +6,7 @@ use posthaste_endpoint::{
     ErrorKind,
     relay::{
         DatasetId,
-        wire::{OBJECT_BYTES_MAX, Object},
+        wire::{KEPT_S_MAX, OBJECT_BYTES_MAX, Object},
     },
 };
 use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex};
@@ -26,9 +26,6 @@ pub(crate) fn invalid(what: &str) -> Refusal {
 pub(crate) fn read<T: DeserializeOwned>(order: &[u8], fault: &str) -> Result<T, Refusal> {
     serde_json::from_slice(order).map_err(|_| invalid(fault))
 }
-
-/// Longest time for which anything is kept: a token for one request must not fill a relay for ever.
-const KEPT_S_MAX: u64 = 20 * 366 * 86_400;
 
 /// Looks at when something expires.
 pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {

@@ -70,6 +70,9 @@ pub const SPACE_BODY_BYTES_MAX: usize = 4 << 10;
 /// Longest time for which space is held before it is committed, in seconds: a hold keeps others out.
 pub const SPACE_HOLD_S_MAX: u32 = 3600;
 
+/// Longest time for which a relay keeps anything, in seconds: a token for one request must not fill it for ever.
+pub const KEPT_S_MAX: u64 = 20 * 366 * 86_400;
+
 /// Something a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {

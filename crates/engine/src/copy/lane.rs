@@ -320,9 +320,7 @@ impl Shared {
 /// Whether the same would happen to every file.
 fn is_fatal(error: &Error) -> bool {
     error.kind() == ErrorKind::Unauthenticated
-        || error.locus() == Locus::Destination
-            && (error.kind() == ErrorKind::Full
-                || system_cause(error) == Some(io::ErrorKind::ReadOnlyFilesystem))
+        || error.locus() == Locus::Destination && error.concerns_everything()
 }
 
 /// Whether a destination refuses one thing, and perhaps all.
@@ -330,10 +328,9 @@ fn is_denied(error: &Error) -> bool {
     error.locus() == Locus::Destination && error.kind() == ErrorKind::PermissionDenied
 }
 
-/// What the operating system said, where it was that.
-fn system_cause(error: &Error) -> Option<io::ErrorKind> {
-    let cause = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
-    Some(cause.kind())
+/// Whether the operating system said it.
+fn is_of_system(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| cause.is::<io::Error>())
 }
 
 fn is_left_out(error: &Error) -> bool {
@@ -347,8 +344,8 @@ fn is_left_out(error: &Error) -> bool {
     );
     // A name that a file system can't have, a file that a disk can't read or take.
     let is_of_one_end = matches!(error.locus(), Locus::Source | Locus::Destination);
-    let is_systems = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Other)
-        && system_cause(error).is_some();
+    let is_systems =
+        matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Other) && is_of_system(error);
     is_single || is_of_one_end && is_systems
 }
 

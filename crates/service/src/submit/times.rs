@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::wire::KEPT_S_MAX};
 use posthaste_types::Timestamp;
 
 use crate::{driver::Centre, render};
@@ -12,8 +12,8 @@ use crate::{driver::Centre, render};
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 /// And at most: what is lent is lent for a time.
 const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-/// And no longer from now on, whatever its deadline: relays refuse what they are to keep for longer than twenty leap years.
-const KEPT_MAX: Duration = Duration::from_secs(20 * 365 * 86_400);
+/// And no longer from now on, whatever its deadline: a day less than relays keep anything by their own clocks.
+const KEPT_MAX: Duration = Duration::from_secs(KEPT_S_MAX - 86_400);
 
 /// Until when depots keep what is to be there by `wanted`.
 pub(super) fn expiry(

@@ -58,7 +58,7 @@ impl Destination {
     /// What concerns everything, and what is in the way: that is for somebody to decide.
     pub(in crate::pull) fn unless_left_out(&self, index: usize, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
-        if concerns_everything(&error) || error.kind() == ErrorKind::Conflict {
+        if error.concerns_everything() || error.kind() == ErrorKind::Conflict {
             return Err(error);
         }
         self.leave_out(index, Some(&error));
@@ -115,13 +115,4 @@ impl Destination {
             Err(cause) => Err(self.failed(file, cause)),
         }
     }
-}
-
-/// Whether a destination would refuse everything else, too.
-fn concerns_everything(error: &Error) -> bool {
-    let cause = std::error::Error::source(error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    let is_read_only =
-        cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::ReadOnlyFilesystem);
-    error.kind() == ErrorKind::Full || is_read_only
 }
