@@ -98,7 +98,7 @@ impl Mind {
                 Arc::default()
             },
             kept_free: self.kept_free(id, request),
-            is_asking: request.lanes.iter().any(|lane| lane.asked_at.is_some()),
+            is_asking: request.is_asking(),
             is_final: request.is_final(),
             is_held: (0..request.lanes.len()).any(|lane| request.replica.stored(lane).0 > 0),
             rest: Rare::from(rest),
@@ -121,7 +121,8 @@ impl Mind {
     /// Depots the request could send something to now, if they had room.
     fn wants(&self, request: &Request) -> Arc<[DepotId]> {
         // While the source is being removed it can't be counted on.
-        if !request.is_under_way() || request.release == Release::Commanded {
+        let has_source = request.release != Release::Commanded && !request.awaits_inventories();
+        if !request.is_under_way() || !has_source {
             return Arc::default();
         }
         let lanes = request.wanted_lanes(&self.settings);

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 55;
+const SNAPSHOT_VERSION: u32 = 56;
 
 record! {
     /// The decision maker of one centre.

@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{Mind, Settings, contract::*};
-use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 const HOME: DepotId = DepotId::new(9);
@@ -256,4 +256,71 @@ fn what_is_safe_leaves_room_at_its_destination_for_what_is_not() {
 #[test]
 fn what_was_safe_for_an_hour_waits_for_nobody() {
     assert!(gathered(100, 3700).0 > 0);
+}
+
+#[test]
+fn a_source_that_is_gone_fails_nothing_while_a_depot_has_yet_to_say_what_it_holds() {
+    assert_eq!(told_late(true), RequestState::Safe);
+    assert_eq!(told_late(false), RequestState::Failed);
+}
+
+/// What becomes of a request of a service that began anew, whose source is gone. The first depot says at once that it
+/// holds nothing, the others when a send to the first has failed: all of it, or nothing.
+fn told_late(all_held: bool) -> RequestState {
+    let [first, second, third] = [1, 2, 3].map(DepotId::new);
+    let mut desk = Desk::new();
+    desk.submit_by(vec![first, second, third], FIRST, 64, 3600, Vec::new());
+    let mut step = |inputs: Vec<Input>| {
+        let mut out = Outbox::default();
+        desk.mind.step(desk.now, inputs, &mut out);
+        desk.now = desk.now + Duration::from_secs(1);
+        let sends = out
+            .commands
+            .into_iter()
+            .filter_map(|command| match command {
+                Command::Send {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    ..
+                } => Some(Input::FragmentFailed {
+                    request,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault: Fault::SourceVanished,
+                }),
+                _ => None,
+            });
+        let sends: Vec<Input> = sends.collect();
+        (sends, desk.mind.request(FIRST).unwrap().state)
+    };
+    let holds = |depot: DepotId, fragment: Option<u8>| {
+        let held = |fragment| {
+            (0..64).map(move |chunk| (ChunkIndex::new(chunk), FragmentIndex::new(fragment)))
+        };
+        Input::DepotInventory {
+            depot,
+            request: FIRST,
+            held: fragment.into_iter().flat_map(held).collect(),
+        }
+    };
+    step(vec![Input::DriverStarted]);
+    let (sent, _) = step(vec![holds(first, None)]);
+    assert!(!sent.is_empty(), "nothing was sent");
+    let (sent, state) = step(sent);
+    assert!(
+        sent.is_empty() && state == RequestState::Moving,
+        "{sent:?} {state:?}"
+    );
+    assert!((0..5).all(|_| step(Vec::new()).0.is_empty()));
+    let (sent, state) = step(vec![
+        holds(second, all_held.then_some(0)),
+        holds(third, all_held.then_some(1)),
+    ]);
+    if sent.is_empty() {
+        return state;
+    }
+    step(sent).1
 }

@@ -33,6 +33,7 @@ impl Mind {
         };
         if fault.is_of_source() {
             self.on_source_fault(id, fault, None, out);
+            self.refresh_stripe(id, chunk);
             return;
         }
         if let Some(request) = self.requests.get_mut(&id) {
@@ -112,7 +113,8 @@ impl Mind {
         }
     }
 
-    /// The source is at fault: no depot can help, and the source stays as it is.
+    /// The source is at fault: no depot can help, and the source stays as it is. While depots have yet to say what they
+    /// hold, which may be all of it, nothing is sent and nothing is given up.
     pub(crate) fn on_source_fault(
         &mut self,
         id: RequestId,
@@ -130,6 +132,10 @@ impl Mind {
             self.on_source_released(id, out);
         } else if fault == Fault::SourceVanished && request.safe_at.is_some() {
             self.on_source_purged(id, out);
+        } else if request.is_asking() {
+            if let Some(request) = self.requests.get_mut(&id) {
+                request.uncommon.awaits_inventories = true;
+            }
         } else {
             let named = |what| Reason::SourceFile { fault, what };
             let reason = what.map_or(Reason::Source { fault }, named);

@@ -96,7 +96,7 @@ impl Mind {
             return;
         };
         // A depot that is being asked what it holds may hold less than is believed.
-        let is_asking = request.lanes.iter().any(|lane| lane.asked_at.is_some());
+        let is_asking = request.is_asking();
         if is_asking || !request.replica.is_safe() {
             return;
         }
@@ -140,10 +140,7 @@ impl Mind {
         };
         let is_certain = match request.state {
             RequestState::Delivered => true,
-            RequestState::Safe => {
-                request.replica.is_safe()
-                    && request.lanes.iter().all(|lane| lane.asked_at.is_none())
-            }
+            RequestState::Safe => request.replica.is_safe() && !request.is_asking(),
             RequestState::Refused
             | RequestState::Moving
             | RequestState::Released

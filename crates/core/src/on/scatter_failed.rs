@@ -35,6 +35,7 @@ impl Mind {
         }
         if fault.is_of_source() {
             self.on_source_fault(id, fault, None, out);
+            self.refresh_stripe(id, chunk);
             return;
         }
         let attempt = self.rest_coder(at) + 1;

@@ -60,6 +60,8 @@ record! {
         pub(crate) probed: Bytes,
         /// What those cost or may still cost, in millionths of a dollar.
         pub(crate) probed_micro_usd: u64,
+        /// Its source failed before every depot had said what it holds: until then nothing is sent.
+        pub(crate) awaits_inventories: bool,
     }
 }
 
@@ -93,10 +95,21 @@ impl Blank for Uncommon {
         last_lost: None,
         probed: Bytes::ZERO,
         probed_micro_usd: 0,
+        awaits_inventories: false,
     };
 }
 
 impl Request {
+    /// Whether a depot has yet to say what it holds of it.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.asked_at.is_some())
+    }
+
+    /// Whether that decides if its source, which failed, is needed at all.
+    pub(crate) fn awaits_inventories(&self) -> bool {
+        self.uncommon.awaits_inventories && self.is_asking()
+    }
+
     /// Takes no memory for what it does not have any more.
     pub(crate) fn settle(&mut self) {
         self.uncommon.settle();
