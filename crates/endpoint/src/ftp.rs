@@ -286,7 +286,7 @@ impl Endpoint for Ftp {
             resumes: features.restart,
             mtime_step_ns: CAPABILITIES.mtime_step_ns.filter(|_| times),
             modes,
-            directory_attributes: times && modes && self.remote.dresses_folders.load(Relaxed),
+            directory_attributes: modes || times && self.remote.dresses_folders.load(Relaxed),
             ..CAPABILITIES
         }
     }
@@ -303,6 +303,10 @@ impl Endpoint for Ftp {
         Box::pin(async move {
             if !self.remote.sets_times.load(Relaxed) {
                 return Ok(None);
+            }
+            // Nothing can be tried beside what the address itself names.
+            if path.is_empty() {
+                return Ok(CAPABILITIES.mtime_step_ns);
             }
             let learning = || trial::time_step_ns(self, path, &self.remote.unkept);
             self.step_ns.get_or_try_init(learning).await.copied()

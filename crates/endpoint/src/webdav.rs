@@ -264,6 +264,10 @@ impl Endpoint for WebDav {
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async move {
+            // Nothing can be tried beside what the address itself names.
+            if path.is_empty() {
+                return Ok(None);
+            }
             let learning = || trial::time_step_ns(self, path, &self.shelf.unkept);
             self.shelf.step_ns.get_or_try_init(learning).await.copied()
         })

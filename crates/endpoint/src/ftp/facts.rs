@@ -189,6 +189,7 @@ mod tests {
             "End",
         ];
         let reply = Reply {
+            about: Vec::new(),
             code: 211,
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
         };

@@ -188,15 +188,20 @@ impl Remote {
         mode: Option<u32>,
         mtime: Option<FileTime>,
     ) -> Result<()> {
-        let commands = self.dresses(full, mode, mtime);
-        if commands.is_empty() || !self.dresses_folders.load(Relaxed) {
+        let mtime = mtime.filter(|_| self.dresses_folders.load(Relaxed));
+        let mut commands = self.dresses(full, mode, mtime);
+        if commands.is_empty() {
             return Ok(());
         }
         let mut lease = self.lease().await?;
-        let replies = lease.session()?.ask_all(&commands).await?;
-        if replies.iter().any(Reply::is_final_refusal) {
+        let mut replies = lease.session()?.ask_all(&commands).await?;
+        // A time comes last.
+        let is_timed = commands
+            .last()
+            .is_some_and(|command| command.starts_with(b"MFMT"));
+        if is_timed && replies.last().is_some_and(Reply::is_final_refusal) {
             self.dresses_folders.store(false, Relaxed);
-            return Ok(());
+            (commands.pop(), replies.pop());
         }
         self.dressed(full, &commands, &replies)
     }
@@ -216,8 +221,8 @@ impl Remote {
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Whether those commands did what they should. What a server refuses for good it does not keep, and is not asked for
-    /// again; the bytes are worth more.
+    /// Whether those commands did what they should. What a server refuses for good is not kept, as the bytes are worth more; a
+    /// command that it does not know is not given again.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
@@ -226,8 +231,8 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                // One time in another century says nothing of the others.
-                if is_mode || is_usual_time(command) {
+                // A mode that is not set may open a file: one that is refused says nothing of the others.
+                if reply.is_unknown() || !is_mode && is_usual_time(command) {
                     kept.store(false, Relaxed);
                 }
                 self.note(Unkept {
@@ -268,7 +273,7 @@ impl Remote {
             return Err(error);
         }
         // The answer may be lost and not the deed.
-        match self.has_moved(partial, full, spec.size).await {
+        match self.has_moved(partial, full, spec).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(error.kind(), "write", self.show_full(full))
                 .cause(error.to_string())
@@ -277,37 +282,57 @@ impl Remote {
     }
 
     /// Whether what was under the hidden name, which nobody else knows, has its own now.
-    async fn has_moved(&self, partial: &[u8], full: &[u8], size: u64) -> Result<bool> {
-        if self.stat(partial).await?.is_some() {
-            return Ok(false);
-        }
-        let there = self.stat(full).await?;
-        Ok(there.is_some_and(|there| there.kind == Kind::File && there.size == size))
+    async fn has_moved(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<bool> {
+        let mut lease = self.lease().await?;
+        Ok(self.stat_with(&mut lease, partial).await?.is_none()
+            && self.has_arrived(&mut lease, full, spec).await?)
     }
 
     async fn try_publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
         let mut lease = self.lease().await?;
         let lease = &mut lease;
         let dresses = self.dresses(partial, spec.mode, spec.mtime);
-        let mut commands = vec![line("MLST", partial)];
-        commands.extend_from_slice(&dresses);
-        commands.push(line("RNFR", partial));
+        let mut commands = dresses.clone();
+        commands.extend([line("MLST", partial), line("RNFR", partial)]);
         let replies = lease.session()?.ask_all(&commands).await?;
-        let [look, rest @ .., from] = &replies[..] else {
+        let [dressed @ .., look, from] = &replies[..] else {
             return Err(Error::new(ErrorKind::Other, "write", self.show_full(full)));
         };
-        match self.found(look, partial)? {
-            Some(told) if told.has_size => self.expect_size(full, told.entry.size, spec.size)?,
-            Some(_) => {
+        let ours = match self.found(look, partial)? {
+            Some(told) if told.has_size => {
+                self.expect_size(full, told.entry.size, spec.size)?;
+                told
+            }
+            Some(told) => {
                 let found = self.stat_with(lease, partial).await?;
                 self.expect_size(full, found.map_or(0, |found| found.size), spec.size)?;
+                told
             }
             // An earlier answer may have been lost: then it has its name.
             None if self.has_arrived(lease, full, spec).await? => return Ok(()),
-            None => self.expect_size(full, 0, spec.size)?,
+            None => {
+                self.expect_size(full, 0, spec.size)?;
+                return Err(self.only_said(full));
+            }
+        };
+        self.dressed(partial, &dresses, dressed)?;
+        self.count_unkept(&ours.entry, spec, dressed);
+        self.rename(lease, from, (partial, full), &ours).await
+    }
+
+    /// Counts what the server said that it set and did not, as far as it tells.
+    fn count_unkept(&self, there: &Entry, spec: &FileSpec, dressed: &[Reply]) {
+        if dressed.iter().all(Reply::is_done) {
+            let modes = self.sets_modes.load(Relaxed)
+                && spec
+                    .mode
+                    .zip(there.mode)
+                    .is_some_and(|(mode, kept)| mode & 0o777 != kept & 0o777);
+            self.note(Unkept {
+                modes: modes.into(),
+                times: 0,
+            });
         }
-        self.dressed(partial, &dresses, rest)?;
-        self.rename(lease, from, (partial, full), spec.size).await
     }
 
     /// Whether a file is at its place with the size and the time that it was given.
@@ -328,7 +353,7 @@ impl Remote {
         lease: &mut Lease,
         reply: &Reply,
         (from, to): (&[u8], &[u8]),
-        size: u64,
+        ours: &Told,
     ) -> Result<()> {
         if !reply.goes_on() {
             return Err(self.refused(reply, "write", from, Locus::Destination));
@@ -340,7 +365,7 @@ impl Remote {
         };
         if renamed.is_done() {
             let is_left = self.found(left, from)?.is_some();
-            return match !is_left && is_of_size(self.found(there, to)?, size) {
+            return match !is_left && is_same(self.found(there, to)?, ours) {
                 true => Ok(()),
                 false => Err(self.only_said(to)),
             };
@@ -352,7 +377,7 @@ impl Remote {
                     .cause("a directory has that name")
                     .at(Locus::Destination))
             }
-            Some(_) => self.replace(lease, renamed, (from, to), size).await,
+            Some(_) => self.replace(lease, renamed, (from, to), ours).await,
             None => Err(self.refused(renamed, "write", to, Locus::Destination)),
         }
     }
@@ -363,7 +388,7 @@ impl Remote {
         lease: &mut Lease,
         refusal: &Reply,
         (from, to): (&[u8], &[u8]),
-        size: u64,
+        ours: &Told,
     ) -> Result<()> {
         let aside = self.partial(to, &new_word());
         if !self.try_rename(lease, to, &aside).await?.is_done() {
@@ -372,7 +397,7 @@ impl Remote {
         let renamed = self.try_rename(lease, from, to).await?;
         let look = lease.session()?.ask(&line("MLST", to)).await?;
         let error = match renamed.is_done() {
-            true if is_of_size(self.found(&look, to)?, size) => {
+            true if is_same(self.found(&look, to)?, ours) => {
                 // It is hidden, and whole elsewhere.
                 let _ = lease.session()?.ask(&line("DELE", &aside)).await;
                 return Ok(());
@@ -463,10 +488,11 @@ fn is_usual_time(command: &[u8]) -> bool {
     year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
 }
 
-/// Whether it is a file of this size, as far as is told.
-fn is_of_size(found: Option<Told>, size: u64) -> bool {
+/// Whether it is the file that was `ours` under its hidden name, as far as is told. A rename changes no time.
+fn is_same(found: Option<Told>, ours: &Told) -> bool {
     found.is_some_and(|told| {
-        told.entry.kind == Kind::File && (!told.has_size || told.entry.size == size)
+        let facts = |told: &Told| (told.entry.size, told.entry.mtime, told.has_size);
+        told.entry.kind == Kind::File && facts(&told) == facts(ours)
     })
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Reply {
     pub(super) code: u16,
     /// Its lines, without the code.
     pub(super) lines: Vec<Vec<u8>>,
+    /// What the command was about that it answers.
+    pub(super) about: Vec<u8>,
 }
 
 /// Reads an answer line by line.
@@ -57,6 +59,7 @@ impl Reading {
         Ok(ends.then(|| Reply {
             code: self.code.take().unwrap_or_default(),
             lines: std::mem::take(&mut self.lines),
+            about: Vec::new(),
         }))
     }
 }
@@ -89,6 +92,11 @@ impl Reply {
         self.code / 100 == 5
     }
 
+    /// Whether it does not know the command, or not so.
+    pub(super) fn is_unknown(&self) -> bool {
+        (500..=504).contains(&self.code)
+    }
+
     /// What it says, as one line.
     pub(super) fn text(&self) -> String {
         let last = self.lines.last().map(Vec::as_slice).unwrap_or_default();
@@ -96,8 +104,17 @@ impl Reply {
         text.trim().chars().take(EXCERPT_CHARS_MAX).collect()
     }
 
+    /// Whether it has one of those words; those of the path that it repeats say nothing.
     fn says(&self, words: &[&str]) -> bool {
-        let text = self.text().to_ascii_lowercase();
+        let about = String::from_utf8_lossy(&self.about).to_ascii_lowercase();
+        let last = self.lines.last().map(Vec::as_slice).unwrap_or_default();
+        let mut text = String::from_utf8_lossy(last).to_ascii_lowercase();
+        // Before the path, a command may have a mode or a time.
+        let cuts = about.match_indices(' ').map(|(at, _)| at + 1);
+        let mut paths = [0].into_iter().chain(cuts).take(3).map(|at| &about[at..]);
+        if let Some(path) = paths.find(|path| !path.is_empty() && text.contains(path)) {
+            text = text.replace(path, "");
+        }
         words.iter().any(|word| text.contains(word))
     }
 
@@ -182,6 +199,7 @@ mod tests {
         Reply {
             code,
             lines: vec![text.as_bytes().to_vec()],
+            about: Vec::new(),
         }
     }
 
@@ -237,5 +255,14 @@ mod tests {
         }
         assert!(reply(550, "'x' cannot be listed").is_missing());
         assert!(!reply(550, "x: Permission denied").is_missing());
+        let named = |about: &str, text| Reply {
+            about: about.as_bytes().to_vec(),
+            ..reply(550, text)
+        };
+        assert!(named("/d/quota 26/x", "'/d/quota 26/x' cannot be listed").is_missing());
+        let chmod = named("CHMOD 644 denied.txt", "denied.txt: Permission denied");
+        assert_eq!(chmod.kind(), PermissionDenied);
+        let full = named("/d/quota", "/d/quota: Disk quota exceeded");
+        assert_eq!(full.kind(), Full);
     }
 }

@@ -1,6 +1,7 @@
 //! One control connection, and the data connections it opens.
 
 use std::{
+    collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -41,7 +42,7 @@ pub(super) struct Session {
     /// The way there and back, as connecting took it.
     pub(super) round_trip: Duration,
     /// Answers still to come: between two commands none.
-    awaited: usize,
+    awaited: VecDeque<Vec<u8>>,
     /// The server hangs up.
     is_over: bool,
     /// When it was last used.
@@ -91,12 +92,12 @@ impl Session {
             peer,
             features: Features::default(),
             round_trip,
-            awaited: 0,
+            awaited: VecDeque::new(),
             is_over: false,
             used: clock::now(),
             knows_epsv: true,
         };
-        session.awaited = 1;
+        session.awaited.push_back(Vec::new());
         let greeting = session.answer(ANSWERED_WITHIN).await?;
         session.expect(greeting, "connect to")?;
         if host.security == Security::Explicit {
@@ -173,7 +174,7 @@ impl Session {
 
     /// Whether another command may follow.
     pub(super) fn is_clean(&self) -> bool {
-        self.awaited == 0 && !self.is_over
+        self.awaited.is_empty() && !self.is_over
     }
 
     /// Sends a command and reads the answer. The caller made sure that it is one line.
@@ -216,7 +217,8 @@ impl Session {
             lines.extend_from_slice(command);
             lines.extend_from_slice(b"\r\n");
         }
-        self.awaited += commands.len();
+        let paths = commands.iter().map(|command| argument_of(command).to_vec());
+        self.awaited.extend(paths);
         self.used = clock::now();
         let writing = async {
             self.wire.write_all(&lines).await?;
@@ -233,14 +235,16 @@ impl Session {
     async fn answer(&mut self, within: Duration) -> Result<Reply> {
         let read = timeout(within, self.read_reply()).await;
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
-        let reply = read
+        let mut reply = read
             .unwrap_or_else(late)
             .map_err(|cause| self.host.broken("ask", cause))?;
         // 421: the server hangs up. 1xx: more is to come.
         self.is_over |= reply.code == 421;
-        if reply.code / 100 != 1 {
-            self.awaited = self.awaited.saturating_sub(1);
-        }
+        let about = match reply.code / 100 {
+            1 => self.awaited.front().cloned(),
+            _ => self.awaited.pop_front(),
+        };
+        reply.about = about.unwrap_or_default();
         Ok(reply)
     }
 
@@ -439,6 +443,18 @@ pub(crate) fn try_lines(data: &[u8]) {
             Err(_) => return,
         }
     }
+}
+
+/// What a command is about, where that is no secret.
+fn argument_of(command: &[u8]) -> &[u8] {
+    if [&b"PASS"[..], b"ACCT"]
+        .iter()
+        .any(|secret| command.starts_with(secret))
+    {
+        return b"";
+    }
+    let cut = command.iter().position(|&byte| byte == b' ');
+    cut.map_or(b"", |cut| &command[cut + 1..])
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::{
     endpoint::{Entry, FileSpec, Kind, new_word},
 };
 
-/// What a server said to a rename, and whether a look right after it showed it done.
-type Renamed = (Reply, bool);
+/// What a server said to a rename, what was under the hidden name before, and whether a look right after it showed that moved.
+type Renamed = (Reply, Option<Entry>, bool);
 
 impl Remote {
     /// Gives an unfinished copy its final name, replacing what has it; a file is looked for there with `size` bytes.
@@ -28,20 +28,29 @@ impl Remote {
         let renamed = if session.posix_rename {
             self.rename(&session, from, to, size).await
         } else {
+            let ours = self.stat(from, false).await?;
             let replaced = self.replace(&session, from, to).await;
-            replaced.map(|reply| (reply, false))
+            replaced.map(|reply| (reply, ours, false))
+        };
+        let is_ours = |there: &Entry, ours: Option<&Entry>| match (ours, size) {
+            (Some(ours), _) => is_same(there, ours, size),
+            (None, Some(_)) => is_copy(there, spec),
+            (None, None) => there.kind != Kind::Directory,
         };
         let published = match renamed {
-            Ok((Reply::Status { code: OK, .. }, true)) => Ok(()),
-            Ok((Reply::Status { code: OK, .. }, false)) => {
-                match self.has_moved(from, to, size).await? {
+            Ok((Reply::Status { code: OK, .. }, _, true)) => Ok(()),
+            Ok((Reply::Status { code: OK, .. }, ours, false)) => {
+                match self
+                    .has_moved(from, to, |there| is_ours(there, ours.as_ref()))
+                    .await?
+                {
                     true => Ok(()),
                     false => Err(Error::new(ErrorKind::Corrupt, "write", self.show(to))
                         .cause("the server says that it gave it its name, and did not")
                         .at(Locus::Destination)),
                 }
             }
-            Ok((reply, _)) => {
+            Ok((reply, ..)) => {
                 let is_gone = matches!(
                     reply,
                     Reply::Status {
@@ -61,7 +70,7 @@ impl Remote {
                 }
             }
             // The answer may be lost and not the deed.
-            Err(error) => match self.has_moved(from, to, size).await {
+            Err(error) => match self.has_moved(from, to, |there| is_ours(there, None)).await {
                 Ok(true) => Ok(()),
                 Ok(false) | Err(_) => Err(error),
             },
@@ -69,7 +78,7 @@ impl Remote {
         published.map(|()| self.note_time(spec))
     }
 
-    /// Renames, and looks at both names without waiting for the answer.
+    /// Renames, and looks before and after without waiting for an answer.
     async fn rename(
         &self,
         session: &Session,
@@ -78,12 +87,13 @@ impl Remote {
         size: Option<u64>,
     ) -> Result<Renamed> {
         let mut batch = Batch::new(session);
+        let ours = batch.add(Request::new(LSTAT).string(from));
         let renaming = Request::new(EXTENDED).string(b"posix-rename@openssh.com");
         let renamed = batch.add(renaming.string(from).string(to));
         let left = batch.add(Request::new(LSTAT).string(from));
         let there = batch.add(Request::new(LSTAT).string(to));
         batch.send().await?;
-        let renamed = renamed.reply().await?;
+        let (ours, renamed) = (ours.reply().await?, renamed.reply().await?);
         let (left, there) = (left.reply().await?, there.reply().await?);
         let is_left = !matches!(
             left,
@@ -92,19 +102,25 @@ impl Remote {
                 ..
             }
         );
-        let there = match there {
+        let entry = |reply| match reply {
             Reply::Attributes(attributes) => self.entry(Vec::new(), &attributes, to).ok(),
             _ => None,
         };
-        let is_moved = !is_left && there.is_some_and(|there| is_of_size(&there, size));
-        Ok((renamed, is_moved))
+        let (ours, there) = (entry(ours), entry(there));
+        let both = ours.as_ref().zip(there.as_ref());
+        let is_moved = !is_left && both.is_some_and(|(ours, there)| is_same(there, ours, size));
+        Ok((renamed, ours, is_moved))
     }
 
     /// Whether what was under a name that nobody else knows has its own now.
-    async fn has_moved(&self, from: &[u8], to: &[u8], size: Option<u64>) -> Result<bool> {
+    async fn has_moved(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        is_ours: impl Fn(&Entry) -> bool,
+    ) -> Result<bool> {
         let (left, there) = tokio::join!(self.stat(from, false), self.stat(to, false));
-        let is_there = there?.is_some_and(|there| is_of_size(&there, size));
-        Ok(left?.is_none() && is_there)
+        Ok(left?.is_none() && there?.as_ref().is_some_and(is_ours))
     }
 
     /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
@@ -140,12 +156,10 @@ impl Remote {
     }
 }
 
-/// Whether it is something other than a directory, and a file of this size where one is told.
-fn is_of_size(there: &Entry, size: Option<u64>) -> bool {
-    match size {
-        Some(size) => there.kind == Kind::File && there.size == size,
-        None => there.kind != Kind::Directory,
-    }
+/// Whether it is what was `ours` under its hidden name, of `size` bytes where it is a file. A rename changes no time.
+fn is_same(there: &Entry, ours: &Entry, size: Option<u64>) -> bool {
+    let told = |entry: &Entry| (entry.kind, entry.size, entry.mtime);
+    told(there) == told(ours) && size.is_none_or(|size| there.size == size)
 }
 
 /// Whether what is there looks like a copy of what `spec` says.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{SERVER_WORKS_FOR, Shelf, multistatus::refused_member};
 use crate::{
     Error, ErrorKind, Result,
-    endpoint::Kind,
+    endpoint::{Entry, FileTime, Kind},
     web::{About, Call, drain, kind_of_status, read_refusal},
 };
 
@@ -18,6 +18,11 @@ pub(super) fn is_lost(error: &Error) -> bool {
         error.kind(),
         ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy
     )
+}
+
+/// What tells a version of a file from another.
+fn told(there: &Entry) -> (Option<&str>, Option<FileTime>, Option<FileTime>) {
+    (there.version.as_deref(), there.mtime, there.stored)
 }
 
 impl Shelf {
@@ -58,20 +63,31 @@ impl Shelf {
                 .patience(SERVER_WORKS_FOR)
         };
         let first = self.command(moved("F")).await;
+        let mut was_lost = first.as_ref().is_err_and(is_lost);
         let is_taken = match &first {
             // 412: something has the name.
             Err(error) if error.kind() == ErrorKind::Changed => true,
             // That may be what was not heard.
-            Err(error) if is_lost(error) => {
-                !self.has_moved(partial, full, size).await.unwrap_or(true)
+            Err(_) if was_lost => {
+                let moved = self.has_moved(partial, full, size, None).await;
+                !moved.unwrap_or(true)
             }
             _ => false,
         };
+        let mut replaced = None;
         let ended = if is_taken {
-            if self.is_directory(full).await? {
+            let (left, there) = tokio::join!(self.look_at(partial), self.look_at(full));
+            let there = there?;
+            if (there.as_ref()).is_some_and(|there| there.kind == Kind::Directory) {
                 let about = About::writing("write", self.place().show_full(full));
                 let error = about.fail(ErrorKind::Conflict);
                 return Err(error.cause("a directory has that name"));
+            }
+            match left? {
+                // Within one second, one file is told like another.
+                Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
+                // What has the name may be ours: an earlier answer was lost.
+                None => was_lost = true,
             }
             self.command(moved("T")).await
         } else {
@@ -82,7 +98,10 @@ impl Shelf {
             Ok(status) => {
                 for pause_s in [0, 1, 2, 4, 8] {
                     sleep(Duration::from_secs(pause_s)).await;
-                    if self.has_moved(partial, full, size).await? {
+                    if self
+                        .has_moved(partial, full, size, replaced.as_ref())
+                        .await?
+                    {
                         return Ok(());
                     }
                     // One that has only taken note of it does it later.
@@ -95,8 +114,8 @@ impl Shelf {
                 Err(error.cause("the server has not given it its name yet"))
             }
             // Asked again after a lost answer, a server finds nothing to move.
-            Err(error) if is_lost(&error) || error.kind() == ErrorKind::NotFound => {
-                match self.has_moved(partial, full, size).await {
+            Err(error) if is_lost(&error) || was_lost && error.kind() == ErrorKind::NotFound => {
+                match self.has_moved(partial, full, size, replaced.as_ref()).await {
                     Ok(true) => Ok(()),
                     Ok(false) | Err(_) => Err(error),
                 }
@@ -105,10 +124,19 @@ impl Shelf {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now.
-    async fn has_moved(&self, partial: &[u8], full: &[u8], size: u64) -> Result<bool> {
+    /// Whether what was under the hidden name, which nobody else knows, has its own now, and not what it was to replace.
+    async fn has_moved(
+        &self,
+        partial: &[u8],
+        full: &[u8],
+        size: u64,
+        replaced: Option<&Entry>,
+    ) -> Result<bool> {
         let (left, there) = tokio::join!(self.look_at(partial), self.look_at(full));
-        let is_whole = there?.is_some_and(|there| there.kind == Kind::File && there.size == size);
-        Ok(left?.is_none() && is_whole)
+        let is_ours = there?.is_some_and(|there| {
+            let is_old = replaced.is_some_and(|old| told(old) == told(&there));
+            there.kind == Kind::File && there.size == size && !is_old
+        });
+        Ok(left?.is_none() && is_ours)
     }
 }

@@ -163,7 +163,11 @@ async fn a_list_that_is_cut_is_not_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_does_not_keep_ends_nothing() {
-    for habit in [FtpHabit::KeepsNoFolderTimes, FtpHabit::KeepsNothing] {
+    let lost = Unkept { modes: 2, times: 2 };
+    for (habit, unkept) in [
+        (FtpHabit::KeepsNoFolderTimes, Unkept::default()),
+        (FtpHabit::KeepsNothing, lost),
+    ] {
         let server = FtpServer::start(habit, &[]).await;
         let endpoint = ftp(&server).await;
         assert!(endpoint.capabilities().directory_attributes);
@@ -175,7 +179,7 @@ async fn what_a_server_does_not_keep_ends_nothing() {
             ..Entry::bare(Vec::new(), Kind::Directory)
         };
         endpoint.seal_directory(b"", &folder, false).await.unwrap();
-        assert!(!endpoint.capabilities().directory_attributes);
+        assert_eq!(endpoint.unkept(), unkept, "{habit:?}");
     }
     let server = FtpServer::start(FtpHabit::KeepsNothing, &[]).await;
     let endpoint = ftp(&server).await;
@@ -253,13 +257,18 @@ async fn a_rename_that_is_refused_leaves_what_was_there() {
         (FtpHabit::RefusesRenames, false),
         (FtpHabit::OnlySaysRenamed, false),
         (FtpHabit::DropsRenamed, false),
+        (FtpHabit::KeepsOld, false),
         (FtpHabit::KeepsNames, true),
     ] {
-        let server = FtpServer::start(habit, &[("/t/x", b"old")]).await;
+        let old: &[u8] = match habit {
+            FtpHabit::KeepsOld => b"older",
+            _ => b"old",
+        };
+        let server = FtpServer::start(habit, &[("/t/x", old)]).await;
         let endpoint = ftp(&server).await;
         let stored = put(&*endpoint, b"x", b"newer").await;
         assert_eq!(stored.is_ok(), is_right, "{habit:?}");
-        let there = if is_right { &b"newer"[..] } else { b"old" };
+        let there = if is_right { b"newer" } else { old };
         assert_eq!(server.held("/t/x").unwrap(), there, "{habit:?}");
         assert_eq!(
             list(&*endpoint).await.unwrap().len(),
@@ -283,4 +292,25 @@ async fn each_name_of_a_list_is_told() {
     let names = list(&*endpoint).await.unwrap();
     let names: Vec<_> = names.iter().map(|entry| entry.name.as_slice()).collect();
     assert_eq!(names, [&b".."[..], b"one", b"one\r"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mode_that_is_refused_for_one_name_is_set_for_the_others() {
+    let server = FtpServer::start(FtpHabit::RefusesTabs, &[]).await;
+    let endpoint = ftp(&server).await;
+    for name in [&b"a\tb"[..], b"c", b"d"] {
+        put(&*endpoint, name, b"x").await.unwrap();
+    }
+    assert!(endpoint.capabilities().modes);
+    assert_eq!(endpoint.unkept(), Unkept { modes: 1, times: 0 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_tried_below_an_address_that_names_a_file() {
+    let server = FtpServer::start(FtpHabit::KeepsOld, &[("/t/x", b"old")]).await;
+    let address = format!("{}/t/x", server.url());
+    let rules = DraftRules::default();
+    let endpoint = open_with(&address, "", rules).await.unwrap();
+    let step_ns = endpoint.learn_time_step_ns(b"").await.unwrap();
+    assert_eq!(step_ns, Some(1_000_000_000));
 }

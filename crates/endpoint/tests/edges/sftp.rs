@@ -188,6 +188,24 @@ async fn a_rename_whose_answer_is_lost_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_older_file_of_that_size_is_not_what_was_renamed() {
+    let (server, folder) = sftp_server(SftpSpoils::KeepsOld);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for (name, len) in [("small", 50_000), ("large", LARGE)] {
+        let old = fs::File::create(root.join(name)).unwrap();
+        old.set_len(len as u64).unwrap();
+        old.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let sftp = open(&server, &root, false).await.unwrap();
+        let written = match name {
+            "small" => put(&sftp, b"small", &vec![7; len]).await,
+            _ => write(&sftp, b"large", &vec![7; len]).await,
+        };
+        says(written, "and did not");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_others_put_under_a_foretold_name_is_left_alone() {
     let server = SshServer::start().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -627,3 +627,28 @@ async fn a_page_that_asks_to_log_in_is_no_file() {
         End::Refused,
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_file_of_that_size_is_not_what_was_moved() {
+    let held = files(&[("/t/x", "older")]);
+    let files = Arc::clone(&held);
+    // What was written is gone before it is moved.
+    let server = Server::start(move |asked| match &*asked.method {
+        "MOVE" => {
+            let path = asked.target.trim_end_matches('/');
+            held.lock().unwrap().remove(path);
+            Answer::sized(404, "", "")
+        }
+        _ => answer(asked, &held),
+    })
+    .await;
+    let endpoint = dav(&server).await;
+    assert!(put(&*endpoint, b"x", b"newer").await.is_err());
+    assert_eq!(files.lock().unwrap()["/t/x"], b"older");
+    let server = format!("{}/t/x", server.url().replace("http://", "webdav://"));
+    let named = open(&server, "[me]\nuser = \"u\"\npassword = \"p\"\n")
+        .await
+        .unwrap();
+    assert_eq!(named.learn_time_step_ns(b"").await.unwrap(), None);
+    assert_eq!(files.lock().unwrap().len(), 1, "something was tried");
+}

@@ -47,6 +47,10 @@ pub enum FtpHabit {
     DropsRenamed,
     /// It renames nothing to a name that something has.
     KeepsNames,
+    /// What it renames is gone, and what was to be replaced stays, with success.
+    KeepsOld,
+    /// It sets no modes of names with a tab.
+    RefusesTabs,
 }
 
 /// What it holds, by path.
@@ -170,7 +174,7 @@ impl Session {
             "SIZE" => held.map_or(gone, |held| format!("213 {}", held.len())),
             "MLST" if path == "/t" => "250-so\r\n type=dir; /t\r\n250 end".to_owned(),
             "MLST" => held.map_or(gone, |held| {
-                format!("250-so\r\n {} {path}\r\n250 end", self.facts(held.len()))
+                format!("250-so\r\n {} {path}\r\n250 end", self.facts(path, held.len()))
             }),
             "MFMT" | "SITE" if self.habit == FtpHabit::KeepsNothing => "550 not permitted".to_owned(),
             "MFMT" if path.ends_with(" /t") && self.habit == FtpHabit::KeepsNoFolderTimes => {
@@ -178,6 +182,9 @@ impl Session {
             }
             "MFMT" if self.habit == FtpHabit::RefusesOldTimes && path < "1970" => {
                 "550 no such time".to_owned()
+            }
+            "SITE" if path.contains('\t') && self.habit == FtpHabit::RefusesTabs => {
+                "550 no such name".to_owned()
             }
             "MFMT" => "213 so".to_owned(),
             "DELE" => {
@@ -189,7 +196,7 @@ impl Session {
                 held.map_or(gone, |_| "350 to what".to_owned())
             }
             "RNTO" if self.habit == FtpHabit::OnlySaysRenamed => "250 so".to_owned(),
-            "RNTO" if self.habit == FtpHabit::DropsRenamed => {
+            "RNTO" if matches!(self.habit, FtpHabit::DropsRenamed | FtpHabit::KeepsOld) => {
                 self.files.lock().unwrap().remove(&self.from);
                 "250 so".to_owned()
             }
@@ -211,7 +218,7 @@ impl Session {
         }))
     }
 
-    fn facts(&self, mut size: usize) -> String {
+    fn facts(&self, path: &str, mut size: usize) -> String {
         if self.habit == FtpHabit::TellsShortSizes {
             size = size.saturating_sub(7);
         }
@@ -221,7 +228,9 @@ impl Session {
         } else {
             format!("size={size};")
         };
-        format!("type=file;{size}modify=20200101000000;UNIX.mode=0644;")
+        let is_newer = self.habit == FtpHabit::KeepsOld && path.ends_with("posthaste-partial");
+        let year = if is_newer { 2021 } else { 2020 };
+        format!("type=file;{size}modify={year}0101000000;UNIX.mode=0644;")
     }
 
     async fn transfer(&mut self, command: &str, path: &str) -> std::io::Result<()> {
@@ -271,7 +280,7 @@ impl Session {
         let files = self.files.lock().unwrap();
         let lines = files.iter().map(|(path, bytes)| {
             let name = path.strip_prefix("/t/").unwrap();
-            format!("{} {name}\r\n", self.facts(bytes.len()))
+            format!("{} {name}\r\n", self.facts(path, bytes.len()))
         });
         let mut lines = lines.collect::<String>().into_bytes();
         if self.habit == FtpHabit::CutsLists {

@@ -89,7 +89,9 @@ for packet in packets(sys.stdin.buffer):
         send(sys.stdout.buffer, status(request, OK))
         continue
     is_rename = kind == EXTENDED and string(packet, 5)[0].startswith(b"posix-rename")
-    if spoils == "only-says" and is_rename:
+    if spoils == "keeps-old" and is_rename:
+        os.remove(string(packet, string(packet, 5)[1])[0])
+    if spoils in ("only-says", "keeps-old") and is_rename:
         send(sys.stdout.buffer, status(request, OK))
         continue
     asked[request] = "rename" if is_rename else kind

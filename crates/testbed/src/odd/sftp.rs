@@ -34,6 +34,8 @@ pub enum SftpSpoils {
     Renames,
     /// Renames are said to be done, and are not.
     OnlySaysRenamed,
+    /// So are those that lose what was to be renamed.
+    KeepsOld,
 }
 
 impl SftpSpoils {
@@ -48,6 +50,7 @@ impl SftpSpoils {
             Self::Writes => "writes",
             Self::Renames => "renames",
             Self::OnlySaysRenamed => "only-says",
+            Self::KeepsOld => "keeps-old",
         }
     }
 }
