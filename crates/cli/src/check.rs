@@ -180,7 +180,7 @@ fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
         .collect();
     let last = lines.pop().unwrap_or_default();
     for line in lines {
-        eprintln!("posthaste: {line}");
+        crate::output::note!("posthaste: {line}");
     }
     Failure::usage(last)
 }

@@ -141,7 +141,7 @@ async fn play(arguments: &DemoArguments) -> Outcome {
 }
 
 fn say(text: &str) {
-    eprintln!("demo: {text}");
+    crate::output::note!("demo: {text}");
 }
 
 /// Submits, follows, kills a relay half way, and waits until scratch is released.

@@ -65,7 +65,7 @@ pub fn run(arguments: &KeygenArguments) -> Outcome {
         let file = path.display().to_string();
         output::json(&serde_json::json!({ "recipient": recipient, "identity_file": file }));
     } else {
-        eprintln!(
+        crate::output::note!(
             "posthaste: the identity is in {}; its recipient:",
             path.display()
         );

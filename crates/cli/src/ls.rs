@@ -277,7 +277,7 @@ async fn print_tree(endpoint: Arc<dyn Endpoint>, options: Options, mut lines: Li
                 Some(News::Found(found)) => lines.page(&found),
                 Some(News::Failed(error)) => {
                     lines.flush();
-                    eprintln!("posthaste: {error}");
+                    crate::output::note!("posthaste: {error}");
                 }
             }
             if lines.is_closed() {
@@ -304,9 +304,10 @@ async fn print_scan(
     let tally = scan.tally();
     if tally.entries() > 0 {
         let before = tally.entries();
-        eprintln!("posthaste: going on with {before} entries found before");
+        crate::output::note!("posthaste: going on with {before} entries found before");
     }
-    let on_failure: Arc<scan::OnFailure> = Arc::new(|error| eprintln!("posthaste: {error}"));
+    let on_failure: Arc<scan::OnFailure> =
+        Arc::new(|error| crate::output::note!("posthaste: {error}"));
     showing(&tally, scan.run(&on_failure)).await?;
     printed(move || {
         for found in scan.entries()? {

@@ -175,7 +175,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("posthaste: {failure}");
+            crate::output::note!("posthaste: {failure}");
             failure.exit_code()
         }
     }

@@ -70,7 +70,7 @@ pub async fn run(arguments: MoversArguments) -> Outcome {
     if arguments.json {
         output::json(&movers);
     } else if movers.is_empty() {
-        eprintln!("posthaste: no mover is there: the service moves data itself");
+        crate::output::note!("posthaste: no mover is there: the service moves data itself");
     } else {
         output::table(&table(&movers));
     }

@@ -1,20 +1,46 @@
-//! The one place that writes to standard output.
+//! The one place that writes to standard output, and lines to standard error.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write, stderr, stdout};
 
 use posthaste_endpoint::Unkept;
 
-/// Prints a line. When nobody reads any more (`| head`), the program just ends.
+use crate::failure::Exit;
+
+/// Says a line on standard error, whether or not somebody hears it.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::output::say(&format!($($text)*))
+    };
+}
+pub(crate) use note;
+
+/// What [`note`] writes.
+pub fn say(text: &str) {
+    // Whoever closed it wants to hear nothing.
+    let _ = stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// How a shell tells of a program that ended as nobody read its output any more (SIGPIPE).
+const NOBODY_READS: i32 = 141;
+
+/// Prints a line. Where that can't be done the program ends, and not with 0: what is not said has not arrived.
 pub fn line(text: &str) {
-    let mut out = std::io::stdout().lock();
-    if out
+    let mut out = stdout().lock();
+    let printed = out
         .write_all(text.as_bytes())
         .and_then(|()| out.write_all(b"\n"))
-        .is_err()
-        || out.flush().is_err()
-    {
-        std::process::exit(0);
+        .and_then(|()| out.flush());
+    let Err(cause) = printed else { return };
+    if cause.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(NOBODY_READS);
     }
+    give_up(&cause)
+}
+
+/// Ends the program: what it had to print is lost.
+pub fn give_up(cause: &std::io::Error) -> ! {
+    note!("posthaste: can't write to standard output: {cause}");
+    std::process::exit(Exit::Fatal as i32)
 }
 
 /// So many of something: `1 file`, `2 files`.

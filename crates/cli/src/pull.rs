@@ -120,7 +120,7 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
         ));
     }
     for line in lines {
-        eprintln!("posthaste: {line}");
+        crate::output::note!("posthaste: {line}");
     }
     match left_out.count {
         0 => ExitCode::SUCCESS,
@@ -238,7 +238,7 @@ async fn find_holders(
                     .map(|(chunk, index, _)| (chunk, index))
                     .collect(),
                 Err(error) => {
-                    eprintln!("posthaste: going on without {name}: {error}");
+                    crate::output::note!("posthaste: going on without {name}: {error}");
                     return None;
                 }
             };

@@ -211,7 +211,7 @@ fn tell_failures(failures: &[scan::Failure], tally: &Tally) {
 }
 
 fn tell(text: &str) {
-    eprintln!("posthaste: {}", text.replace(char::is_control, "\u{fffd}"));
+    crate::output::note!("posthaste: {}", text.replace(char::is_control, "\u{fffd}"));
 }
 
 fn at_root(shown: &str, cause: io::Error) -> Failure {

@@ -103,7 +103,7 @@ pub async fn run(arguments: ThroughArguments) -> Outcome {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(cause) => {
-            eprintln!("posthaste: can't run {program}: {cause}");
+            crate::output::note!("posthaste: can't run {program}: {cause}");
             let is_missing = cause.kind() == std::io::ErrorKind::NotFound;
             return Ok(ExitCode::from(if is_missing {
                 NOT_FOUND

@@ -165,7 +165,7 @@ pub async fn until_settled(
             screen.draw(&frame(&request, follower.recent()));
         } else if shown {
             for event in follower.take_unsaid() {
-                eprintln!("{}", event_text(&event));
+                crate::output::note!("{}", event_text(&event));
             }
         }
         if is_settled(&request) {

@@ -34,6 +34,12 @@ impl World {
         self.folder.path().join(name)
     }
 
+    fn run(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+        command.env_clear().env("HOME", self.folder.path());
+        command
+    }
+
     fn ls<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command
@@ -326,4 +332,41 @@ fn a_killed_listing_of_objects_goes_on() {
     let (lines, kills) = killed_until_done(&world, "s3://testbed");
     assert!(kills > 0, "it was never killed");
     everything_once(lines, &wanted);
+}
+
+#[test]
+fn what_can_not_be_printed_is_no_success_and_nobody_has_to_listen() {
+    let world = World::new();
+    let folder = world.folder.path();
+    fs::write(folder.join("a"), "x").unwrap();
+    let full = || {
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let copy = folder.join("b");
+    let file = folder.join("a");
+    for words in [
+        vec![OsStr::new("ls"), folder.as_os_str()],
+        vec![
+            OsStr::new("cp"),
+            OsStr::new("--json"),
+            file.as_os_str(),
+            copy.as_os_str(),
+        ],
+    ] {
+        let output = world.run().args(&words).stdout(full()).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(7), "{words:?} {told}");
+        assert!(told.contains("can't write to standard output"), "{told}");
+    }
+    let mut child = world
+        .run()
+        .args(["ls", "/nowhere/at/all"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
 }

@@ -15,6 +15,9 @@ use tower_service::Service;
 
 use crate::{Error, ErrorKind, Result, config, dial::Dialler, line::Line};
 
+/// What a proxy's refusal says that wants to know who asks.
+pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
+
 /// Which proxy leads where.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies(Option<Arc<Matcher>>);
@@ -94,6 +97,8 @@ impl Proxies {
     ) -> Option<io::Result<TokioIo<Line>>> {
         let proxy = self.before(uri)?;
         let fail = |cause: String| {
+            let is_login = cause.contains("authorization required");
+            let cause = if is_login { LOGIN_WANTED } else { &cause };
             let host = proxy.uri().authority().map_or("", |host| host.as_str());
             io::Error::other(format!("the proxy {host} does not lead there: {cause}"))
         };
@@ -265,6 +270,18 @@ mod tests {
             asked.contains("proxy-authorization: basic dxnlcjpodxno"),
             "{asked}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_login_that_is_wanted_is_said() {
+        let answer = "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+        let (_, address, _asked) = proxy(answer).await;
+        let named = format!("http://{address}");
+        let proxies = Proxies::named(|name| (name == "ALL_PROXY").then(|| named.clone()));
+        let mut dialler = Dialler::through(proxies.unwrap());
+        let refused = dialler.call(Uri::from_static("https://store.example/x"));
+        let cause = refused.await.unwrap_err().to_string();
+        assert!(cause.contains(LOGIN_WANTED), "{cause}");
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use std::{error::Error as StdError, path::Path, sync::atomic::Ordering::Relaxed,
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
@@ -40,7 +40,9 @@ pub(crate) use status::{kind_of_status, refused};
 pub use text::{bearer_token, encode};
 pub(crate) use text::{decode, quoted, text_of};
 
-use crate::{Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream};
+use crate::{
+    Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream, proxy::LOGIN_WANTED,
+};
 
 /// Nothing moved for this long: the connection counts as dead.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
@@ -189,6 +191,13 @@ impl Web {
                     .fail(ErrorKind::Unauthenticated)
                     .cause(format!("{host} can't be trusted: {reason}"))
                     .hint("name its authority's certificate as ca_file in a profile")
+                    .at(Locus::Network);
+            }
+            if reason.contains(LOGIN_WANTED) {
+                return about
+                    .fail(ErrorKind::Unauthenticated)
+                    .cause(reason)
+                    .hint(kind_of_status(StatusCode::PROXY_AUTHENTICATION_REQUIRED).1)
                     .at(Locus::Network);
             }
             about

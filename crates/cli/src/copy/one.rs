@@ -62,7 +62,7 @@ pub(crate) async fn copy_one(
         rules,
     )
     .map_err(told)?;
-    let tell = |text: &str| eprintln!("{text}");
+    let tell = |text: &str| crate::output::note!("{text}");
     loop {
         let first: Arc<Mutex<Option<Trouble>>> = Arc::default();
         let (sources, place) = ends.open(&tell).await.map_err(told)?;

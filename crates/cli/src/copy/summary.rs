@@ -175,6 +175,5 @@ fn print_json(
             "confirmed_bytes": record.confirmed.bytes(),
         })
     });
-    // Nobody can be told that standard output is gone.
-    let _ = writeln!(io::stdout(), "{stats}");
+    output::json(&stats);
 }

@@ -176,7 +176,7 @@ impl Stage {
         }
         if self.keep {
             let folder = self.folder.keep();
-            eprintln!("demo: everything is in {}", folder.display());
+            crate::output::note!("demo: everything is in {}", folder.display());
         }
     }
 }

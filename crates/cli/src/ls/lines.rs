@@ -11,6 +11,8 @@ use posthaste_endpoint::{Entry, FileTime, Kind, base_name, join};
 use posthaste_engine::{copy::Filter, scan::Found};
 use serde::Serialize;
 
+use crate::output;
+
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -159,7 +161,11 @@ impl Lines {
         }
         let mut out = self.out.lock();
         let written = out.write_all(&self.buffer).and_then(|()| out.flush());
-        self.closed = written.is_err();
+        match written {
+            Ok(()) => {}
+            Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
+            Err(cause) => output::give_up(&cause),
+        }
         self.buffer.clear();
     }
 }

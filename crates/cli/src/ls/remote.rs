@@ -114,7 +114,7 @@ impl Listing<'_> {
                 let failure = problem(why);
                 failures += 1;
                 temporary += u64::from(failure.may_pass());
-                eprintln!("posthaste: {failure}");
+                crate::output::note!("posthaste: {failure}");
             } else if !self.show(line.path.as_bytes(), line.entries).await {
                 break;
             }

@@ -192,7 +192,7 @@ fn show_change(path: &Path) -> Result<(), Failure> {
 /// Becomes the program itself; comes back only when it can't be started.
 fn hand_over(arguments: &StagingArguments, why: &str) -> Failure {
     let program = arguments.program.display();
-    eprintln!("posthaste: {why}; {program} does it");
+    crate::output::note!("posthaste: {why}; {program} does it");
     let cause = Command::new(&arguments.program)
         .args(&arguments.words)
         .exec();

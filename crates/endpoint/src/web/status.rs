@@ -21,6 +21,10 @@ pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
             ErrorKind::PermissionDenied,
             "check what these credentials allow",
         ),
+        407 => (
+            ErrorKind::Unauthenticated,
+            "put user:password@ before the host in HTTP_PROXY or HTTPS_PROXY",
+        ),
         404 | 410 => (ErrorKind::NotFound, ""),
         405 | 501 => (ErrorKind::Unsupported, "this server doesn't allow it"),
         409 | 423 => (ErrorKind::Conflict, ""),
