@@ -239,6 +239,9 @@ pub struct Request {
     pub paused: Option<Pause>,
     /// Why it was refused or failed, in one line.
     pub reason: Option<String>,
+    /// The page under `docs/errors/` that explains why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
     /// Whether its deadline is in danger.
     pub at_risk: bool,
     /// Whether the deadline passed before it was safe.

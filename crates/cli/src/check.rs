@@ -180,7 +180,7 @@ fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
         .collect();
     let last = lines.pop().unwrap_or_default();
     for line in lines {
-        crate::output::note!("posthaste: {line}");
+        output::complain(&line);
     }
     Failure::usage(last)
 }

@@ -1,5 +1,6 @@
 //! Speaks to the service's REST API.
 
+mod away;
 mod lines;
 
 use std::{
@@ -25,6 +26,7 @@ use crate::{
     failure::{Exit, Failure},
     login::stored::Login,
 };
+pub use away::{ride_out, say_away};
 
 /// Largest answer taken: a manifest of 10^7 files is about this.
 const ANSWER_BYTES_MAX: usize = 4 << 30;
@@ -213,6 +215,14 @@ impl ServiceClient {
     /// The service's refusal, or that it can't be reached.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::GET, path, None).await?)
+    }
+
+    /// Asks for one thing, as often as it takes while the service is away.
+    ///
+    /// # Errors
+    /// As [`ServiceClient::get`], of a service that stays away with why.
+    pub async fn get_again<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        ride_out(|| self.get(path), say_away).await
     }
 
     /// Asks for what may take long: again and again, by the path `again`, while the service says that it is not through.
@@ -422,35 +432,20 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     })
 }
 
-/// Why one thing of several was not done.
-pub fn problem(problem: api::Problem) -> Failure {
-    let exit = match problem.code.as_str() {
-        "busy" | "unreachable" | "timed-out" => Exit::Temporary,
-        _ => Exit::Other,
-    };
-    Failure::new(exit, problem.message)
-}
-
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let problem = serde_json::from_slice::<api::Problem>(body).ok();
-    let is_busy = problem
-        .as_ref()
-        .is_some_and(|problem| problem.code == "busy");
-    let message = problem.map_or_else(
-        || format!("the service answered {status}"),
-        |problem| problem.message,
-    );
+    if let Ok(problem) = serde_json::from_slice::<api::Problem>(body) {
+        return Failure::told(problem);
+    }
+    // No service, but what stands before one.
     let exit = match status {
-        _ if is_busy => Exit::Temporary,
         StatusCode::NOT_FOUND => Exit::FileNotFound,
-        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Exit::Usage,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => {
-            Exit::Fatal
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Fatal,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            Exit::Temporary
         }
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Exit::Temporary,
         _ => Exit::Other,
     };
-    Failure::new(exit, message)
+    Failure::new(exit, format!("the service answered {status}"))
 }
 
 /// A stream of events.

@@ -20,6 +20,13 @@ pub fn typed() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
+/// Whether the command line asks for JSON. What follows `--` is another's.
+pub fn wants_json() -> bool {
+    let typed = typed();
+    let mut own = typed.iter().take_while(|word| *word != "--");
+    own.any(|word| word == "--json")
+}
+
 /// The service's state directory: `$XDG_STATE_HOME/posthaste`, else `~/.local/state/posthaste`.
 pub fn state_directory() -> PathBuf {
     let state = variable("XDG_STATE_HOME")

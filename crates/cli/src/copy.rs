@@ -197,7 +197,10 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)?;
-    runtime.block_on(run_async(arguments))
+    let ended = runtime.block_on(run_async(arguments));
+    // What is given up, as at the end of its time, may wait for minutes before it would send on.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {

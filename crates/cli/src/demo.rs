@@ -12,6 +12,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::Args;
 use posthaste_api as api;
 use posthaste_endpoint::gateway::Gateways;
+use posthaste_engine::pull::PullOptions;
 use posthaste_types::Bytes;
 use serde::Serialize;
 
@@ -110,9 +111,9 @@ async fn play(arguments: &DemoArguments) -> Outcome {
     let report = pull::fetch(
         stage.service(),
         &request.id,
-        &home,
-        &IdentityArguments::default(),
+        (&home, &IdentityArguments::default()),
         &Gateways::default(),
+        &PullOptions::default(),
         Screen::new(true),
     )
     .await?;

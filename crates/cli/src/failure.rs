@@ -2,6 +2,7 @@
 
 use std::{fmt, process::ExitCode};
 
+use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 
 /// How a command ends.
@@ -37,6 +38,10 @@ pub enum Exit {
 pub struct Failure {
     exit: Exit,
     message: String,
+    /// The page under `docs/errors/` that explains it, where it is known better than by the exit code.
+    code: Option<String>,
+    /// Whether standard output has it as JSON already, where that was asked for.
+    is_shown: bool,
 }
 
 impl Failure {
@@ -45,7 +50,55 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
+            code: None,
+            is_shown: false,
         }
+    }
+
+    /// A failure as the service tells it.
+    pub fn told(problem: api::Problem) -> Self {
+        let mut failure = Self::new(exit_for_code(&problem.code), problem.message);
+        failure.code = Some(problem.code);
+        failure
+    }
+
+    /// The end of a request that was refused or failed.
+    pub fn of_request(request: &api::Request, doing: &str) -> Self {
+        let reason = request.reason.as_deref().unwrap_or("no reason was given");
+        let message = format!("{doing}: {reason}");
+        match &request.error_code {
+            _ if request.state == "refused" => Self::new(Exit::Refused, message),
+            None => Self::new(Exit::Other, message),
+            Some(code) => Self::told(api::Problem {
+                code: code.clone(),
+                message,
+            }),
+        }
+    }
+
+    /// The same, of which standard output has all there is to say.
+    pub fn shown(mut self, is_shown: bool) -> Self {
+        self.is_shown = is_shown;
+        self
+    }
+
+    /// The same for programs, where they do not have it.
+    pub fn problem(&self) -> Option<api::Problem> {
+        let code = self.code.as_deref().unwrap_or(match self.exit {
+            Exit::Usage => "invalid",
+            Exit::DirectoryNotFound | Exit::FileNotFound => "not-found",
+            Exit::Temporary => "unreachable",
+            Exit::Other
+            | Exit::LessSerious
+            | Exit::Fatal
+            | Exit::TimeLimit
+            | Exit::Refused
+            | Exit::Parked => "other",
+        });
+        (!self.is_shown).then(|| api::Problem {
+            code: code.to_owned(),
+            message: self.message.clone(),
+        })
     }
 
     /// Bad arguments: the line should say what to write instead.
@@ -88,7 +141,9 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(exit_for(&error), error.to_string())
+        let mut failure = Self::new(exit_for(&error), error.to_string());
+        failure.code = Some(error.code().to_owned());
+        failure
     }
 }
 
@@ -98,6 +153,29 @@ impl From<anyhow::Error> for Failure {
             Ok(error) => error.into(),
             Err(error) => Self::new(Exit::Other, format!("{error:#}")),
         }
+    }
+}
+
+/// What the parser of command lines refuses, in one line, and what it would try.
+pub fn said_by_parser(error: &clap::Error) -> (String, Vec<String>) {
+    let said = error.render().to_string();
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut blocks = said.split("\n\n");
+    let what = blocks.next().unwrap_or_default();
+    let what = one_line(what.trim_start_matches("error: "));
+    let tips = blocks.filter_map(|block| block.trim().strip_prefix("tip: "));
+    (what, tips.map(one_line).collect())
+}
+
+/// The exit code for a page under `docs/errors/`.
+fn exit_for_code(code: &str) -> Exit {
+    match code {
+        "not-found" => Exit::FileNotFound,
+        "invalid" => Exit::Usage,
+        "permission-denied" | "unauthenticated" | "full" => Exit::Fatal,
+        "unreachable" | "timed-out" | "busy" => Exit::Temporary,
+        "changed" => Exit::LessSerious,
+        _ => Exit::Other,
     }
 }
 

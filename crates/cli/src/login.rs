@@ -130,9 +130,9 @@ pub async fn end(arguments: LogoutArguments) -> Outcome {
     };
     let stored = login.forget()?;
     if let Err(failure) = device::give_back(&stored).await {
-        crate::output::note!(
-            "posthaste: {failure}; it is forgotten here, and good until it ends by itself"
-        );
+        output::complain(&format!(
+            "{failure}; it is forgotten here, and good until it ends by itself"
+        ));
     }
     output::line(&format!("logged out of {url}"));
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
     failure::{Exit, Failure, Outcome},
-    through,
+    output, through,
 };
 use lines::{Lines, Shape};
 use progress::showing;
@@ -277,7 +277,7 @@ async fn print_tree(endpoint: Arc<dyn Endpoint>, options: Options, mut lines: Li
                 Some(News::Found(found)) => lines.page(&found),
                 Some(News::Failed(error)) => {
                     lines.flush();
-                    crate::output::note!("posthaste: {error}");
+                    output::complain(&error);
                 }
             }
             if lines.is_closed() {
@@ -306,8 +306,7 @@ async fn print_scan(
         let before = tally.entries();
         crate::output::note!("posthaste: going on with {before} entries found before");
     }
-    let on_failure: Arc<scan::OnFailure> =
-        Arc::new(|error| crate::output::note!("posthaste: {error}"));
+    let on_failure: Arc<scan::OnFailure> = Arc::new(|error| output::complain(&error));
     showing(&tally, scan.run(&on_failure)).await?;
     printed(move || {
         for found in scan.entries()? {

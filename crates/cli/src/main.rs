@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use posthaste_endpoint::posix::keep_private;
 
 mod answer;
@@ -123,6 +123,7 @@ enum Command {
     Watch(watch::WatchArguments),
     Explain(request::ExplainArguments),
     Cancel(request::CancelArguments),
+    Forget(request::ForgetArguments),
     Deadline(request::DeadlineArguments),
     Modify(request::ModifyArguments),
     Pause(pause::PauseArguments),
@@ -175,14 +176,20 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            crate::output::note!("posthaste: {failure}");
+            if let Some(problem) = failure.problem().filter(|_| config::wants_json()) {
+                output::json(&problem);
+            }
+            output::complain(&failure);
             failure.exit_code()
         }
     }
 }
 
 fn run(words: Vec<OsString>) -> Outcome {
-    let command = Cli::parse_from(words).command;
+    let command = match Cli::try_parse_from(&words) {
+        Ok(line) => line.command,
+        Err(error) => return misread(&words, &error),
+    };
     let (logs, traced) = command.seen();
     let traces = traced.map(|(traces, name)| traces.begin(name));
     let traces = traces.transpose()?.flatten();
@@ -191,6 +198,31 @@ fn run(words: Vec<OsString>) -> Outcome {
     // What is not sent yet, is now.
     drop(traces);
     outcome
+}
+
+/// Says in one line what a command line is refused for; help that was asked for is shown.
+fn misread(words: &[OsString], error: &clap::Error) -> Outcome {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let mut named = Cli::command();
+    let mut name = "posthaste".to_owned();
+    for word in words.iter().skip(1) {
+        let Some(found) = named.find_subcommand(word) else {
+            break;
+        };
+        (name, named) = (format!("{name} {}", found.get_name()), found.clone());
+    }
+    let (what, tips) = failure::said_by_parser(error);
+    let help = format!("`{name} --help` shows what there is");
+    let tips = tips
+        .into_iter()
+        .chain([help])
+        .collect::<Vec<_>>()
+        .join("; ");
+    Err(Failure::usage(format!(
+        "can't understand `{name}`: {what} ({tips})"
+    )))
 }
 
 fn execute(command: Command) -> Outcome {
@@ -241,6 +273,7 @@ fn execute(command: Command) -> Outcome {
         Command::Watch(arguments) => wait_for(watch::run(arguments)),
         Command::Explain(arguments) => wait_for(request::explain(arguments)),
         Command::Cancel(arguments) => wait_for(request::cancel(arguments)),
+        Command::Forget(arguments) => wait_for(request::forget(arguments)),
         Command::Deadline(arguments) => wait_for(request::move_deadline(arguments)),
         Command::Modify(arguments) => wait_for(request::modify(arguments)),
         Command::Pause(arguments) => wait_for(pause::pause(arguments)),

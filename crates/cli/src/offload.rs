@@ -12,7 +12,7 @@ use posthaste_types::{Bytes, Code};
 use crate::{
     answer,
     client::{ServiceArguments, ServiceClient},
-    failure::{Exit, Failure, Outcome},
+    failure::{Failure, Outcome},
     keys::RecipientArguments,
     moment, output,
     stage_in::{self, absolute_address},
@@ -135,7 +135,7 @@ enum Release {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
+/// [`Exit::Refused`](crate::failure::Exit::Refused) when the mind refuses it; the service's refusal else.
 pub async fn run(arguments: OffloadArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let submission_id = arguments.submission_id.clone();
@@ -156,15 +156,9 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
     let id = request.id.clone();
     while request.state == "scanning" {
         tokio::time::sleep(LOOK_EVERY).await;
-        request = service.get(&format!("/v1/requests/{id}")).await?;
+        request = service.get_again(&format!("/v1/requests/{id}")).await?;
     }
     if matches!(request.state.as_str(), "refused" | "failed") {
-        let exit = if request.state == "refused" {
-            Exit::Refused
-        } else {
-            Exit::Other
-        };
-        let reason = request.reason.as_deref().unwrap_or("no reason was given");
         if arguments.json {
             output::json(&request);
         } else {
@@ -173,10 +167,8 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
                 output::line(offers.trim_end());
             }
         }
-        return Err(Failure::new(
-            exit,
-            format!("can't offload {}: {reason}", request.source),
-        ));
+        let doing = format!("can't offload {}", request.source);
+        return Err(Failure::of_request(&request, &doing).shown(arguments.json));
     }
     if arguments.json && !arguments.wait {
         output::json(&request);

@@ -25,6 +25,33 @@ const NOBODY_READS: i32 = 141;
 
 /// Prints a line. Where that can't be done the program ends, and not with 0: what is not said has not arrived.
 pub fn line(text: &str) {
+    write(&plain(text));
+}
+
+/// Says on standard error what is wrong.
+pub fn complain(what: &dyn std::fmt::Display) {
+    note!("posthaste: {}", plain(&what.to_string()));
+}
+
+/// A text as it may reach a terminal: what would move a cursor or change colours is shown instead of obeyed.
+pub fn plain(text: &str) -> String {
+    escaped(text, |letter| letter.escape_default().to_string())
+}
+
+/// A text with its control characters written otherwise, but for ends of lines and tabs.
+fn escaped(text: &str, write: impl Fn(char) -> String) -> String {
+    let is_kept = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    let mut all = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_kept(letter) {
+            true => all.push(letter),
+            false => all.push_str(&write(letter)),
+        }
+    }
+    all
+}
+
+fn write(text: &str) {
     let mut out = stdout().lock();
     let printed = out
         .write_all(text.as_bytes())
@@ -64,9 +91,12 @@ pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
 
 /// Prints a value as one line of JSON.
 pub fn json(value: &impl serde::Serialize) {
-    line(
-        &serde_json::to_string(value).unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}")),
-    );
+    let text = serde_json::to_string(value);
+    let text = text.unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}"));
+    // What JSON takes as it is a terminal may obey.
+    write(&escaped(&text, |letter| {
+        format!("\\u{:04x}", u32::from(letter))
+    }));
 }
 
 /// Prints rows as columns two spaces apart; the first row is the heading.
@@ -87,5 +117,22 @@ pub fn table(rows: &[Vec<String>]) {
             .zip(&widths)
             .map(|(cell, width)| format!("{cell:<width$}"));
         line(cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_instead() {
+        assert_eq!(
+            plain("a\u{1b}[31mb\u{9b}2J\tc\nä"),
+            "a\\u{1b}[31mb\\u{9b}2J\tc\nä"
+        );
+        let text = escaped("\"\u{9b}\"", |letter| {
+            format!("\\u{:04x}", u32::from(letter))
+        });
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), "\u{9b}");
     }
 }

@@ -158,7 +158,7 @@ async fn list(at: &PlaceArguments) -> Outcome {
             Ok(found) => found,
             Err(error) => {
                 let failure = Failure::from(error);
-                crate::output::note!("posthaste: {failure}");
+                output::complain(&failure);
                 code = failure.exit_code();
                 continue;
             }
@@ -255,9 +255,9 @@ async fn drop_stream(at: &PlaceArguments, id: &ParkId, force: bool) -> Outcome {
     } else {
         output::line(&format!("{id} dropped: {} files removed", dropped.files));
         if let Some(left) = left {
-            crate::output::note!(
-                "posthaste: an unfinished copy may be left at the destination: {left}"
-            );
+            output::complain(&format!(
+                "an unfinished copy may be left at the destination: {left}"
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -77,7 +77,7 @@ async fn each(which: WhichArguments, verb: &str, say: fn(&api::Request) -> Strin
             Ok(request) => done.push(request),
             Err(failure) => {
                 if let Some(before) = refused.replace(failure) {
-                    crate::output::note!("posthaste: {before}");
+                    output::complain(&before);
                 }
             }
         }

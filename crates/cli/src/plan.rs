@@ -9,7 +9,7 @@ use posthaste_types::Bytes;
 use crate::{
     answer,
     client::{ServiceArguments, ServiceClient},
-    failure::{Exit, Failure, Outcome},
+    failure::{Failure, Outcome},
     moment,
     offload::WishArguments,
     output, stage_in,
@@ -38,7 +38,7 @@ pub struct PlanArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`] when the deadline can't be met; the service's refusal else.
+/// [`Exit::Refused`](crate::failure::Exit::Refused) when the deadline can't be met; the service's refusal else.
 pub async fn run(arguments: PlanArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let new = arguments.wish.request(None)?;
@@ -53,11 +53,8 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
                 output::line(offers.trim_end());
             }
         }
-        let reason = request.reason.as_deref().unwrap_or("no reason was given");
-        return Err(Failure::new(
-            Exit::Refused,
-            format!("{} can't be in time: {reason}", request.source),
-        ));
+        let doing = format!("{} can't be in time", request.source);
+        return Err(Failure::of_request(&request, &doing).shown(arguments.json));
     }
     if !arguments.json {
         let text = if request.stage_in.is_some() {

@@ -37,7 +37,8 @@ const READ_LOOK: Duration = Duration::from_millis(300);
 /// Pulls a dataset to DIR from every depot that holds it, rebuilding what is missing
 ///
 /// Verifies every chunk. Each file appears under its name only when it is whole. Killed and run
-/// again, it goes on where it was. Files and links that DIR refuses are left out and named (exit 6). Where the service hands out sources, whatever still lies at the source
+/// again, it goes on where it was. Nothing that is in DIR is replaced by another content unless --overwrite says so: it is left
+/// out and named (exit 6), as are files and links that DIR refuses. Where the service hands out sources, whatever still lies at the source
 /// comes from there too: then a request can be pulled as soon as it is taken.
 ///
 /// Depots that gateways.toml says lie behind a gateway (its `to`) are reached through it, and straight while it fails.
@@ -56,6 +57,9 @@ pub struct PullArguments {
     /// The gateways known, and which depots lie behind them [default: gateways.toml beside profiles.toml, if there]
     #[arg(long, value_name = "FILE")]
     gateways: Option<PathBuf>,
+    /// Replace files and links of DIR that are others than the dataset has under their names
+    #[arg(long)]
+    overwrite: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -77,7 +81,12 @@ pub async fn run(arguments: PullArguments) -> Outcome {
         ..
     } = &arguments;
     let gateways = through::known(arguments.gateways.as_deref())?;
-    let report = fetch(&service, id, directory, identities, &gateways, screen).await?;
+    let options = PullOptions {
+        overwrite: arguments.overwrite,
+        ..PullOptions::default()
+    };
+    let ends = (directory.as_path(), identities);
+    let report = fetch(&service, id, ends, &gateways, &options, screen).await?;
     if arguments.json {
         output::json(&serde_json::json!({
             "bytes": report.bytes,
@@ -99,8 +108,21 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             arguments.directory.display(),
             output::counted(report.rebuilt_chunks, "chunk")
         ));
+        if report.left_out.count == 0 && is_kept(&service, id).await {
+            output::line(&format!(
+                "depots keep it too (`posthaste forget {id}` frees their space)"
+            ));
+        }
     }
     Ok(tell_losses(&arguments, &report))
+}
+
+/// Whether depots keep what was pulled.
+async fn is_kept(service: &ServiceClient, id: &str) -> bool {
+    let request: Result<api::Request, Failure> = service.get(&format!("/v1/requests/{id}")).await;
+    request.is_ok_and(|request| {
+        request.state == "delivered" && request.shares.iter().any(|share| share.stored_bytes > 0)
+    })
 }
 
 /// Tells what is not there as it was, and returns the exit code that says so.
@@ -111,7 +133,7 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     lines.extend(report.unclean.clone());
     if left_out.count > 0 {
         lines.push(format!(
-            "{} left out, as the destination refuses; depots keep {} until all of it is pulled (pull it again to another directory)",
+            "{} left out; depots keep {} until all of it is pulled (pull it again to another directory)",
             match left_out.count {
                 1 => "1 entry".to_owned(),
                 count => format!("{count} entries"),
@@ -120,7 +142,7 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
         ));
     }
     for line in lines {
-        crate::output::note!("posthaste: {line}");
+        output::complain(&line);
     }
     match left_out.count {
         0 => ExitCode::SUCCESS,
@@ -135,9 +157,9 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
 pub async fn fetch(
     service: &ServiceClient,
     id: &str,
-    directory: &Path,
-    identities: &IdentityArguments,
+    (directory, identities): (&Path, &IdentityArguments),
     gateways: &Gateways,
+    options: &PullOptions,
     screen: Screen,
 ) -> Result<PullReport, Failure> {
     let screen = Mutex::new(screen);
@@ -149,7 +171,7 @@ pub async fn fetch(
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
         screen.draw(&frame(id, progress));
     };
-    let report = pull::pull(ticket, directory, &PullOptions::default(), &draw).await?;
+    let report = pull::pull(ticket, directory, options, &draw).await?;
     if report.left_out.count == 0 {
         service
             .tell(Method::POST, &format!("/v1/requests/{id}/delivered"))
@@ -238,7 +260,7 @@ async fn find_holders(
                     .map(|(chunk, index, _)| (chunk, index))
                     .collect(),
                 Err(error) => {
-                    crate::output::note!("posthaste: going on without {name}: {error}");
+                    output::complain(&format!("going on without {name}: {error}"));
                     return None;
                 }
             };

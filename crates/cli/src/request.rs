@@ -151,6 +151,35 @@ pub struct CancelArguments {
     service: ServiceArguments,
 }
 
+/// Lets depots remove what they hold of a request, for which you have all that you need of it
+///
+/// They keep what was pulled until its deadline and a while, for others to pull it too, unless it went to depots that each
+/// have all of it.
+///
+/// Example:
+///   posthaste pull r7 ~/results && posthaste forget r7
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct ForgetArguments {
+    /// The request's id, like r7: somebody pulled all of it
+    id: String,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// Runs `posthaste forget`.
+///
+/// # Errors
+/// The service's refusal, or that it can't be reached.
+pub async fn forget(arguments: ForgetArguments) -> Outcome {
+    let service = ServiceClient::open(&arguments.service)?;
+    let path = format!("/v1/requests/{}/forget", arguments.id);
+    service.tell(Method::POST, &path).await?;
+    let id = &arguments.id;
+    output::line(&format!("{id}: depots remove what they hold of it"));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs `posthaste list`.
 ///
 /// # Errors
@@ -282,7 +311,7 @@ pub async fn explain(arguments: ExplainArguments) -> Outcome {
 fn explain_last(json: bool) -> Outcome {
     let last = history::last().ok_or_else(|| {
         Failure::new(
-            Exit::Other,
+            Exit::FileNotFound,
             "no copy with a remote end is remembered here".to_owned(),
         )
     })?;

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Cli, Command, config, database,
-    failure::{Failure, Outcome},
+    failure::{Failure, Outcome, said_by_parser},
     logs::{self, LogArguments},
     output, settings,
     shutdown::Shutdown,
@@ -255,11 +255,8 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
 async fn reload(reloader: &Reloader) -> (String, Option<LogArguments>) {
     let read = settings::expanded(Cli::command, config::typed()).and_then(|words| {
         // It was understood at the start: what is wrong now is in the file.
-        let parsed = Cli::try_parse_from(words).map_err(|error| {
-            let said = error.to_string();
-            let said = said.lines().next().unwrap_or_default();
-            Failure::usage(said.trim_start_matches("error: "))
-        })?;
+        let parsed =
+            Cli::try_parse_from(words).map_err(|error| Failure::usage(said_by_parser(&error).0))?;
         let Command::Serve(arguments) = parsed.command else {
             return Err(Failure::usage("they are those of another command"));
         };

@@ -15,7 +15,7 @@ use posthaste_types::{ByteRate, Bytes};
 use crate::{
     answer,
     client::{ServiceArguments, ServiceClient},
-    failure::{Exit, Failure, Outcome},
+    failure::{Failure, Outcome},
     ls::progress::{QUIET_FOR, draw},
     moment, output,
     positional::take_last,
@@ -110,7 +110,7 @@ pub struct StageInArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`] when the mind refuses it; the service's refusal else.
+/// [`Exit::Refused`](crate::failure::Exit::Refused) when the mind refuses it; the service's refusal else.
 pub async fn run(mut arguments: StageInArguments) -> Outcome {
     arguments.destination = take_last(&mut arguments.sources, USAGE)?;
     let new = arguments.wish()?;
@@ -161,7 +161,9 @@ pub async fn ask(
                 new.sources.join(" and ")
             ));
         }
-        request = service.get(&format!("/v1/requests/{}", request.id)).await?;
+        request = service
+            .get_again(&format!("/v1/requests/{}", request.id))
+            .await?;
     }
     if is_shown && waited >= QUIET_FOR {
         draw("");
@@ -170,12 +172,6 @@ pub async fn ask(
 }
 
 fn refusal(request: &api::Request, json: bool) -> Failure {
-    let exit = if request.state == "refused" {
-        Exit::Refused
-    } else {
-        Exit::Other
-    };
-    let reason = request.reason.as_deref().unwrap_or("no reason was given");
     if json {
         output::json(request);
     } else {
@@ -184,7 +180,7 @@ fn refusal(request: &api::Request, json: bool) -> Failure {
             output::line(offers.trim_end());
         }
     }
-    Failure::new(exit, format!("can't stage in {}: {reason}", request.to))
+    Failure::of_request(request, &format!("can't stage in {}", request.to)).shown(json)
 }
 
 impl StageInArguments {

@@ -219,7 +219,7 @@ async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failu
                     .collect();
                 let now = states.join(", ");
                 if now != said {
-                    crate::output::note!("posthaste: {now}");
+                    output::complain(&now);
                     said = now;
                 }
             }

@@ -6,7 +6,7 @@ mod frame;
 mod terminal;
 mod whole;
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use clap::Args;
 use posthaste_api as api;
@@ -47,60 +47,35 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
         return whole::run(&service, arguments.json).await;
     };
     if arguments.json {
-        let path = format!("/v1/requests/{id}");
-        let _known: api::Request = service.get(&path).await?;
-        let mut events = service.events(Some(&id), 0).await?;
-        loop {
-            let next = events.next();
-            tokio::pin!(next);
-            let event = tokio::select! {
-                event = &mut next => event,
-                request = until_failed(&service, &path) => return outcome_of(&request?),
-            };
-            let Some(event) = event else {
-                return Err(ended());
-            };
-            output::json(&event);
-            let request: api::Request = service.get(&path).await?;
-            if is_settled(&request) && ends(&event) {
-                return outcome_of(&request);
-            }
-        }
+        return outcome_of(&print_events(&service, &id).await?);
     }
     let request = until_settled(&service, &id, true).await?;
     outcome_of(&request)
 }
 
-/// Waits until a request has failed: of one that could not be begun no event tells.
-async fn until_failed(service: &ServiceClient, path: &str) -> Result<api::Request, Failure> {
+/// Prints events until the one that says how it ended: of a request that could not be begun none does.
+async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request, Failure> {
+    let mut follower = Follower::new(service, id).await?;
+    let mut said = BTreeSet::new();
     loop {
-        tokio::time::sleep(FRAME_EVERY * 4).await;
-        let request: api::Request = service.get(path).await?;
-        if request.state == "failed" {
+        let request = follower.look(service).await?;
+        for event in follower.take_unsaid() {
+            output::json(&event);
+            said.insert(event.name);
+        }
+        let is_late = request
+            .delivery
+            .as_ref()
+            .is_some_and(|delivery| delivery.missed);
+        let last = match is_late {
+            true => "delivery-missed",
+            false => &request.state,
+        };
+        if request.state == "failed" || is_settled(&request) && said.contains(last) {
             return Ok(request);
         }
+        tokio::time::sleep(FRAME_EVERY).await;
     }
-}
-
-/// The service tells no more events.
-fn ended() -> Failure {
-    Failure::new(Exit::Temporary, "the service ended the stream")
-}
-
-/// Whether this event is the last that says something new about where its request stands.
-fn ends(event: &api::Event) -> bool {
-    matches!(
-        event.name.as_str(),
-        "refused"
-            | "safe"
-            | "released"
-            | "release-failed"
-            | "delivered"
-            | "delivery-missed"
-            | "arrived"
-            | "cancelled"
-            | "failed"
-    )
 }
 
 /// Whether nothing more will happen to the request by itself.
@@ -124,10 +99,10 @@ pub fn is_settled(request: &api::Request) -> bool {
 /// # Errors
 /// That it failed.
 pub fn outcome_of(request: &api::Request) -> Outcome {
-    match (&*request.state, &request.reason) {
-        ("failed", Some(reason)) => {
-            let why = format!("{} failed: {reason}", request.id);
-            Err(Failure::new(Exit::Other, why))
+    match &*request.state {
+        "failed" => {
+            let doing = format!("{} failed", request.id);
+            Err(Failure::of_request(request, &doing).shown(true))
         }
         _ => Ok(exit_of(request)),
     }
@@ -165,7 +140,7 @@ pub async fn until_settled(
             screen.draw(&frame(&request, follower.recent()));
         } else if shown {
             for event in follower.take_unsaid() {
-                crate::output::note!("{}", event_text(&event));
+                eprintln!("{}", output::plain(&event_text(&event)));
             }
         }
         if is_settled(&request) {
@@ -213,6 +188,7 @@ pub(super) mod tests {
             state: state.into(),
             paused: None,
             reason: None,
+            error_code: None,
             at_risk: false,
             missed,
             encrypt_for: Vec::new(),

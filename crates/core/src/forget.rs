@@ -24,14 +24,30 @@ impl Mind {
     /// A request is delivered: where that is known of each destination, depots need not keep any of it, unless its user
     /// said how long they are to.
     pub(crate) fn begin_forgetting(&mut self, id: RequestId, reason: Reason) {
+        let has_gone_on = self.has_gone_on(id);
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let is_wanted = request.wishes.keep_until.is_some();
+        let is_there = has_gone_on || request.replica.is_delivered();
+        if !is_wanted && is_there {
+            self.forget_delivered(id, reason);
+        }
+    }
+
+    /// Somebody who has all of a request, however long it was to be kept, wants its space for others.
+    pub(crate) fn on_forget_asked(&mut self, id: RequestId) {
+        self.forget_delivered(id, Reason::Asked);
+    }
+
+    /// Depots remove what they hold of a request, once it is delivered and nothing is to be done with it any more.
+    fn forget_delivered(&mut self, id: RequestId, reason: Reason) {
         let now = self.now;
         let has_gone_on = self.has_gone_on(id);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        let is_wanted = request.wishes.keep_until.is_some();
-        let is_there = has_gone_on || request.replica.is_delivered();
-        let is_known = request.state == RequestState::Delivered && is_there;
+        let is_known = request.state == RequestState::Delivered;
         // One that stays for good is no reason to keep at depots what is at its address.
         let is_through = match request.release {
             Release::Done => true,
@@ -40,7 +56,7 @@ impl Mind {
         };
         // Removing the source is what comes first: it is only done while all is safe.
         let is_leaving = request.spec.release == ReleasePolicy::WhenSafe && !is_through;
-        if is_wanted || !is_known || is_leaving {
+        if !is_known || is_leaving {
             return;
         }
         let until = now + request.keeps(now);
@@ -98,7 +114,7 @@ impl Mind {
                 out.commands.push(Command::Forget {
                     request,
                     depot: at,
-                    reason: reason(forget),
+                    reason: reason(forget, self.is_stage_in(request)),
                 });
             }
         }
@@ -125,8 +141,11 @@ impl Mind {
     }
 }
 
-fn reason(forget: Forget) -> Reason {
+fn reason(forget: Forget, is_stage_in: bool) -> Reason {
     let destinations = forget.destinations;
+    if destinations == 0 && !is_stage_in {
+        return Reason::Asked;
+    }
     if destinations == 0 {
         let why = NearReason::NotNeeded;
         return Reason::Near { why };

@@ -324,6 +324,7 @@ impl Mind {
             } => self.on_source_fault(request, fault, Some(what), out),
             Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
             Input::Delivered { request } => self.on_delivered(request, out),
+            Input::ForgetAsked { request } => self.on_forget_asked(request),
             Input::DeadlineMoved { request, deadline } => {
                 self.on_deadline_moved(request, deadline, out);
             }

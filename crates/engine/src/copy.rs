@@ -181,6 +181,8 @@ pub struct Ending {
     pub untimed: u64,
     /// The last thing that failed without stopping everything.
     pub last_error: Option<String>,
+    /// The page under `docs/errors/` that explains it.
+    pub last_code: Option<&'static str>,
     /// All has arrived, or was there, but what failed: each was named.
     pub rest_arrived: bool,
     /// How many failed in a way that may pass when tried again.

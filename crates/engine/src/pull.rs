@@ -66,12 +66,15 @@ pub struct Ticket {
 pub struct PullOptions {
     /// Memory for chunks on their way. At least one chunk is under way whatever this says.
     pub memory: Bytes,
+    /// Whether what is there under a name gives way to what the dataset has.
+    pub overwrite: bool,
 }
 
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
             memory: MEMORY_DEFAULT,
+            overwrite: true,
         }
     }
 }
@@ -148,7 +151,8 @@ pub async fn pull(
 ) -> Result<PullReport> {
     let Ticket { manifest, holders } = ticket;
     let (root, list) = (destination.to_owned(), Arc::clone(&manifest));
-    let opened = spawn_blocking(move || Destination::open(&root, list));
+    let overwrite = options.overwrite;
+    let opened = spawn_blocking(move || Destination::open(&root, list, overwrite));
     let (place, there) = opened.await.map_err(|cause| ended(destination, cause))??;
     let chunks = u32::try_from(manifest.chunks.len()).unwrap_or(u32::MAX);
     let wanted: Vec<u32> = (0..chunks)

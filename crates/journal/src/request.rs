@@ -2,6 +2,7 @@
 
 mod more;
 mod purge;
+mod scan;
 
 use std::cmp::Reverse;
 
@@ -15,6 +16,7 @@ use crate::{
 };
 use more::id_of;
 pub use more::{LentFor, OneFile, Patterns, StageIn};
+pub use scan::{Scan, Scanned};
 
 /// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
 const ASKED_TOGETHER_MAX: usize = 1024;
@@ -81,36 +83,6 @@ pub struct RequestRecord {
     pub ended: Option<String>,
 }
 
-/// How the scan of a source ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scan {
-    /// The dataset is sealed.
-    Sealed {
-        /// Size of its byte stream.
-        bytes: Bytes,
-        /// Entries in its list.
-        files: u64,
-        /// Size of its chunks.
-        chunk_size: Bytes,
-    },
-    /// It could not be scanned: one line for people.
-    Failed {
-        /// Why.
-        error: String,
-    },
-}
-
-/// What the scan of a request's source brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scanned {
-    /// The request.
-    pub request: RequestId,
-    /// How it ended.
-    pub scan: Scan,
-    /// The list of its files, where that is small enough to be kept here.
-    pub list: Option<Vec<u8>>,
-}
-
 fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
     let moment = |column: &str| -> Result<Timestamp, Trouble> {
         Ok(Timestamp::from_micros(from_sql(row.get(column)?)))
@@ -120,7 +92,7 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
     let error: Option<String> = row.get("scan_error")?;
     let optimizer: String = row.get("optimizer")?;
     let scan = match (bytes, error) {
-        (_, Some(error)) => Some(Scan::Failed { error }),
+        (_, Some(said)) => Some(scan::failed(&said)),
         (Some(bytes), None) => Some(Scan::Sealed {
             bytes: Bytes::new(from_sql(bytes)),
             files: from_sql(row.get("files")?),
@@ -245,7 +217,7 @@ fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result
             Some(to_sql(chunk_size.get())),
             None,
         ),
-        Scan::Failed { error } => (None, None, None, Some(error)),
+        Scan::Failed { code, error } => (None, None, None, Some(scan::said(code, error))),
     };
     digest::change(
         database,

@@ -154,6 +154,7 @@ fn a_holder_that_slept_too_long_can_change_nothing() {
     assert!(is_lost(old.keep_scan(
         kept,
         &Scan::Failed {
+            code: "not-found".into(),
             error: String::new()
         }
     )));

@@ -245,6 +245,7 @@ impl Scene {
 
     async fn pull(&self, watch: &(dyn Fn(&Progress) + Sync)) -> Result<PullReport> {
         let options = PullOptions {
+            overwrite: false,
             memory: Amount::new(4 * CHUNK as u64),
         };
         pull(self.ticket().await, &self.home(), &options, watch).await

@@ -403,6 +403,7 @@ async fn depots_may_die_while_they_are_pulled_from() {
             }
         };
         let options = PullOptions {
+            overwrite: false,
             memory: Amount::new(100_000),
         };
         pull(ticket, &home, &options, &progress).await
@@ -490,6 +491,7 @@ async fn a_pull_stopped_anywhere_goes_on_where_it_was() {
     let scene = Scene::new("2+1", fill).await;
     let chunks = scene.manifest.chunks.len() as u64;
     let options = PullOptions {
+        overwrite: false,
         memory: Amount::new(200_000),
     };
     let home = scene.home();

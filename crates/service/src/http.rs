@@ -231,6 +231,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         transfers::show,
         requests::ticket,
         requests::delivered,
+        requests::forget,
         reservations::list,
         stage_ins::submit,
         tokens::list,
@@ -346,6 +347,7 @@ fn request_routes() -> Router<Desk> {
         .route("/v1/requests/{id}/manifest", get(requests::manifest))
         .route("/v1/requests/{id}/ticket", post(requests::ticket))
         .route("/v1/requests/{id}/delivered", post(requests::delivered))
+        .route("/v1/requests/{id}/forget", post(requests::forget))
 }
 
 fn credential_routes() -> Router<Desk> {

@@ -1,5 +1,6 @@
 //! From the mind's words to the API's.
 
+mod ending;
 mod onward;
 mod path;
 mod pause;
@@ -11,8 +12,8 @@ use posthaste_api as api;
 use posthaste_core::{
     Mind,
     contract::{
-        ArrivalState, Decision, DeliveryReason, DeliveryView, DepotState, Drain, DrainView,
-        Forecast, Happening, Reason, RequestState, RequestView, ShareView, WouldBuy,
+        Decision, DeliveryReason, DeliveryView, DepotState, Drain, DrainView, Forecast, Happening,
+        Reason, RequestState, RequestView, ShareView, WouldBuy,
     },
 };
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -151,7 +152,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let last = events.find(|decision| decision.happening.is_some());
     let offers = offers(&decisions, centre.clock.now());
     let view = mind.request(record.id);
-    let (bytes, files, error) = scanned(record);
+    let (bytes, files) = scanned(record);
+    let (reason, error_code) = ending::why(centre, mind, record, last).unzip();
     let view = view.as_ref();
     let deadline = view.map_or(record.deadline, |view| view.spec.deadline);
     let purge_at = view.map_or(record.purge_at, |view| view.purge_at);
@@ -162,10 +164,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         only: record.only.clone(),
         to: record.destination.clone(),
         state: state(mind, record).to_owned(),
-        reason: error.or_else(|| {
-            last.filter(|_| ended_badly(mind, record))
-                .map(|last| self::reason(centre, &last.reason, centre.clock.now()))
-        }),
+        reason,
+        error_code: error_code.flatten(),
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),
@@ -227,16 +227,6 @@ pub(crate) fn chunks_safe(view: &RequestView) -> u32 {
     }
 }
 
-/// Whether there is something to explain.
-fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
-    let stage_out = mind.request(record.id).map(|view| view.state);
-    let stage_in = mind.arrival(record.id).map(|view| view.state);
-    matches!(
-        stage_out,
-        Some(RequestState::Refused | RequestState::Failed)
-    ) || matches!(stage_in, Some(ArrivalState::Refused | ArrivalState::Failed))
-}
-
 pub(crate) fn finish(finish: Forecast) -> api::Finish {
     api::Finish {
         p10: moment(finish.p10),
@@ -263,12 +253,11 @@ fn delivery(view: DeliveryView) -> api::Delivery {
     }
 }
 
-/// What the scan of the source found: bytes, files, or what went wrong.
-fn scanned(record: &RequestRecord) -> (u64, u64, Option<String>) {
+/// What the scan of the source found: bytes and files.
+fn scanned(record: &RequestRecord) -> (u64, u64) {
     match &record.scan {
-        Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files, None),
-        Some(Scan::Failed { error }) => (0, 0, Some(error.clone())),
-        None => (0, 0, None),
+        Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files),
+        Some(Scan::Failed { .. }) | None => (0, 0),
     }
 }
 

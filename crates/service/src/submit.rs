@@ -28,7 +28,7 @@ use crate::{
 pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
-pub(crate) use scans::{listed, patterns, scan_all};
+pub(crate) use scans::{failed, listed, patterns, scan_all};
 pub(crate) use times::purge_at;
 use times::{deadlines, expiry};
 use told::{asked, ids};
@@ -308,7 +308,10 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     })?;
     let now = centre.clock.now();
     let (deadline, deliver_by) = deadlines(centre, new, now)?;
-    let length_ok = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    let length_ok = |name: &str| {
+        let is_plain = !name.contains(char::is_control);
+        is_plain && !name.is_empty() && name.len() <= NAME_BYTES_MAX
+    };
     if new.via.len() + new.wishes.pin.len() + new.to.len() > HOLDERS_MAX
         || new.to.is_empty()
         || !(new.to.iter()).all(|name| length_ok(name) || over_depots.is_some())
@@ -319,8 +322,8 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     {
         return Err(invalid(
             &new.source,
-            "a name or the list of depots is empty or too long",
-            "shorten it",
+            "a name or the list of depots is empty, too long, or has control characters",
+            "give another",
         ));
     }
     let expires = expiry(new, now, deliver_by.map_or(deadline, |by| by.max(deadline)))?;

@@ -1,5 +1,7 @@
 //! JSON lines both ways, while they come.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use http_body_util::{BodyExt, StreamBody};
@@ -60,7 +62,14 @@ impl ServiceClient {
         path: &str,
         lines: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     ) -> Result<Response<Incoming>, Failure> {
-        let body = StreamBody::new(Box::pin(lines.map(|data| data.map(Frame::data))));
+        let unread = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&unread);
+        let lines = lines.map(move |data| {
+            data.map(Frame::data).inspect_err(|cause| {
+                let _ = noted.set(Failure::new(Exit::FileNotFound, cause.to_string()));
+            })
+        });
+        let body = StreamBody::new(Box::pin(lines));
         let request = Request::post(format!("{}{path}", self.url));
         let request = self.signed(request).await?;
         let request = request
@@ -68,7 +77,13 @@ impl ServiceClient {
             .body(body)
             .map_err(|cause| self.no_address(&cause))?;
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
-        accepted(self.answer(client.request(request)).await?).await
+        let answered = self.answer(client.request(request)).await;
+        // What was not read here ends the call too, and is no matter of the service.
+        let unread = || Arc::into_inner(unread).and_then(OnceLock::into_inner);
+        match answered {
+            Err(failure) => Err(unread().unwrap_or(failure)),
+            Ok(response) => accepted(response).await,
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
-use posthaste_endpoint::peer::Note;
+use posthaste_endpoint::{Error, peer::Note};
 use posthaste_engine::copy::{Figures, Notice, Progress};
 use posthaste_types::{ByteRate, Bytes};
 
 use super::CopyArguments;
+use crate::output;
 
 /// Between two drawings of the block.
 const REDRAWN_EVERY: Duration = Duration::from_millis(500);
@@ -138,6 +139,11 @@ impl Screen {
             .drawn_lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let text = if self.style == Style::Json {
+            text.to_owned()
+        } else {
+            output::plain(text)
+        };
         let text = format!("{}{text}\n", self.erasure(*drawn));
         *drawn = 0;
         let _ = io::stderr().write_all(text.as_bytes());
@@ -146,7 +152,7 @@ impl Screen {
     pub(super) fn notice(&self, notice: &Notice<'_>) {
         match notice {
             Notice::Failed(error) if self.style == Style::Json => {
-                self.line(&serde_json::json!({"error": error.to_string()}).to_string());
+                self.line(&error_of(error).to_string());
             }
             Notice::Failed(error) => self.line(&format!("posthaste: {error}")),
             Notice::Copied(path) if self.verbose => self.line(&format!("copied {}", safe(path))),
@@ -157,7 +163,8 @@ impl Screen {
                 self.line(&format!("left out {}", safe(path)));
             }
             Notice::Parking(error, place) if self.style == Style::Json => {
-                let parking = serde_json::json!({"error": error.to_string(), "parkingAt": place});
+                let mut parking = error_of(error);
+                parking["parkingAt"] = place.to_owned().into();
                 self.line(&parking.to_string());
             }
             Notice::Parking(error, place) => {
@@ -267,6 +274,11 @@ fn span(span: Duration) -> String {
         (0, h, m, _) => format!("{h}h{m}m"),
         (d, h, ..) => format!("{d}d{h}h"),
     }
+}
+
+/// An error for programs.
+fn error_of(error: &Error) -> serde_json::Value {
+    serde_json::json!({"error": error.to_string(), "code": error.code()})
 }
 
 /// Control characters in names must not reach a terminal.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use posthaste_engine::{
-    copy::{Ending, Figures},
+    copy::{Ending, Figures, Limit},
     parked::Record,
 };
 use posthaste_types::{ByteRate, Bytes};
@@ -63,6 +63,13 @@ pub(super) fn print(
     if !arguments.quiet {
         print_figures(arguments, figures, parked);
     }
+    // It is why the exit code is what it is.
+    if let Some(limit) = limit(arguments, ending) {
+        let _ = writeln!(
+            io::stderr(),
+            "posthaste: {limit} ended it before all was copied (run the same again to go on)"
+        );
+    }
     let is_asked = arguments.archive || arguments.preserve;
     if !arguments.quiet || is_asked || ending.links_refused > 0 {
         for line in refused(ending) {
@@ -73,6 +80,14 @@ pub(super) fn print(
     if !losses.is_nothing() {
         let _ = writeln!(io::stderr(), "not kept, as -a asks for: {losses}");
     }
+}
+
+/// The limit of the user's that ended it, as it was typed.
+fn limit(arguments: &CopyArguments, ending: &Ending) -> Option<String> {
+    Some(match ending.limit? {
+        Limit::Transfer => format!("--max-transfer {}", arguments.max_transfer?),
+        Limit::Duration => format!("--max-duration {:?}", arguments.max_duration?),
+    })
 }
 
 /// What the destination refused to keep of what arrived, once and not for each file.
@@ -147,6 +162,8 @@ fn print_json(
     let mut stats = stats(&ending.figures);
     stats["fatalError"] = json!(ending.fatal.is_some());
     stats["lastError"] = json!(ending.last_error);
+    stats["code"] = json!(ending.last_code);
+    stats["endedBy"] = json!(limit(arguments, ending));
     stats["notKept"] = json!((!losses.is_nothing()).then(|| losses.to_string()));
     stats["modesNotKept"] = json!(ending.unkept.modes);
     stats["timesNotKept"] = json!(ending.unkept.times);

@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 
 use super::{Lines, PAGES_AHEAD, ShowArguments, printed};
 use crate::{
-    client::{ServiceArguments, ServiceClient, problem},
+    client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure, Outcome},
+    output,
 };
 
 /// Entries of a page.
@@ -111,10 +112,10 @@ impl Listing<'_> {
         let (mut failures, mut temporary) = (0_u64, 0_u64);
         while let Some(line) = lines.next().await? {
             if let Some(why) = line.problem {
-                let failure = problem(why);
+                let failure = Failure::told(why);
                 failures += 1;
                 temporary += u64::from(failure.may_pass());
-                crate::output::note!("posthaste: {failure}");
+                output::complain(&failure);
             } else if !self.show(line.path.as_bytes(), line.entries).await {
                 break;
             }

@@ -52,14 +52,18 @@ impl List {
         let (mut block, mut line) = (Vec::new(), Vec::new());
         while block.len() < BLOCK_BYTES {
             line.clear();
-            if self.from.read_until(b'\n', &mut line).await? == 0 {
+            let read = self.from.read_until(b'\n', &mut line).await;
+            let failed = |cause| io::Error::other(format!("can't read {}: {cause}", self.name));
+            if read.map_err(failed)? == 0 {
                 break;
             }
             self.number += 1;
             let text = std::str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line));
             let text = text.map_err(|_| {
                 let (number, name) = (self.number, &self.name);
-                io::Error::other(format!("line {number} of {name} is no UTF-8"))
+                io::Error::other(format!(
+                    "can't read {name}: line {number} is no UTF-8 (rename the file)"
+                ))
             })?;
             if let Some(path) = path_of(text, &self.source) {
                 serde_json::to_writer(&mut block, path)?;

@@ -14,7 +14,10 @@ pub struct Follower {
     id: String,
     /// When it was submitted: what happened to depots before is no matter of its.
     since: Option<Timestamp>,
-    events: Events,
+    /// None while the service is away.
+    events: Option<Events>,
+    /// The number of the newest event.
+    newest: u64,
     recent: VecDeque<api::Event>,
     unsaid: Vec<api::Event>,
 }
@@ -29,7 +32,8 @@ impl Follower {
         Ok(Self {
             id: id.to_owned(),
             since: known.submitted.parse().ok(),
-            events: service.events(Some(id), 0).await?,
+            events: Some(service.events(Some(id), 0).await?),
+            newest: 0,
             recent: VecDeque::new(),
             unsaid: Vec::new(),
         })
@@ -38,13 +42,22 @@ impl Follower {
     /// Takes up the events that came and looks at the request.
     ///
     /// # Errors
-    /// The service's refusal, or that it can't be reached.
+    /// The service's refusal, or that it stays away.
     pub async fn look(&mut self, service: &ServiceClient) -> Result<api::Request, Failure> {
-        let request = service.get(&format!("/v1/requests/{}", self.id)).await?;
+        let path = format!("/v1/requests/{}", self.id);
+        let request = service.get_again(&path).await?;
+        if self.events.is_none() {
+            self.events = service.events(Some(&self.id), self.newest).await.ok();
+        }
         // Whatever the service wrote down before it answered above is on its way already.
-        while let Ok(Some(event)) =
-            tokio::time::timeout(Duration::from_millis(20), self.events.next()).await
+        while let Some(events) = &mut self.events
+            && let Ok(event) = tokio::time::timeout(Duration::from_millis(20), events.next()).await
         {
+            let Some(event) = event else {
+                self.events = None;
+                break;
+            };
+            self.newest = event.seq;
             if is_before(&event, self.since) {
                 continue;
             }

@@ -10,9 +10,9 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval},
 };
 
-use super::{board, ended, terminal::Terminal};
+use super::{board, terminal::Terminal};
 use crate::{
-    client::{Events, ServiceClient},
+    client::{Events, ServiceClient, ride_out, say_away},
     failure::{Failure, Outcome},
     moment, output,
     shutdown::Shutdown,
@@ -30,8 +30,6 @@ const REQUESTS_MAX: usize = 200;
 const EVENTS_MAX: usize = 200;
 /// Events that wait to be drawn; more wait at the service.
 const WAITING_MAX: usize = 256;
-/// Before the events are asked for again, when the service went away.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// What is asked of each request.
 const FIELDS: &str =
@@ -72,18 +70,17 @@ pub struct Seen {
 /// Shows the service until somebody ends that.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached at first; where standard output is no terminal, also that the service ended.
+/// The service's refusal, or that it can't be reached at first; where standard output is no terminal, also that it stays away.
 pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
     let overview: api::Overview = service.get("/v1/overview").await?;
     let newest = overview.newest_event;
     if json {
-        let mut events = service.events(None, newest).await?;
-        while let Some(event) = events.next().await {
-            output::json(&event);
+        let mut events = Following::new(service, newest).await?;
+        loop {
+            output::json(&events.next().await?);
         }
-        return Err(ended());
     }
-    let events = service.events(None, newest).await?;
+    let events = Following::new(service, newest).await?;
     // Before the window is taken: whoever ends this gets it back.
     let shutdown = Shutdown::watch(false)?;
     match Terminal::take() {
@@ -96,9 +93,10 @@ pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
 }
 
 /// A line for each event.
-async fn print(overview: &api::Overview, mut events: Events) -> Outcome {
+async fn print(overview: &api::Overview, mut events: Following) -> Outcome {
     output::line(&board::summary(overview));
-    while let Some(event) = events.next().await {
+    loop {
+        let event = events.next().await?;
         let request = event.request.as_deref().unwrap_or("-");
         let depot = event.depot.as_deref().map(|depot| format!(" {depot}"));
         output::line(&format!(
@@ -109,7 +107,6 @@ async fn print(overview: &api::Overview, mut events: Events) -> Outcome {
             event.reason
         ));
     }
-    Err(ended())
 }
 
 /// What comes while the window is shown.
@@ -129,16 +126,11 @@ async fn live(
     service: &ServiceClient,
     (terminal, shutdown): (Terminal, Shutdown),
     overview: api::Overview,
-    events: Events,
+    events: Following,
 ) -> Outcome {
     let (news, mut heard) = mpsc::channel(WAITING_MAX);
     let mut running = JoinSet::new();
-    running.spawn(follow(
-        service.clone(),
-        events,
-        overview.newest_event,
-        news.clone(),
-    ));
+    running.spawn(follow(events, news.clone()));
     running.spawn(look_on(service.clone(), news));
     let mut seen = Seen {
         overview,
@@ -199,26 +191,58 @@ fn take(seen: &mut Seen, news: News) {
     }
 }
 
-/// Tells events as they happen, from where the last one was when the service went away and came back.
-async fn follow(
+/// Events as they happen, from where the last one was when the service went away and came back.
+struct Following {
     service: ServiceClient,
-    mut events: Events,
-    mut newest: u64,
-    news: mpsc::Sender<News>,
-) {
-    loop {
-        while let Some(event) = events.next().await {
-            newest = event.seq;
-            if news.send(News::Event(Box::new(event))).await.is_err() {
-                return;
+    events: Events,
+    newest: u64,
+    /// The window says itself that the service is away.
+    is_window: bool,
+}
+
+impl Following {
+    async fn new(service: &ServiceClient, newest: u64) -> Result<Self, Failure> {
+        Ok(Self {
+            service: service.clone(),
+            events: service.events(None, newest).await?,
+            newest,
+            is_window: false,
+        })
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// That the service stays away.
+    async fn next(&mut self) -> Result<api::Event, Failure> {
+        loop {
+            if let Some(event) = self.events.next().await {
+                self.newest = event.seq;
+                return Ok(event);
             }
+            tokio::time::sleep(FRAME_EVERY).await;
+            self.events = ride_out(
+                || self.service.events(None, self.newest),
+                |failure| {
+                    if !self.is_window {
+                        say_away(failure);
+                    }
+                },
+            )
+            .await?;
         }
-        events = loop {
-            tokio::time::sleep(AGAIN_AFTER).await;
-            if let Ok(events) = service.events(None, newest).await {
-                break events;
-            }
-        };
+    }
+}
+
+/// Tells events to the window.
+async fn follow(mut events: Following, news: mpsc::Sender<News>) {
+    events.is_window = true;
+    loop {
+        if let Ok(event) = events.next().await
+            && news.send(News::Event(Box::new(event))).await.is_err()
+        {
+            return;
+        }
     }
 }
 

@@ -467,6 +467,8 @@ record! {
         133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
         /// A file of the source is at fault, and what was found of which: told before a send that ended with it.
         135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
+        /// Depots need not keep any longer what somebody pulled all of.
+        136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {
             /// Its number.

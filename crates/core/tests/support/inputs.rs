@@ -519,6 +519,7 @@ fn input() -> impl Strategy<Value = Input> {
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),
+        1 => request().prop_map(|request| Input::ForgetAsked { request }),
     ]
 }
 

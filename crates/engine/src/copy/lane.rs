@@ -59,6 +59,7 @@ struct Tally {
     denials: u64,
     links_refused: u64,
     last_error: Option<String>,
+    last_code: Option<&'static str>,
     temporary: u64,
     left_out: u64,
     other: u64,
@@ -134,6 +135,7 @@ impl Shared {
             self.progress.failed();
             (self.options.on_notice)(&Notice::Failed(&error));
             tally.last_error = Some(error.to_string());
+            tally.last_code = Some(error.code());
             tally.fatal = Some(error);
         }
     }
@@ -150,6 +152,7 @@ impl Shared {
         (self.options.on_notice)(&Notice::Failed(&error));
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.last_error = Some(error.to_string());
+        tally.last_code = Some(error.code());
         tally.listings += u64::from(error.operation() == "list");
         if is_denied(&error) {
             tally.denials += 1;
@@ -190,6 +193,7 @@ impl Shared {
         tally.left_out += 1;
         tally.links_refused += 1;
         tally.last_error = Some(error.to_string());
+        tally.last_code = Some(error.code());
         let is_first = tally.links_refused == 1;
         drop(tally);
         (self.options.on_notice)(&if is_first {
@@ -308,6 +312,7 @@ impl Shared {
             links_refused: tally.links_refused,
             untimed: self.untimed.load(Relaxed),
             last_error: tally.last_error,
+            last_code: tally.last_code,
             temporary: tally.temporary,
             left_out: tally.left_out,
             other: tally.other,

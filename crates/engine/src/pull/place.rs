@@ -6,6 +6,7 @@
 
 mod attributes;
 mod left_out;
+mod taken;
 
 use std::{
     fs::{self, File},
@@ -59,6 +60,8 @@ pub(super) struct Destination {
     /// None once it was closed.
     record: Mutex<Option<File>>,
     is_fresh: bool,
+    /// Whether what is there under a name gives way.
+    overwrite: bool,
     /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left out.
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
@@ -77,7 +80,11 @@ const DIRECTORY: OFlags = OFlags::PATH
 impl Destination {
     /// Opens or makes the destination, finds what is there, and puts files in place that are
     /// already whole. Blocking.
-    pub(super) fn open(root_path: &Path, manifest: Arc<Manifest>) -> Result<(Self, ChunkSet)> {
+    pub(super) fn open(
+        root_path: &Path,
+        manifest: Arc<Manifest>,
+        overwrite: bool,
+    ) -> Result<(Self, ChunkSet)> {
         let failed = |cause| at(root_path, "write to", cause);
         let is_new = !root_path.exists();
         fs::create_dir_all(root_path).map_err(failed)?;
@@ -132,6 +139,7 @@ impl Destination {
             staging,
             record: Mutex::new(Some(record)),
             is_fresh,
+            overwrite,
             missing,
             files_done: AtomicUsize::new(0),
             unkept: Mutex::default(),
@@ -360,6 +368,9 @@ impl Destination {
         unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
         unless_refused(futimens(&staged, &times(file))).map_err(failed)?;
         flush(&staged).map_err(|cause| at(&self.root_path, "write to", cause))?;
+        if self.is_taken(file, &staged)? {
+            return Err(self.taken(file));
+        }
         self.rename_staged(&index.to_string(), file)?;
         self.files_done.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -441,7 +452,9 @@ impl Destination {
         let (parent, name) = self.parent(file)?;
         let there = readlinkat(&parent, name, Vec::new());
         if !there.is_ok_and(|there| there.as_bytes() == target) {
-            self.final_state(file)?;
+            if self.final_state(file)?.is_some() && !self.overwrite {
+                return Err(self.taken(file));
+            }
             match unlinkat(&self.staging, STAGED, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(cause) => return Err(self.failed(file, cause)),

@@ -54,13 +54,19 @@ pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
     for (index, file) in files.iter().enumerate() {
         let mut place = Place::Absent;
         if file.kind != FileKind::Directory && !destination.is_left_out(index) {
-            let found = destination.final_state(file).map(|there| {
+            let found = destination.final_state(file).and_then(|there| {
+                if file.kind == FileKind::Regular
+                    && there.is_some_and(|there| destination.is_other(file, there))
+                {
+                    return Err(destination.taken(file));
+                }
                 place = match there {
                     _ if file.kind != FileKind::Regular => Place::Absent,
                     Some((FileType::RegularFile, size)) if size == file.size => Place::Final,
                     _ if file.size > 0 && destination.revive_staged(index) => Place::Staged,
                     _ => Place::Absent,
                 };
+                Ok(())
             });
             destination.unless_left_out(index, found)?;
         }

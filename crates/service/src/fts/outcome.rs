@@ -52,7 +52,7 @@ pub(super) fn outcome(centre: &Centre, request: RequestId) -> Result<Outcome> {
     let record = centre.store.request(request)?;
     let bytes = match &record.scan {
         None => return Ok(Outcome::Waits),
-        Some(Scan::Failed { error }) => {
+        Some(Scan::Failed { error, .. }) => {
             return Ok(Outcome::Lost {
                 reason: error.clone(),
                 is_refused: false,

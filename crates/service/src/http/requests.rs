@@ -371,7 +371,7 @@ pub(crate) async fn story(
     let told = desk.centre.mind().story(record.id);
     let sentences = match (told, &record.scan) {
         (Some(told), _) => told,
-        (None, Some(Scan::Failed { error })) => vec![format!("It was never begun: {error}.")],
+        (None, Some(Scan::Failed { error, .. })) => vec![format!("It was never begun: {error}.")],
         (None, None) => vec!["Its source is still being looked at.".to_owned()],
         // The mind forgets the oldest that are over.
         (None, Some(Scan::Sealed { .. })) => {
@@ -459,6 +459,31 @@ pub(crate) async fn ticket(
         holders,
         unread_chunks: unread_chunks.unwrap_or(0),
     }))
+}
+
+/// Lets depots remove what they hold of a request that is delivered: who pulled it has all of it.
+#[utoipa::path(post, path = "/v1/requests/{id}/forget", tag = "requests", security(("bearer" = ["submit"])),
+    params(("id" = String, Path, description = "The request's id, like r7")),
+    responses((status = 202), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
+pub(crate) async fn forget(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    let record = find_own(&desk, &caller, &id)?;
+    let state = desk.centre.mind().request(record.id).map(|view| view.state);
+    if state != Some(RequestState::Delivered) {
+        let what = format!("request {}", record.id);
+        return Err(Error::new(ErrorKind::Conflict, "forget", what)
+            .cause("nobody pulled all of it yet")
+            .hint("`posthaste pull` it first, or `posthaste cancel` it where its source is still there")
+            .into());
+    }
+    desk.centre
+        .put_down(Input::ForgetAsked { request: record.id })
+        .await?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 /// Says that the destination pulled and verified the whole dataset.

@@ -124,9 +124,7 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
 /// Its sources can't be used any more as they could when they were looked at: the stage-in fails, and nothing else.
 fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     tracing::warn!(%request, "{error}");
-    let scan = Scan::Failed {
-        error: error.to_string(),
-    };
+    let scan = submit::failed(error);
     tokio::task::block_in_place(|| {
         centre.store.keep_scan(Scanned {
             request,

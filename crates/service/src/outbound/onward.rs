@@ -203,11 +203,9 @@ async fn scan(centre: &Arc<Centre>, onward: &RequestRecord, list: FileList) -> R
 ///
 /// # Errors
 /// The journal's.
-pub(crate) fn fail(centre: &Centre, request: &RequestRecord, said: &str) -> Result<()> {
+pub(crate) fn fail(centre: &Centre, request: &RequestRecord, error: &Error) -> Result<()> {
     let onward = find(centre, request)?;
-    let scan = Scan::Failed {
-        error: said.to_owned(),
-    };
+    let scan = crate::submit::failed(error);
     centre.outgoing.places.give_back(&onward);
     centre.store.keep_scan(Scanned {
         request: onward.id,

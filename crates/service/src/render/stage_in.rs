@@ -45,7 +45,7 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
 fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Request) {
     let ended_badly = matches!(view.state, ArrivalState::Refused | ArrivalState::Failed);
     if !ended_badly {
-        shown.reason = None;
+        (shown.reason, shown.error_code) = (None, None);
     }
     (shown.at_risk, shown.missed) = (view.at_risk, view.missed);
     shown.paused = view.paused.as_ref().map(super::pause::pause);

@@ -88,11 +88,10 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     let (scan, list, failed) = match looked {
         Ok((scan, list)) => (scan, list, None),
         Err(error) => {
-            let said = error.to_string();
             if outbound::onward::goes_on(&record) {
-                outbound::onward::fail(centre, &record, &said)?;
+                outbound::onward::fail(centre, &record, &error)?;
             }
-            (Scan::Failed { error: said }, None, Some(error))
+            (failed(&error), None, Some(error))
         }
     };
     let scanned = Scanned {
@@ -115,6 +114,14 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         return Ok(());
     }
     submit(centre, request).await
+}
+
+/// How a scan ended with an error.
+pub(crate) fn failed(error: &Error) -> Scan {
+    Scan::Failed {
+        code: error.code().to_owned(),
+        error: error.to_string(),
+    }
 }
 
 /// Lists a source; a small list is still to be kept.

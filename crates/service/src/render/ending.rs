@@ -1,0 +1,59 @@
+//! Why a request ended badly.
+
+use posthaste_core::{
+    Mind,
+    contract::{ArrivalState, Decision, Fault, Reason, RequestState},
+};
+use posthaste_journal::{RequestRecord, Scan};
+
+use super::{reason, state};
+use crate::driver::Centre;
+
+/// Why it was refused or failed, and the code of what failed.
+pub(super) fn why(
+    centre: &Centre,
+    mind: &Mind,
+    record: &RequestRecord,
+    last: Option<&Decision>,
+) -> Option<(String, Option<String>)> {
+    if let Some(Scan::Failed { code, error }) = &record.scan {
+        return Some((error.clone(), Some(code.clone())));
+    }
+    let last = last.filter(|_| ended_badly(mind, record))?;
+    let code = (state(mind, record) == "failed").then(|| code_of(&last.reason).to_owned());
+    Some((reason(centre, &last.reason, centre.clock.now()), code))
+}
+
+/// The page under `docs/errors/` that explains what ended a request.
+fn code_of(reason: &Reason) -> &'static str {
+    let (Reason::GaveUp { fault, .. }
+    | Reason::Source { fault }
+    | Reason::SourceFile { fault, .. }
+    | Reason::SourceLost { fault, .. }
+    | Reason::NoSourceLeft { fault }
+    | Reason::HeldNowhere { fault, .. }) = reason
+    else {
+        return "other";
+    };
+    match fault {
+        Fault::Unreachable => "unreachable",
+        Fault::Full => "full",
+        Fault::Unauthenticated => "unauthenticated",
+        Fault::Corrupt => "corrupt",
+        Fault::Busy => "busy",
+        Fault::SourceChanged | Fault::SourcesDiffer => "changed",
+        Fault::SourceVanished => "not-found",
+        Fault::SourceUnreadable | Fault::Unwritable => "permission-denied",
+        Fault::Other => "other",
+    }
+}
+
+/// Whether there is something to explain.
+fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
+    let stage_out = mind.request(record.id).map(|view| view.state);
+    let stage_in = mind.arrival(record.id).map(|view| view.state);
+    matches!(
+        stage_out,
+        Some(RequestState::Refused | RequestState::Failed)
+    ) || matches!(stage_in, Some(ArrivalState::Refused | ArrivalState::Failed))
+}
