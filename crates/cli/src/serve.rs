@@ -50,6 +50,9 @@ pub struct ServeArguments {
     /// Where to keep the journal and the secrets [default: ~/.local/state/posthaste]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Begin with an empty journal, also where secrets and datasets of a service lie beside it: what that knew is lost
+    #[arg(long)]
+    new: bool,
     /// Where to keep the journal instead: `postgres://[USER@]HOST[:PORT]/NAME`, without a host the socket on this machine
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -203,6 +206,7 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     Ok(Options {
         audit: arguments.audit,
         state: arguments.state.unwrap_or_else(config::state_directory),
+        is_new: arguments.new,
         database: database.transpose()?,
         listen: arguments.listen,
         fts_listen: arguments.fts_listen,

@@ -23,7 +23,14 @@ pub const TABLES: [&str; 3] = ["serve", "relay", "mover"];
 /// The option that names the file.
 const OPTION: &str = "config";
 /// Options that only make sense where they are typed.
-const TYPED_ONLY: [&str; 5] = [OPTION, "help", "version", "json", "until-stdin-closes"];
+const TYPED_ONLY: [&str; 6] = [
+    "new",
+    OPTION,
+    "help",
+    "version",
+    "json",
+    "until-stdin-closes",
+];
 /// Bytes of a file: more is no file of settings.
 const BYTES_MAX: u64 = 1 << 20;
 

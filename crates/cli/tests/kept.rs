@@ -12,7 +12,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use processes::{Relay, Service, binary, failure, text};
+use processes::{Process, Relay, Service, binary, failure, text};
 
 /// A command against a service, which is not waited for.
 fn begin(service: &Service, arguments: &[&str]) -> Child {
@@ -144,6 +144,48 @@ fn a_pull_replaces_nothing_unasked_and_space_is_given_back_when_asked() {
         shares.all(|share| share["stored_bytes"] == 0)
     });
     service.wait_for_depots(|_| files_in(&relay.directory.join("datasets")) == 0);
+}
+
+#[test]
+fn a_service_without_its_journal_begins_anew_only_where_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::start(folder.path(), "ash", "1G", "60M");
+    let mut service = Service::start(folder.path());
+    service.add(&relay);
+    service.kill();
+    let state = service.state.clone();
+    let start = |more: &[&str]| {
+        let mut command = binary();
+        command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--state"]);
+        command.arg(&state).args(more);
+        command
+    };
+    let log = folder.path().join("log");
+    drop(Process::run(&mut start(&[]), &log));
+    for file in fs::read_dir(&state).unwrap() {
+        let file = file.unwrap().path();
+        if file
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("journal.db")
+        {
+            fs::remove_file(file).unwrap();
+        }
+    }
+    let (code, said) = failure(&start(&[]).output().unwrap());
+    assert!(
+        code == 1 && said.contains("its journal is empty or missing"),
+        "{said}"
+    );
+    assert!(said.contains("--new"), "{said}");
+    let (_, again) = failure(&start(&[]).output().unwrap());
+    assert_eq!(
+        again, said,
+        "a start that was refused leaves no journal that would be taken"
+    );
+    drop(Process::run(&mut start(&["--new"]), &log));
 }
 
 fn files_in(folder: &Path) -> usize {

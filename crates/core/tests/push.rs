@@ -661,3 +661,18 @@ fn a_giver_that_dies_takes_what_follows_with_it() {
     desk.finish();
     assert!(desk.is_safe());
 }
+
+#[test]
+fn a_push_that_is_tried_again_names_who_gets_it() {
+    let mut desk = Desk::new(&[1, 1, 2, 2]);
+    while !desk.open.iter().any(|way| way.from.is_some()) {
+        desk.store(0);
+    }
+    let place = desk.open.iter().position(|way| way.from.is_some()).unwrap();
+    desk.fail(place, Fault::Other);
+    let said = desk.mind.explain(REQUEST).unwrap();
+    let again = said
+        .iter()
+        .find(|said| matches!(said.reason, Reason::Retry { .. }));
+    assert!(!again.unwrap().depot.is_empty());
+}

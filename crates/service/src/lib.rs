@@ -155,7 +155,7 @@ impl Service {
         };
         let epoch = lead.as_ref().map(|lead| lead.epoch);
         let database = options.database.as_ref().zip(epoch);
-        let store = store::Store::open(&options.state, database)?;
+        let store = store::Store::open(&options.state, database, options.is_new)?;
         let actors = actors.with(open_credentials(&store, options)?);
         let store = Arc::new(store.acting(actors));
         let token_file = options.state.join("token");

@@ -15,6 +15,8 @@ pub struct Options {
     pub audit: Option<PathBuf>,
     /// Where it keeps its journal, token and secrets.
     pub state: PathBuf,
+    /// Whether an empty journal beside what a service kept is meant.
+    pub is_new: bool,
     /// The database where the journal is instead; several services may wait for their turn to lead there.
     pub database: Option<DatabaseUrl>,
     /// Where its API listens; port 0 takes any free one.

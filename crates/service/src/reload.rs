@@ -122,6 +122,7 @@ impl Reloader {
             site,
             // They stay what they were at the start.
             as_owners: _,
+            is_new: _,
             credentials_key: _,
             state: _,
             database: _,
@@ -234,6 +235,7 @@ pub(crate) mod tests {
     pub(crate) fn options(state: &Path) -> Options {
         Options {
             as_owners: false,
+            is_new: false,
             credentials_key: None,
             audit: None,
             state: state.to_owned(),

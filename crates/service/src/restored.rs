@@ -169,7 +169,7 @@ mod tests {
         async fn start() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let state = folder.path().join("service");
-            let store = Store::open(&state, None).unwrap();
+            let store = Store::open(&state, None, false).unwrap();
             secrets::token(&state.join("token")).unwrap();
             let (mut clients, mut serving) = (Vec::new(), JoinSet::new());
             for (number, name) in (1..).zip(NAMES) {
@@ -298,7 +298,7 @@ mod tests {
 
     fn restore(state: &Path) -> Centre {
         let options = crate::reload::tests::options(state);
-        let store = Arc::new(Store::open(state, None).unwrap());
+        let store = Arc::new(Store::open(state, None, true).unwrap());
         let (listings, _) = crate::listing::Listings::new(0, &Arc::default());
         Centre::restore(store, mpsc::channel(1).0, &listings, &options).unwrap()
     }

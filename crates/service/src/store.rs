@@ -65,7 +65,11 @@ impl Store {
     ///
     /// # Errors
     /// The operating system's and the journal's.
-    pub(crate) fn open(directory: &Path, database: Option<(&DatabaseUrl, Epoch)>) -> Result<Self> {
+    pub(crate) fn open(
+        directory: &Path,
+        database: Option<(&DatabaseUrl, Epoch)>,
+        is_new: bool,
+    ) -> Result<Self> {
         for private in [
             directory.into(),
             directory.join("secrets"),
@@ -82,6 +86,9 @@ impl Store {
             Some((address, epoch)) => Journal::open_database(address, epoch),
         };
         let journal = journal.map_err(journal_error)?;
+        if !is_new {
+            refuse_empty(directory, &journal)?;
+        }
         if let Some((address, _)) = database {
             secrets::write_private(&directory.join(DATABASE), &format!("{address}\n"))?;
         }
@@ -380,6 +387,31 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
         true => secrets::read_private(&path).map(Some),
         false => Ok(None),
     }
+}
+
+/// Refuses to begin anew where another service, or this one, kept secrets and datasets: depots hold what is theirs.
+fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
+    let is_empty = journal.newest_event().map_err(journal_error)? == 0
+        && journal.depots().map_err(journal_error)?.is_empty();
+    let has_any = |name: &str| {
+        let mut there = std::fs::read_dir(directory.join(name))
+            .into_iter()
+            .flatten();
+        there.next().is_some()
+    };
+    let Some(left) = ["secrets", "datasets"]
+        .into_iter()
+        .find(|name| has_any(name))
+    else {
+        return Ok(());
+    };
+    if !is_empty {
+        return Ok(());
+    }
+    let subject = format!("a service in {}", directory.display());
+    Err(Error::new(ErrorKind::Conflict, "start", subject)
+        .cause(format!("its journal is empty or missing, and {left}/ there has what a service kept"))
+        .hint("bring the journal back (docs/operating/backup.md), or --new begins without what it knew"))
 }
 
 /// Refuses to begin a second journal beside one in a database.

@@ -56,11 +56,12 @@ impl Mind {
             }
             if attempts == 1 || did_not_arrive {
                 let (from, to) = (self.name_of(from), self.name_of(to));
-                let what = match did_not_arrive {
-                    true => format!("{from} to {to}: a push is given up"),
-                    false => format!("{from} to {to}: a push is tried again"),
-                };
-                self.remember(id, what, reason);
+                if did_not_arrive {
+                    self.remember(id, format!("{from} to {to}: a push is given up"), reason);
+                } else {
+                    let what = format!("a push from {from} is tried again");
+                    self.remember_of(id, to, 1, what, reason);
+                }
             }
         }
         self.refresh_stripe(id, key.chunk);

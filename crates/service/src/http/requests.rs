@@ -135,8 +135,7 @@ fn reach(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> 
 /// Shows a request.
 #[utoipa::path(get, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 200, body = api::Request), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+    responses((status = 200, body = api::Request), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn show(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -148,8 +147,7 @@ pub(crate) async fn show(
 /// Cancels a request. Its source stays, and depots forget what they hold of it.
 #[utoipa::path(delete, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 202), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
+    responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn cancel(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -341,8 +339,7 @@ fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) 
 /// Explains a request: what was decided when, and why.
 #[utoipa::path(get, path = "/v1/requests/{id}/explain", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+    responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn explain(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -361,8 +358,7 @@ pub(crate) async fn explain(
 /// it, how it stands or ended, and where its slack went.
 #[utoipa::path(get, path = "/v1/requests/{id}/story", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 200, body = api::Story), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+    responses((status = 200, body = api::Story), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn story(
     State(desk): State<Desk>,
     Path(id): Path<String>,
@@ -427,8 +423,7 @@ pub(crate) async fn manifest(
 /// sources are handed out, chunks that nobody read yet are read from now on.
 #[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+    responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn ticket(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -464,8 +459,7 @@ pub(crate) async fn ticket(
 /// Lets depots remove what they hold of a request that is delivered: who pulled it has all of it.
 #[utoipa::path(post, path = "/v1/requests/{id}/forget", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 202), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
+    responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn forget(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -489,8 +483,7 @@ pub(crate) async fn forget(
 /// Says that the destination pulled and verified the whole dataset.
 #[utoipa::path(post, path = "/v1/requests/{id}/delivered", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
-    responses((status = 202), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+    responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn delivered(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
