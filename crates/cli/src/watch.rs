@@ -140,7 +140,7 @@ pub async fn until_settled(
             screen.draw(&frame(&request, follower.recent()));
         } else if shown {
             for event in follower.take_unsaid() {
-                eprintln!("{}", output::plain(&event_text(&event)));
+                output::note!("{}", output::plain(&event_text(&event)));
             }
         }
         if is_settled(&request) {
