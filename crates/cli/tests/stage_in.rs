@@ -6,11 +6,12 @@ mod sources;
 
 use std::{
     fs,
+    os::unix::fs::FileExt,
     path::PathBuf,
     process::Output,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -523,4 +524,78 @@ fn a_destination_that_refuses_is_why_it_is_late_and_it_arrives_once_it_does_not(
     is_full.store(false, Ordering::Relaxed);
     centre.wait_until(&id, |request| request["state"] == "arrived");
     assert_eq!(fs::read(to.join("file")).unwrap(), vec![7; 900_000]);
+}
+
+// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed first"
+#[test]
+fn what_is_lost_of_a_file_and_told_once_is_fetched_again() {
+    const EIO: i32 = 5;
+    const SIZE: usize = 20 << 20;
+    let centre = Centre::with("40M", "40M", 1);
+    let behind: Arc<OnceLock<PathBuf>> = Arc::default();
+    let (known, closed) = (Arc::clone(&behind), AtomicU32::new(0));
+    let files = Files::mount(Habits::refusing(move |call| {
+        let is_large = call.deed == Deed::Close && call.end == SIZE as u64;
+        // Chunks that came first are noted by then.
+        let is_lost = is_large && closed.fetch_add(1, Ordering::Relaxed) == 20;
+        is_lost.then(|| {
+            let file = known.get().unwrap().join(call.path);
+            let file = fs::File::options().write(true).open(file).unwrap();
+            file.write_all_at(&vec![0; 2_000_000], 100_000).unwrap();
+            EIO
+        })
+    }));
+    behind.set(files.behind().to_owned()).unwrap();
+    let (to, id) = stage_to(&centre, &files, SIZE);
+    centre.wait_until(&id, |request| request["state"] == "arrived");
+    assert!(fs::read(to.join("file")).unwrap() == vec![7; SIZE]);
+    let left: Vec<_> = fs::read_dir(files.behind()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let story = text(&centre.run(&["explain", &id]).stdout);
+    assert!(story.contains("/file: Input/output error"), "{story}");
+}
+
+// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a word"
+#[test]
+fn times_arrive_where_both_are_taken_or_none() {
+    let centre = Centre::with("40M", "40M", 1);
+    let files = Files::mount(Habits {
+        both_times_or_none: true,
+        ..Habits::default()
+    });
+    let (to, id) = stage_to(&centre, &files, 900_000);
+    centre.wait_until(&id, |request| request["state"] == "arrived");
+    let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let source = centre.folder.path().join("source/file");
+    assert_eq!(modified(to.join("file")), modified(source));
+}
+
+// In docs/reference/edges.md: "two names are one there"
+#[test]
+fn two_names_that_are_one_there_are_refused_in_one_line() {
+    let centre = Centre::with("40M", "40M", 1);
+    let files = Files::mount(Habits {
+        folds_names: true,
+        ..Habits::default()
+    });
+    let source = centre.folder.path().join("source");
+    for folder in ["D", "d"] {
+        fs::create_dir_all(source.join(folder)).unwrap();
+        fs::write(source.join(folder).join("f"), folder).unwrap();
+    }
+    let to = files.path().join("input");
+    let (source, shown) = (source.to_str().unwrap(), to.to_str().unwrap());
+    let output = centre.run(&["stage-in", source, shown, "--deadline", "20m"]);
+    let error = text(&output.stderr);
+    let said = format!("{shown}/d: \"D\" has a name that is the same there");
+    assert!(!output.status.success() && error.contains(&said), "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    assert_eq!(fs::read_dir(files.behind()).unwrap().count(), 0);
+    // Where they are two, both arrive.
+    let to = centre.scratch("input");
+    let shown = to.to_str().unwrap();
+    let request = centre.json(&["stage-in", source, shown, "--deadline", "20m", "--json"]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(fs::read(to.join("d/f")).unwrap(), b"d");
 }

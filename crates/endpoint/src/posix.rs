@@ -41,13 +41,15 @@ use rustix::{
     io::Errno,
 };
 
-pub use attributes::{is_refused, seal_directory, seal_file, without_lent_rights};
+pub use attributes::{
+    as_last_read, is_refused, not_kept_of, seal_directory, seal_file, without_lent_rights,
+};
 pub use beneath::{Beneath, Follow, Place, split};
 pub use block::Block;
 pub use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, DraftRules, segment_range};
-pub use flush::flush;
+pub use flush::{close, flush};
 use ground::Ground;
 pub use listing::PosixListing;
 pub use look::stat;

@@ -14,7 +14,7 @@ mod cargo;
 mod claims;
 mod clock;
 mod filter;
-mod folding;
+pub(crate) mod folding;
 mod help;
 mod lane;
 mod large;

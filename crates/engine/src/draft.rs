@@ -4,19 +4,25 @@ use std::{
     ffi::OsStr,
     fs::{self, OpenOptions},
     io,
+    ops::Range,
     os::unix::{
         ffi::OsStrExt,
         fs::{FileExt, MetadataExt},
     },
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use posthaste_endpoint::{
     Actor, Error, ErrorKind, FileTime, Locus, Result, Unkept,
-    posix::{flush, is_refused, published_mode, seal_file},
+    posix::{close, is_refused, published_mode, seal_file},
 };
 use rustix::{fs::Mode, io::Errno};
 
+use crate::copy::folding::{Folding, clashes, is_one_with};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
 
@@ -39,6 +45,23 @@ pub struct Draft {
     folder: PathBuf,
     destination: PathBuf,
     actor: Actor,
+    /// The file system said that some of what was written is lost.
+    has_lost: AtomicBool,
+}
+
+/// Where it is noted beside a draft that some of what was written to it was lost.
+fn loss_path(folder: &Path) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(".lost");
+    name.into()
+}
+
+/// Notes that a file of a draft lost some of what was written, which is told once: to whoever closes the file first. What else is
+/// thought to be in the draft has to be read again, and nothing is kept of the file.
+pub fn note_loss(folder: &Path, path: &Path) {
+    // Where no note can be made the file is missed all the same, unless somebody makes it again.
+    let _ = fs::write(loss_path(folder), b"");
+    let _ = fs::remove_file(path);
 }
 
 fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
@@ -64,6 +87,7 @@ impl Draft {
             folder: destination.with_file_name(hidden),
             destination: destination.to_path_buf(),
             actor: Actor::oneself(),
+            has_lost: AtomicBool::new(false),
         }
     }
 
@@ -86,8 +110,9 @@ impl Draft {
             let path = self.path(path);
             let wrote = self.open(&path, size);
             let wrote = wrote.and_then(|file| {
-                file.write_all_at(bytes, at)?;
-                flush(&file)
+                let wrote = file.write_all_at(bytes, at);
+                self.hear(&path, close(file))?;
+                wrote
             });
             wrote.map_err(|cause| failed("write", &path, cause))
         })
@@ -101,7 +126,8 @@ impl Draft {
         self.actor.run(|| {
             let path = self.path(path);
             let made = self.open(&path, size);
-            made.map(drop).map_err(|cause| failed("make", &path, cause))
+            let made = made.and_then(|file| self.hear(&path, close(file)));
+            made.map_err(|cause| failed("make", &path, cause))
         })
     }
 
@@ -131,11 +157,71 @@ impl Draft {
         self.actor.run(|| {
             let path = self.path(path);
             let synced = self.open(&path, size).and_then(|file| {
-                file.sync_data()?;
-                flush(&file)
+                let synced = self.hear(&path, file.sync_data());
+                self.hear(&path, close(file))?;
+                synced
             });
             synced.map_err(|cause| failed("flush", &path, cause))
         })
+    }
+
+    /// Hears what the file system says of what it took before.
+    fn hear(&self, path: &Path, said: io::Result<()>) -> io::Result<()> {
+        said.inspect_err(|_| {
+            self.has_lost.store(true, Ordering::Relaxed);
+            note_loss(&self.folder, path);
+        })
+    }
+
+    /// Whether the file system said of any file, to anybody, that some of what was written is lost.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        let is_noted = || Ok(loss_path(&self.folder).exists());
+        self.has_lost.load(Ordering::Relaxed) || self.actor.run(is_noted).unwrap_or(true)
+    }
+
+    /// Hands what is there of a file to `take`, piece by piece.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn read(&self, path: &[u8], range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
+        self.actor.run(|| {
+            let path = self.path(path);
+            let read = fs::File::open(&path).and_then(|file| {
+                let mut block = vec![0; READ_BYTES];
+                let mut at = range.start;
+                while at < range.end {
+                    let left = usize::try_from(range.end - at).unwrap_or(READ_BYTES);
+                    let block = &mut block[..left.min(READ_BYTES)];
+                    file.read_exact_at(block, at)?;
+                    take(block);
+                    at += block.len() as u64;
+                }
+                self.hear(&path, close(file))
+            });
+            read.map_err(|cause| failed("read", &path, cause))
+        })
+    }
+
+    /// Which two of these names are one where it goes, if any: one would replace the other. Makes a file there to learn it, where any
+    /// may be.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], with both.
+    pub fn refuse_clash(&self, paths: &[&[u8]]) -> Result<()> {
+        let parent = self.folder.parent().unwrap_or(&self.folder);
+        let learn = || {
+            let learn = || Ok(fs::File::open(parent).map_or(Folding::WIDEST, Folding::learn_in));
+            self.actor.run(learn).unwrap_or(Folding::WIDEST)
+        };
+        match clashes(paths.iter().copied(), learn)[..] {
+            [] => Ok(()),
+            [(place, first), ..] => {
+                let path = self.destination.join(OsStr::from_bytes(paths[place]));
+                let error = is_one_with("stage in", path.display().to_string(), paths[first]);
+                Err(error.hint("let it go to another file system"))
+            }
+        }
     }
 
     /// Whether a file is there with room for all of it.
@@ -181,14 +267,18 @@ impl Draft {
             }
             for about in files {
                 let path = self.path(about.path);
-                let opened = self.open(&path, about.size);
+                let opened = if about.size > 0 {
+                    OpenOptions::new().write(true).open(&path)
+                } else {
+                    self.open(&path, 0)
+                };
                 let written = opened.and_then(|file| {
                     let mode = about.mode.map(|mode| mode & MODE_MASK | 0o200);
                     let mode = mode.or_else(|| published_mode(0o666));
                     let unkept = seal_file(&file, mode, about.mtime)?;
-                    file.sync_all()?;
-                    flush(&file)?;
-                    Ok(unkept)
+                    let synced = self.hear(&path, file.sync_all());
+                    self.hear(&path, close(file))?;
+                    synced.map(|()| unkept)
                 });
                 unkept += written.map_err(|cause| failed("finish", &path, cause))?;
             }
@@ -228,6 +318,7 @@ impl Draft {
                 other => other,
             };
             renamed.map_err(|cause| failed("name", &self.destination, cause))?;
+            let _ = fs::remove_file(loss_path(&self.folder));
             sync_directory(self.destination.parent().unwrap_or(&self.destination))
         })
     }
@@ -248,7 +339,10 @@ impl Draft {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 Err(failed("remove", &self.folder, cause))
             }
-            _ => Ok(()),
+            _ => {
+                let _ = fs::remove_file(loss_path(&self.folder));
+                Ok(())
+            }
         })
     }
 }

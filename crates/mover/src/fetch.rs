@@ -2,6 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
+    io,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Component, Path, PathBuf},
     sync::{Arc, atomic::Ordering},
@@ -9,7 +10,8 @@ use std::{
 
 use futures_util::StreamExt;
 use posthaste_api as api;
-use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result, posix::flush};
+use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result, posix::close};
+use posthaste_engine::draft::note_loss;
 use posthaste_types::Digest;
 use rustix::fs::OFlags;
 
@@ -31,9 +33,9 @@ pub(crate) async fn fetch(
 ) -> Result<Vec<Digest>> {
     let actor = tools.actors.of(chore.owner.as_deref()).await?;
     let mut hasher = blake3::Hasher::new();
-    let mut written: Vec<Arc<File>> = Vec::new();
+    let mut written: Vec<Arc<Written>> = Vec::new();
     for piece in &chore.pieces {
-        let file = Arc::new(actor.run(|| open(chore, piece))?);
+        let file = Arc::new(open(chore, piece, &actor)?);
         let (digested, reading) = ((&mut hasher, progress), (chore, piece, &actor));
         if let Err(error) = read(tools, reading, &file, digested).await {
             let place = Place::of(&chore.source, chore.owner.as_deref());
@@ -51,20 +53,60 @@ pub(crate) async fn fetch(
 }
 
 /// Makes what was written durable.
-async fn sync(written: Vec<Arc<File>>) -> Result<()> {
+async fn sync(written: Vec<Arc<Written>>) -> Result<()> {
     let synced = tokio::task::spawn_blocking(move || {
-        let mut files = written.iter();
+        let mut files = written.into_iter();
         files.try_for_each(|file| {
-            file.sync_data()?;
-            flush(file)
+            file.sync()?;
+            Arc::into_inner(file).map_or(Ok(()), |mut file| file.close())
         })
     });
     let synced = synced.await.map_err(|cause| stopped(cause.to_string()))?;
     synced.map_err(|cause| Error::io("flush", "a draft", cause).at(Locus::Destination))
 }
 
+/// A file of the draft that is written to. That some of it was lost is told to whoever closes it first, so that is always heard.
+struct Written {
+    /// None once it was closed.
+    file: Option<File>,
+    folder: PathBuf,
+    path: PathBuf,
+    actor: Actor,
+}
+
+impl Written {
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::Error::other("closed"))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.hear(self.file()?.sync_data())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let closed = self.file.take().map_or(Ok(()), close);
+        self.hear(closed)
+    }
+
+    fn hear(&self, said: io::Result<()>) -> io::Result<()> {
+        said.inspect_err(|_| {
+            let note = || {
+                note_loss(&self.folder, &self.path);
+                Ok(())
+            };
+            let _ = self.actor.run(note);
+        })
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
 /// A file of the draft, which the service made. None is made here: one that is gone was given up.
-fn open(chore: &api::FetchChore, piece: &api::FetchPiece) -> Result<File> {
+fn open(chore: &api::FetchChore, piece: &api::FetchPiece, actor: &Actor) -> Result<Written> {
     let below = Path::new(&piece.path);
     let is_plain = |path: &Path| {
         let mut components = path.components();
@@ -73,21 +115,28 @@ fn open(chore: &api::FetchChore, piece: &api::FetchPiece) -> Result<File> {
     if !Path::new(&chore.draft).is_absolute() || !is_plain(below) {
         return Err(Error::new(ErrorKind::Invalid, "write", &piece.path).at(Locus::Destination));
     }
-    let path: PathBuf = Path::new(&chore.draft).join(below);
+    let folder = PathBuf::from(&chore.draft);
+    let path = folder.join(below);
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    let opened = OpenOptions::new()
-        .write(true)
-        .custom_flags(flags)
-        .open(&path);
-    opened.map_err(|cause| {
-        Error::io("write", path.display().to_string(), cause).at(Locus::Destination)
+    let opened = actor.run(|| {
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).custom_flags(flags).open(&path);
+        opened.map_err(|cause| {
+            Error::io("write", path.display().to_string(), cause).at(Locus::Destination)
+        })
+    });
+    Ok(Written {
+        file: Some(opened?),
+        folder,
+        path,
+        actor: actor.clone(),
     })
 }
 
 async fn read(
     tools: &Arc<Tools>,
     (chore, piece, actor): (&api::FetchChore, &api::FetchPiece, &Actor),
-    file: &Arc<File>,
+    file: &Arc<Written>,
     (hasher, progress): (&mut blake3::Hasher, &Progress),
 ) -> Result<()> {
     let at_source = |error: Error| error.at(Locus::Source);
@@ -121,11 +170,16 @@ async fn read(
 }
 
 /// Writes a strip while nobody else may, and returns where the next one goes.
-async fn write(tools: &Arc<Tools>, file: &Arc<File>, at: u64, strip: bytes::Bytes) -> Result<u64> {
+async fn write(
+    tools: &Arc<Tools>,
+    file: &Arc<Written>,
+    at: u64,
+    strip: bytes::Bytes,
+) -> Result<u64> {
     let (tools, file) = (Arc::clone(tools), Arc::clone(file));
     let written = tokio::task::spawn_blocking(move || {
         tools.leases.check()?;
-        let written = file.write_all_at(&strip, at);
+        let written = file.file().and_then(|file| file.write_all_at(&strip, at));
         written.map_err(|cause| Error::io("write", "a draft", cause).at(Locus::Destination))?;
         Ok(at + strip.len() as u64)
     });

@@ -6,7 +6,7 @@
 mod running;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -14,7 +14,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,7 +22,7 @@ use std::{
 
 use bytes::Bytes;
 use posthaste_endpoint::{
-    ErrorKind, Locus,
+    ErrorKind, Locus, Unkept,
     relay::{Credential, Scope, mint},
 };
 use posthaste_engine::{
@@ -807,4 +807,149 @@ async fn what_concerns_everything_ends_a_pull() {
         let pulled = pull(scene.ticket().await, &home, &options, &|_| ()).await;
         assert_eq!(pulled.unwrap_err().kind(), kind);
     }
+}
+
+/// A file system that says once of each file larger than `bytes` that some of it was lost, when it is closed.
+fn tells_once(bytes: u64) -> Habits {
+    const EIO: i32 = 5;
+    let told = Mutex::new(BTreeSet::new());
+    Habits::refusing(move |call| {
+        let is_large = call.deed == Deed::Close && call.end > bytes;
+        let is_new = is_large && told.lock().unwrap().insert(call.path.to_owned());
+        is_new.then_some(EIO)
+    })
+}
+
+// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed first"
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_that_is_told_once_is_heard_whoever_closes_the_file() {
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("large"), noise(1, 2_345_678)).unwrap();
+        fs::write(root.join("small"), noise(2, 50_000)).unwrap();
+    })
+    .await;
+    // Each size is reached by another chunk, at another of its closes.
+    for bytes in [1, 50_000, 100_000, 1_200_000, 2_345_677] {
+        let (_files, home, report) = pull_to(&scene, tells_once(bytes)).await;
+        let left_out = report.left_out;
+        assert!(!home.join("large").exists(), "{bytes}");
+        let line = "/home/large: Input/output error";
+        let named = |named: &&String| named.contains(line);
+        assert_eq!(
+            left_out.named.iter().filter(named).count(),
+            1,
+            "{left_out:?}"
+        );
+        assert_eq!(home.join("small").exists(), bytes >= 50_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_of_a_file_that_lost_some() {
+    const ENOSPC: i32 = 28;
+    let scene = Scene::new("2+1", |root| {
+        fs::write(root.join("large"), noise(1, 900_000)).unwrap();
+    })
+    .await;
+    // Told once, and it ends the pull; what was written is then wrong.
+    let is_told = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_told);
+    let files = Files::mount(Habits::refusing(move |call| {
+        let is_large = call.deed == Deed::Close && call.end > 500_000;
+        (is_large && !told.swap(true, Ordering::Relaxed)).then_some(ENOSPC)
+    }));
+    let home = files.path().join("home");
+    let options = PullOptions::default();
+    let error = pull(scene.ticket().await, &home, &options, &|_| ()).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Full);
+    assert!(is_told.load(Ordering::Relaxed) && !home.join("large").exists());
+    pull(scene.ticket().await, &home, &options, &|_| ())
+        .await
+        .unwrap();
+    assert_same(&scene.source(), &home);
+}
+
+// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a word"
+#[tokio::test(flavor = "multi_thread")]
+async fn times_arrive_where_both_are_taken_or_none() {
+    let scene = Scene::new("2+1", fill).await;
+    let habits = Habits {
+        both_times_or_none: true,
+        ..Habits::default()
+    };
+    let (_files, home, report) = pull_to(&scene, habits).await;
+    assert_eq!(report.unkept, Unkept::default());
+    assert_same(&scene.source(), &home);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_and_not_kept_is_counted() {
+    let scene = Scene::new("2+1", |root| {
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/file"), "x").unwrap();
+        for name in ["folder/file", "folder", ""] {
+            let path = root.join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+            let long_ago = std::time::UNIX_EPOCH + Duration::new(1_500_000_000, 0);
+            fs::File::open(path)
+                .unwrap()
+                .set_modified(long_ago)
+                .unwrap();
+        }
+    })
+    .await;
+    let habits = Habits {
+        fixed_modes: true,
+        forgets_times: true,
+        ..Habits::default()
+    };
+    let (_files, _home, report) = pull_to(&scene, habits).await;
+    assert_eq!(report.unkept, Unkept { modes: 3, times: 3 });
+}
+
+// In docs/reference/edges.md: "two names are one there"
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_names_that_are_one_there_the_second_is_left_out() {
+    let scene = Scene::new("2+1", |root| {
+        for folder in ["D", "d"] {
+            fs::create_dir(root.join(folder)).unwrap();
+            fs::write(root.join(folder).join("f"), folder).unwrap();
+        }
+        for name in ["A", "a", "other"] {
+            fs::write(root.join(name), noise(1, 120_000)).unwrap();
+        }
+        symlink("other", root.join("l")).unwrap();
+        symlink("A", root.join("L")).unwrap();
+    })
+    .await;
+    let files = Files::mount(Habits {
+        folds_names: true,
+        ..Habits::default()
+    });
+    let home = files.path().join("home");
+    let options = PullOptions::default();
+    // The second time it is all there.
+    for _ in 0..2 {
+        let report = pull(scene.ticket().await, &home, &options, &|_| ())
+            .await
+            .unwrap();
+        let left_out = report.left_out;
+        assert_eq!(
+            (report.files, left_out.count, left_out.files),
+            (3, 4, 2),
+            "{left_out:?}"
+        );
+        for (name, other) in [("a", "A"), ("d", "D"), ("d/f", "D/f"), ("l", "L")] {
+            let line = format!("/home/{name}: \"{other}\" has a name that is the same there");
+            assert!(
+                left_out.named.iter().any(|named| named.contains(&line)),
+                "{line}: {left_out:?}"
+            );
+        }
+        let names: Vec<_> = tree(&home).into_keys().collect();
+        assert_eq!(names, [&b""[..], b"A", b"D", b"D/f", b"L", b"other"]);
+        assert_eq!(fs::read(home.join("D/f")).unwrap(), b"D");
+        assert_eq!(fs::read(home.join("A")).unwrap(), noise(1, 120_000));
+    }
+    assert_eq!(scene.pull().await.left_out.count, 0);
 }

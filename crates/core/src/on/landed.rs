@@ -2,7 +2,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
-    contract::{ArrivalState, Fault, Happening, Outbox, Reason},
+    contract::{ArrivalState, Command, Fault, Happening, Outbox, Reason},
 };
 
 impl Mind {
@@ -56,9 +56,26 @@ impl Mind {
         let is_away = fault.may_pass() && self.arrivals.outward.contains_key(&id);
         if is_away || matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
             self.hold_arrival(id, fault, out);
+            if !is_away {
+                self.look_what_is_there(id, out);
+            }
         } else {
             let reason = Reason::GaveUp { fault, attempts: 1 };
             self.end_arrival(id, ArrivalState::Failed, reason, out);
+        }
+    }
+
+    /// Some of what was written may be lost: what is not there any more is fetched again.
+    fn look_what_is_there(&mut self, id: RequestId, out: &mut Outbox) {
+        let now = self.now;
+        let arrival = self.arrivals.requests.get_mut(&id);
+        if let Some(arrival) = arrival.filter(|arrival| arrival.state.is_live()) {
+            arrival.asked_at = Some(now);
+            let reason = arrival.refusal().unwrap_or(Reason::Restarted);
+            out.commands.push(Command::Survey {
+                request: id,
+                reason,
+            });
         }
     }
 }

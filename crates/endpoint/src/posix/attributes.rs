@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT},
+    fs::{AtFlags, CWD, Mode, Stat, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
 };
 
@@ -74,14 +74,38 @@ pub(super) fn not_kept(
     (mode, mtime): (Option<u32>, Option<FileTime>),
     found: &Metadata,
 ) -> Unkept {
-    let other_mode = mode.is_some_and(|mode| mode != found.mode() & 0o7777);
     let told = entry_of(Vec::new(), found).mtime;
+    not_kept_of(refused, (mode, mtime), (found.mode(), told))
+}
+
+/// As that, of what was found in another way: a mode, and a time where there is one.
+#[must_use]
+pub fn not_kept_of(
+    refused: Unkept,
+    (mode, mtime): (Option<u32>, Option<FileTime>),
+    (found, told): (u32, Option<FileTime>),
+) -> Unkept {
+    let other_mode = mode.is_some_and(|mode| mode != found & 0o7777);
     let other_time = mtime
         .zip(told)
         .is_some_and(|(mtime, told)| !mtime.agrees(told, STEP_NS_MAX));
     Unkept {
         modes: refused.modes.max(other_mode.into()),
         times: refused.times.max(other_time.into()),
+    }
+}
+
+/// The times of a file that changed last then, and was read last as it was found. Some file systems (libfuse 2) take both times, or none
+/// and say nothing.
+#[must_use]
+pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
+    let last_access = Timespec {
+        tv_sec: found.st_atime,
+        tv_nsec: i64::try_from(found.st_atime_nsec).unwrap_or(UTIME_OMIT),
+    };
+    Timestamps {
+        last_access,
+        last_modification,
     }
 }
 
@@ -93,16 +117,8 @@ pub(super) fn not_kept(
 pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io::Result<Unkept> {
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
     let set_times = |times: &Timestamps| {
-        let last_access = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        };
-        let last_modification = times.last_modification;
-        let times = Timestamps {
-            last_access,
-            last_modification,
-        };
-        rustix::fs::futimens(file, &times)
+        let found = rustix::fs::fstat(file)?;
+        rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
     };
     let refused = set((mode, set_mode), (mtime, set_times))?;
     // What can't be looked at was set all the same.

@@ -4,7 +4,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, IntoRawFd},
+    os::fd::{AsFd, IntoRawFd, OwnedFd},
 };
 
 /// Returns the error that closing `file` would end with, if any. The file stays open.
@@ -15,9 +15,18 @@ use std::{
 /// # Errors
 /// The system's: some of what was written is lost.
 pub fn flush(file: impl AsFd) -> io::Result<()> {
-    let copy = file.as_fd().try_clone_to_owned()?.into_raw_fd();
-    // SAFETY: the descriptor was made just now, nobody else knows it, and it is not used again.
-    match unsafe { libc::close(copy) } {
+    close(file.as_fd().try_clone_to_owned()?)
+}
+
+/// Closes a file and returns the error that ends with, if any. Some file systems tell it once: whichever descriptor of the file is
+/// closed first hears it, so each one that was written by has to be closed like this.
+///
+/// # Errors
+/// As [`flush`].
+pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
+    let descriptor = file.into().into_raw_fd();
+    // SAFETY: the descriptor was owned here, nobody else knows it, and it is not used again.
+    match unsafe { libc::close(descriptor) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

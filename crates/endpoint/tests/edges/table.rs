@@ -10,6 +10,12 @@ const TESTS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/copy"),
 ];
 
+/// Those of pulls and stage-ins, which name their rows in a comment.
+const OTHERS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/pull.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/stage_in.rs"),
+];
+
 /// What becomes of an odd answer.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
@@ -41,7 +47,9 @@ fn each_row_is_shown_by_a_test() {
     let sources: Vec<String> = TESTS
         .into_iter()
         .flat_map(|folder| fs::read_dir(folder).unwrap())
-        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .chain(OTHERS.map(Into::into))
+        .map(|path| fs::read_to_string(path).unwrap())
         .collect();
     let page = fs::read_to_string(PAGE).unwrap();
     let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| situation |");

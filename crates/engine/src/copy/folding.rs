@@ -1,28 +1,37 @@
 //! Which names a file system takes for one: those that differ in case (APFS, NTFS, exFAT, SMB), in how accents are written (APFS, ZFS)
 //! or in the dots and spaces at their end (Windows).
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    os::fd::AsFd,
+};
 
 use futures_util::future::join3;
-use posthaste_endpoint::{Checksum, FileSpec, join, trial_name};
+use posthaste_endpoint::{Checksum, Error, ErrorKind, FileSpec, Locus, join, trial_name};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat},
+    io::Errno,
+};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{lane::Shared, retry::retried};
 
 /// What names may differ in and still be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Folding {
+pub(crate) struct Folding {
     /// Upper and lower case.
-    pub(super) case: bool,
+    pub(crate) case: bool,
     /// A letter with an accent, and the letter followed by the accent.
-    pub(super) accents: bool,
+    pub(crate) accents: bool,
     /// Dots and spaces at the end.
-    pub(super) ends: bool,
+    pub(crate) ends: bool,
 }
 
 impl Folding {
     /// All that file systems do.
-    pub(super) const WIDEST: Self = Self {
+    pub(crate) const WIDEST: Self = Self {
         case: true,
         accents: true,
         ends: true,
@@ -70,8 +79,33 @@ impl Folding {
         Self::WIDEST
     }
 
+    /// The same in a local directory that is open. Blocks.
+    pub(crate) fn learn_in(directory: impl AsFd) -> Self {
+        for letter in ["\u{e9}", "e"] {
+            let name = trial_name(letter.as_bytes());
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            if openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR).is_err() {
+                continue;
+            }
+            let is_one = |other: &[u8]| {
+                let found = statat(&directory, other, AtFlags::SYMLINK_NOFOLLOW);
+                other != &*name && !matches!(found, Err(Errno::NOENT))
+            };
+            let apart = String::from_utf8_lossy(&name).nfd().collect::<String>();
+            let folding = Self {
+                case: is_one(&name.to_ascii_uppercase()),
+                accents: is_one(apart.as_bytes()),
+                ends: is_one(&[&*name, b"."].concat()),
+            };
+            // It is hidden, and its name says whose it is.
+            let _ = unlinkat(&directory, &*name, AtFlags::empty());
+            return folding;
+        }
+        Self::WIDEST
+    }
+
     /// Returns what all paths become that are one.
-    pub(super) fn fold(self, path: &[u8]) -> Cow<'_, [u8]> {
+    pub(crate) fn fold(self, path: &[u8]) -> Cow<'_, [u8]> {
         if self == Self::default() {
             return path.into();
         }
@@ -113,6 +147,42 @@ impl Folding {
         path.truncate(trimmed(&path[..kept]));
         path
     }
+}
+
+/// Which of these paths are one with one before them: the place of each in the list, and of the first that has its name. What is one is
+/// learnt where any may be.
+pub(crate) fn clashes<'a>(
+    paths: impl Iterator<Item = &'a [u8]> + Clone,
+    learn: impl FnOnce() -> Folding,
+) -> Vec<(usize, usize)> {
+    let state = RandomState::new();
+    let hashed = |folding: Folding, path: &[u8]| state.hash_one(&*folding.fold(path));
+    let mut seen = HashSet::new();
+    let may_be_one = |path| !seen.insert(hashed(Folding::WIDEST, path));
+    if !paths.clone().any(may_be_one) {
+        return Vec::new();
+    }
+    drop(seen);
+    let folding = learn();
+    if folding == Folding::default() {
+        return Vec::new();
+    }
+    let mut first = HashMap::new();
+    let clash = |(place, path)| {
+        let had = *first.entry(hashed(folding, path)).or_insert(place);
+        (had != place).then_some((place, had))
+    };
+    paths.enumerate().filter_map(clash).collect()
+}
+
+/// Says that something is not written, as `other` has its name there.
+pub(crate) fn is_one_with(operation: &'static str, shown: String, other: &[u8]) -> Error {
+    let other = String::from_utf8_lossy(other);
+    Error::new(ErrorKind::Conflict, operation, shown)
+        .cause(format!(
+            "{other:?} has a name that is the same there: in other case, otherwise written accents, or with dots or spaces at its end"
+        ))
+        .at(Locus::Destination)
 }
 
 /// Whether a letter is one of those that change how others look, and that file systems pass over: joiners, marks of direction, soft

@@ -25,12 +25,12 @@ use std::{
 use bytes::Bytes;
 use posthaste_endpoint::{
     Error, ErrorKind, Locus, Result, Unkept,
-    posix::{flush, is_refused},
+    posix::{close, is_refused},
 };
 use rustix::{
     fs::{
-        AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, ftruncate,
-        futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
+        AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, fstat, ftruncate,
+        futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat,
     },
     io::Errno,
 };
@@ -146,6 +146,7 @@ impl Destination {
             left_out: Mutex::default(),
             last_parent: Mutex::new(None),
         };
+        destination.leave_out_folded();
         destination.make_directories()?;
         let there = resume::find(&destination)?;
         Ok((destination, there))
@@ -290,13 +291,18 @@ impl Destination {
     /// Writes bytes of an unfinished file, leaving holes for zeros.
     pub(super) fn write_staged(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let out = self.stage(index)?;
+        self.write_to(&out, index, offset, bytes)?;
+        self.close_staged(index, out)
+    }
+
+    fn write_to(&self, out: &File, index: usize, offset: u64, bytes: &[u8]) -> Result<()> {
         let failed = |cause| self.failed(self.file(index), cause);
         let (mut start, mut at) = (0, 0);
         // Runs of blocks that are not all zeros are written at once.
         while at < bytes.len() {
             let end = bytes.len().min(at + HOLE_BYTES);
             let is_zero = bytes[at..end].iter().all(|&byte| byte == 0);
-            if is_zero && is_zero_at(&out, offset + at as u64, end - at) {
+            if is_zero && is_zero_at(out, offset + at as u64, end - at) {
                 out.write_all_at(&bytes[start..at], offset + start as u64)
                     .map_err(failed)?;
                 start = end;
@@ -304,9 +310,21 @@ impl Destination {
             at = end;
         }
         out.write_all_at(&bytes[start..], offset + start as u64)
-            .map_err(failed)?;
-        // Whoever closes it hears what was lost: to the next one who opens it that may be told no more.
-        flush(&out).map_err(failed)
+            .map_err(failed)
+    }
+
+    /// Closes an unfinished file, and hears what was lost of it, whoever wrote that. It is told once, so nothing is kept of one
+    /// that lost some: as long as this chunk is missing, nobody gives the file its name.
+    fn close_staged(&self, index: usize, file: File) -> Result<()> {
+        close(file).map_err(|cause| {
+            self.unstage(index);
+            self.failed(self.file(index), cause)
+        })
+    }
+
+    /// Removes an unfinished file. What can't be is read again before it is believed.
+    pub(super) fn unstage(&self, index: usize) {
+        let _ = unlinkat(&self.staging, index.to_string(), AtFlags::empty());
     }
 
     /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that is
@@ -366,11 +384,12 @@ impl Destination {
         ftruncate(&staged, file.size).map_err(failed)?;
         // What is refused is asked for again at the end, and counted then.
         unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
-        unless_refused(futimens(&staged, &times(file))).map_err(failed)?;
-        flush(&staged).map_err(|cause| at(&self.root_path, "write to", cause))?;
+        let found = fstat(&staged).map_err(failed)?;
+        unless_refused(futimens(&staged, &times(file, &found))).map_err(failed)?;
         if self.is_taken(file, &staged)? {
             return Err(self.taken(file));
         }
+        self.close_staged(index, staged)?;
         self.rename_staged(&index.to_string(), file)?;
         self.files_done.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -415,15 +434,6 @@ impl Destination {
         Ok(left)
     }
 
-    fn restore_root(&self, root: &FileEntry) -> Result<()> {
-        if self.is_fresh {
-            let set = fchmod(&self.root, Mode::from_raw_mode(root.mode));
-            self.note(set, root, |unkept| unkept.modes += 1)?;
-        }
-        let set = futimens(&self.root, &times(root));
-        self.note(set, root, |unkept| unkept.times += 1)
-    }
-
     fn remove_staging(&self) -> Result<()> {
         let failed = |cause| at(&self.root_path, "clean", cause);
         // NFS and FUSE keep what is open under another name in its directory.
@@ -465,8 +475,7 @@ impl Destination {
             })?;
             self.rename_staged(STAGED, file)?;
         }
-        let set = utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW);
-        self.note(set, file, |unkept| unkept.times += 1)
+        self.restore(file)
     }
 }
 

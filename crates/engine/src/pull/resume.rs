@@ -1,12 +1,12 @@
 //! Finds what an earlier run, or somebody else, left at the destination: by digest alone.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Result, posix::close};
 use rustix::fs::FileType;
 
 use super::place::Destination;
-use crate::dataset::FileKind;
+use crate::dataset::{FileEntry, FileKind, Manifest};
 
 /// Bytes copied at once from a file that is replaced.
 const COPY_BYTES: usize = 1 << 20;
@@ -25,11 +25,15 @@ impl ChunkSet {
     }
 
     fn insert(&mut self, chunk: u32) {
+        self.set(chunk, true);
+    }
+
+    fn set(&mut self, chunk: u32, is_there: bool) {
         if let Some(there) = usize::try_from(chunk)
             .ok()
             .and_then(|at| self.0.get_mut(at))
         {
-            *there = true;
+            *there = is_there;
         }
     }
 }
@@ -72,7 +76,7 @@ pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
         }
         places.push(place);
     }
-    let there = verify(destination, &places)?;
+    let there = verify(destination, &mut places)?;
     for (index, file) in files.iter().enumerate() {
         if file.kind == FileKind::Regular && !destination.is_left_out(index) {
             let settled = settle(destination, index, places[index], &there);
@@ -83,7 +87,7 @@ pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
 }
 
 /// The chunks whose bytes are there and right.
-fn verify(destination: &Destination, places: &[Place]) -> Result<ChunkSet> {
+fn verify(destination: &Destination, places: &mut [Place]) -> Result<ChunkSet> {
     let manifest = destination.manifest();
     let mut recorded = ChunkSet(vec![false; manifest.chunks.len()]);
     for chunk in destination.recorded()?.chunks_exact(4) {
@@ -91,6 +95,7 @@ fn verify(destination: &Destination, places: &[Place]) -> Result<ChunkSet> {
     }
     let mut there = ChunkSet(vec![false; manifest.chunks.len()]);
     let mut buffer = Vec::new();
+    let mut lost = Vec::new();
     for chunk in 0..u32::try_from(manifest.chunks.len()).unwrap_or(u32::MAX) {
         let mut extents = manifest.list.extents(chunk, manifest.chunk_size).peekable();
         let may_be_there = extents.by_ref().all(|extent| match places[extent.file] {
@@ -109,11 +114,25 @@ fn verify(destination: &Destination, places: &[Place]) -> Result<ChunkSet> {
             .all(|extent| {
                 let bytes = &mut buffer[extent.chunk_offset..extent.chunk_offset + extent.length];
                 let place = places[extent.file];
-                open(destination, extent.file, place)
-                    .is_some_and(|file| read_at(&file, bytes, extent.file_offset))
+                let Some(file) = open(destination, extent.file, place) else {
+                    return false;
+                };
+                let read = read_at(&file, bytes, extent.file_offset);
+                // That a write failed may be told to whoever closes the file next, and to nobody after.
+                let is_lost = close(file).is_err();
+                lost.extend(is_lost.then_some(extent.file));
+                read && !is_lost
             });
         if read && manifest.is_content(chunk, &buffer) {
             there.insert(chunk);
+        }
+        for file in lost.drain(..) {
+            if places[file] == Place::Staged {
+                destination.unstage(file);
+            }
+            places[file] = Place::Absent;
+            chunks_of(manifest, &manifest.list.files[file])
+                .for_each(|chunk| there.set(chunk, false));
         }
     }
     Ok(there)
@@ -143,17 +162,24 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> bool {
     true
 }
 
+/// The chunks that hold some of a file.
+fn chunks_of(manifest: &Manifest, file: &FileEntry) -> Range<u32> {
+    let chunk_size = manifest.chunk_size.get();
+    let chunk_of = |byte: u64| u32::try_from(byte / chunk_size).unwrap_or(u32::MAX);
+    match file.size {
+        0 => 0..0,
+        size => chunk_of(file.offset)..chunk_of(file.offset + size - 1) + 1,
+    }
+}
+
 /// Says what a file still waits for. What is right of a file that must be replaced is copied over.
 fn settle(destination: &Destination, index: usize, place: Place, there: &ChunkSet) -> Result<()> {
     let manifest = destination.manifest();
     let file = &manifest.list.files[index];
     let chunk_size = manifest.chunk_size.get();
-    let chunk_of = |byte: u64| u32::try_from(byte / chunk_size).unwrap_or(u32::MAX);
-    let (first, after) = match file.size {
-        0 => (0, 0),
-        size => (chunk_of(file.offset), chunk_of(file.offset + size - 1) + 1),
-    };
-    let missing = (first..after)
+    let chunks = chunks_of(manifest, file);
+    let missing = chunks
+        .clone()
         .filter(|&chunk| !there.contains(chunk))
         .count();
     let missing = u32::try_from(missing).unwrap_or(u32::MAX);
@@ -164,7 +190,7 @@ fn settle(destination: &Destination, index: usize, place: Place, there: &ChunkSe
     if place == Place::Final {
         let old = destination.open_final(file)?;
         let mut buffer = vec![0; COPY_BYTES];
-        for chunk in (first..after).filter(|&chunk| there.contains(chunk)) {
+        for chunk in chunks.filter(|&chunk| there.contains(chunk)) {
             let start = (u64::from(chunk) * chunk_size).max(file.offset) - file.offset;
             let end = ((u64::from(chunk) + 1) * chunk_size - file.offset).min(file.size);
             let mut at = start;

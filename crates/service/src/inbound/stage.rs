@@ -17,7 +17,7 @@ use posthaste_engine::{
     dataset::DatasetId,
     draft::{Draft, Finish},
 };
-use posthaste_journal::{Scan, StageIn};
+use posthaste_journal::{ChunkRecord, Scan, StageIn};
 use posthaste_types::{ChunkIndex, Digest, RequestId, SourceId, Timestamp};
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
@@ -254,7 +254,9 @@ impl Stage {
                     stage.draft.has(&about.path, about.size)
                 })
             };
+            let is_doubted = !has_landed && stage.draft.has_lost();
             let here = known.iter().filter(|known| near::is_here(known));
+            let here = here.filter(|known| !is_doubted || stage.is_as_noted(known));
             let chunks = here.map(|known| known.chunk);
             let here = chunks.filter(|chunk| {
                 let pieces = stage.pieces(*chunk);
@@ -263,12 +265,45 @@ impl Stage {
             let here: Vec<ChunkIndex> = here.collect();
             let mut slots = stage.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.retain(|chunk, slot| {
-                let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-                here.binary_search(chunk).is_ok() || slot.near.is_some()
+                let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_here = here.binary_search(chunk).is_ok();
+                slot.done = slot.done.filter(|_| is_here);
+                is_here || slot.near.is_some()
             });
             Ok(here)
         })
         .await
+    }
+
+    /// Whether what lies in the draft of a chunk is what was noted of it.
+    fn is_as_noted(&self, known: &ChunkRecord) -> bool {
+        let mut hasher = blake3::Hasher::new();
+        let mut take = |bytes: &[u8]| {
+            hasher.update(bytes);
+        };
+        let mut pieces = self.pieces(known.chunk).into_iter();
+        let read = pieces.try_for_each(|piece| {
+            let path = &self.list.files[piece.file].path;
+            self.draft.read(path, piece.range, &mut take)
+        });
+        let digest = Digest::new(*hasher.finalize().as_bytes());
+        read.is_ok() && known.digests.first() == Some(&digest)
+    }
+
+    /// Sees that all is there of a draft of which some was lost.
+    fn refuse_lost(&self) -> Result<()> {
+        if !self.draft.has_lost() {
+            return Ok(());
+        }
+        let known = self.store.journal(|journal| journal.chunks(self.request))?;
+        let mut here = known.iter().filter(|known| near::is_here(known));
+        if here.all(|known| self.is_as_noted(known)) {
+            return Ok(());
+        }
+        let shown = self.draft.folder().display().to_string();
+        Err(Error::new(ErrorKind::Corrupt, "stage in to", shown)
+            .cause("the file system lost some of what was written; that is fetched again")
+            .at(Locus::Destination))
     }
 
     /// Whether it got its name, and nobody was told.
@@ -286,6 +321,7 @@ impl Stage {
             if stage.has_landed() {
                 return Ok(Unkept::default());
             }
+            stage.refuse_lost()?;
             let files = stage.list.files.iter().enumerate();
             let files = files.map(|(place, file)| {
                 let about = stage.list.first_stamp(place);

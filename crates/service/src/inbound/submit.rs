@@ -1,18 +1,19 @@
 //! Takes a stage-in: writes it down, looks at its sources, hands it to the mind.
 
-use std::{ffi::OsStr, sync::Arc};
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::contract::{
     ArrivalSpec, Input, NearDepot, Outbox, SourcePrice, StageInNews, Wishes,
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
-use posthaste_engine::dataset::DatasetId;
+use posthaste_engine::{dataset::DatasetId, draft::Draft};
 use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{list::List, look, near, room, stage, ways};
 use crate::{
+    credentials::Behalf,
     depots::Depot,
     driver::Centre,
     render,
@@ -62,7 +63,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = look::look(&wanted, &behalf).await?;
     let prices = tokio::task::block_in_place(|| look::prices(&wanted, &behalf))?;
-    room::check(centre, record.id, &record.destination, list.bytes())?;
+    check_there(centre, &record, &behalf, &list)?;
     record.scan = Some(sealed(&list));
     let mut mind = centre.copy_of_mind()?;
     // Sources that are known keep their forecasts; others get numbers that nobody has.
@@ -95,10 +96,26 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
     let list = look::look(wanted, &behalf).await?;
-    room::check(centre, record.id, &record.destination, list.bytes())?;
+    check_there(centre, record, &behalf, &list)?;
     let scan = sealed(&list);
     tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
     Ok(scan)
+}
+
+/// Sees that what was found has room where it goes, and a name each.
+fn check_there(
+    centre: &Centre,
+    record: &RequestRecord,
+    behalf: &Behalf,
+    list: &List,
+) -> Result<()> {
+    room::check(centre, record.id, &record.destination, list.bytes())?;
+    let files = list.files.iter().map(|file| &file.path[..]);
+    let names = list.directories.iter().map(|path| &path[..]).chain(files);
+    let names: Vec<&[u8]> = names.collect();
+    let draft = Draft::new(Path::new(&record.destination), &record.dataset);
+    let draft = draft.acting(behalf.actor().clone());
+    tokio::task::block_in_place(|| draft.refuse_clash(&names))
 }
 
 fn sealed(list: &List) -> Scan {

@@ -25,10 +25,10 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{AtFlags, CWD, Timestamps};
+use rustix::fs::{AtFlags, CWD};
 use tempfile::TempDir;
 
-use change::{Answer, Change, timespec};
+use change::{Answer, Change};
 use habits::folded;
 pub use habits::{Call, Deed, Habits, Refuses};
 use table::Table;
@@ -275,10 +275,7 @@ impl Filesystem for System {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let times = (atime.is_some() || mtime.is_some()).then(|| Timestamps {
-            last_access: timespec(atime),
-            last_modification: timespec(mtime),
-        });
+        let times = change::times(atime, mtime, self.habits.both_times_or_none);
         let change = Change { mode, size, times };
         answer!(reply, self.set(inode, &change), |it| reply.attr(&TTL, &it));
     }

@@ -3,52 +3,93 @@
 use std::sync::PoisonError;
 
 use posthaste_endpoint::{
-    Result, Unkept,
-    posix::{is_refused, without_lent_rights},
+    FileTime, Result, Unkept,
+    posix::{as_last_read, is_refused, not_kept_of, without_lent_rights},
 };
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, chmodat, statat, utimensat};
+use rustix::fs::{
+    AtFlags, Mode, Stat, Timespec, Timestamps, chmodat, fchmod, fstat, futimens, statat, utimensat,
+};
 
 use super::Destination;
 use crate::dataset::{FileEntry, FileKind};
 
+type Done<T = ()> = rustix::io::Result<T>;
+
 impl Destination {
-    /// What files and directories are there without, because it was refused.
+    /// What files and directories are there without, because it was refused, or taken and not kept.
     pub(in crate::pull) fn unkept(&self) -> Unkept {
         *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an attribute that the file system refuses to keep.
-    pub(super) fn note(
-        &self,
-        set: rustix::io::Result<()>,
-        file: &FileEntry,
-        count: impl FnOnce(&mut Unkept),
-    ) -> Result<()> {
-        let is_kept = unless_refused(set).map_err(|cause| self.failed(file, cause))?;
-        if !is_kept {
-            count(&mut self.unkept.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        Ok(())
-    }
-
-    /// Mode and mtime of what is there, where they differ.
+    /// Mode and mtime of what is there, where they differ; of a link its mtime.
     pub(super) fn restore(&self, file: &FileEntry) -> Result<()> {
         let (parent, name) = self.parent(file)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let is_link = matches!(file.kind, FileKind::Symlink { .. });
+        let mode = (!is_link).then(|| mode_of(file));
+        self.seal(
+            file,
+            || statat(&parent, name, flags),
+            (mode, |mode| chmodat(&parent, name, mode, AtFlags::empty())),
+            |times| utimensat(&parent, name, times, flags),
+        )
+    }
+
+    /// The same of the destination itself: its mode only where nobody had chosen that.
+    pub(super) fn restore_root(&self, root: &FileEntry) -> Result<()> {
+        let mode = self.is_fresh.then(|| mode_of(root));
+        self.seal(
+            root,
+            || fstat(&self.root),
+            (mode, |mode| fchmod(&self.root, mode)),
+            |times| futimens(&self.root, times),
+        )
+    }
+
+    /// Sets what differs, and counts what is not kept of it.
+    fn seal(
+        &self,
+        file: &FileEntry,
+        look: impl Fn() -> Done<Stat>,
+        (mode, set_mode): (Option<Mode>, impl FnOnce(Mode) -> Done),
+        set_times: impl FnOnce(&Timestamps) -> Done,
+    ) -> Result<()> {
         let failed = |cause| self.failed(file, cause);
-        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-        let mode = mode_of(file);
-        if stat.st_mode & 0o7777 != mode.as_raw_mode() {
-            let set = chmodat(&parent, name, mode, AtFlags::empty());
-            self.note(set, file, |unkept| unkept.modes += 1)?;
-        }
-        let is_in_time =
-            stat.st_mtime == file.mtime_s && stat.st_mtime_nsec == u64::from(file.mtime_ns);
-        if is_in_time {
+        let found = look().map_err(failed)?;
+        let mode = mode.filter(|mode| found.st_mode & 0o7777 != mode.as_raw_mode());
+        let wanted = FileTime {
+            secs: file.mtime_s,
+            nanos: file.mtime_ns,
+        };
+        let mtime = (mtime_of(&found) != Some(wanted)).then_some(wanted);
+        if mode.is_none() && mtime.is_none() {
             return Ok(());
         }
-        let set = utimensat(&parent, name, &times(file), AtFlags::SYMLINK_NOFOLLOW);
-        self.note(set, file, |unkept| unkept.times += 1)
+        let mut refused = Unkept::default();
+        if let Some(mode) = mode {
+            let is_set = unless_refused(set_mode(mode)).map_err(failed)?;
+            refused.modes = u64::from(!is_set);
+        }
+        if mtime.is_some() {
+            let is_set = unless_refused(set_times(&times(file, &found))).map_err(failed)?;
+            refused.times = u64::from(!is_set);
+        }
+        // What can't be looked at was set all the same.
+        let unkept = look().map_or(refused, |found| {
+            let wanted = (mode.map(Mode::as_raw_mode), mtime);
+            not_kept_of(refused, wanted, (found.st_mode, mtime_of(&found)))
+        });
+        *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
+        Ok(())
     }
+}
+
+fn mtime_of(found: &Stat) -> Option<FileTime> {
+    let nanos = u32::try_from(found.st_mtime_nsec).ok()?;
+    Some(FileTime {
+        secs: found.st_mtime,
+        nanos,
+    })
 }
 
 /// The mode it gets. Owners are not kept; the group of a directory's new files is nobody's right.
@@ -60,24 +101,18 @@ pub(super) fn mode_of(file: &FileEntry) -> Mode {
 }
 
 /// Whether an attribute was set; not where the file system refuses to keep it.
-pub(super) fn unless_refused(set: rustix::io::Result<()>) -> rustix::io::Result<bool> {
+pub(super) fn unless_refused(set: Done) -> Done<bool> {
     match set {
         Err(cause) if is_refused(cause) => Ok(false),
         set => set.map(|()| true),
     }
 }
 
-pub(super) fn times(file: &FileEntry) -> Timestamps {
+/// When it changed last; when it was read last stays as it was found.
+pub(super) fn times(file: &FileEntry, found: &Stat) -> Timestamps {
     let mtime = Timespec {
         tv_sec: file.mtime_s,
         tv_nsec: i64::from(file.mtime_ns),
     };
-    let atime = Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_OMIT,
-    };
-    Timestamps {
-        last_access: atime,
-        last_modification: mtime,
-    }
+    as_last_read(mtime, found)
 }

@@ -12,7 +12,10 @@ use rustix::{
 };
 
 use super::{DIRECTORY, Destination};
-use crate::dataset::{FileEntry, FileKind};
+use crate::{
+    copy::folding::{Folding, clashes, is_one_with},
+    dataset::{FileEntry, FileKind},
+};
 
 /// Stands for the number of missing chunks of an entry that was left out.
 pub(super) const LEFT_OUT: u32 = u32::MAX;
@@ -88,6 +91,18 @@ impl Destination {
         }
     }
 
+    /// Leaves out whatever has a name here that something before it in the list has: one would replace the other.
+    pub(super) fn leave_out_folded(&self) {
+        let files = &self.manifest.list.files;
+        let paths = files.iter().map(|file| &file.path[..]);
+        for (index, first) in clashes(paths, || Folding::learn_in(&self.staging)) {
+            let shown = files[index].below(&self.root_path).display().to_string();
+            let error = is_one_with("write", shown, &files[first].path)
+                .hint("pull it to another directory");
+            self.leave_out(index, Some(&error));
+        }
+    }
+
     /// Makes every directory of the list, and leaves out what would lie in one that can't be. Modes and times come at the end.
     pub(super) fn make_directories(&self) -> Result<()> {
         let mut refused: HashSet<&[u8]> = HashSet::new();
@@ -95,7 +110,10 @@ impl Destination {
             let above = file.path.iter().rposition(|&byte| byte == b'/');
             if above.is_some_and(|end| refused.contains(&file.path[..end])) {
                 self.leave_out(index, None);
-            } else if file.kind == FileKind::Directory && !file.path.is_empty() {
+            } else if file.kind == FileKind::Directory
+                && !file.path.is_empty()
+                && !self.is_left_out(index)
+            {
                 self.unless_left_out(index, self.make_directory(file))?;
             }
             if file.kind == FileKind::Directory && self.is_left_out(index) {

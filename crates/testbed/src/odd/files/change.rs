@@ -15,8 +15,24 @@ pub(super) struct Change {
     pub(super) times: Option<Timestamps>,
 }
 
+/// What is set of both times, where any of that is taken.
+pub(super) fn times(
+    atime: Option<TimeOrNow>,
+    mtime: Option<TimeOrNow>,
+    both_or_none: bool,
+) -> Option<Timestamps> {
+    let (is_any, is_both) = (
+        atime.is_some() || mtime.is_some(),
+        atime.is_some() && mtime.is_some(),
+    );
+    (is_both || is_any && !both_or_none).then(|| Timestamps {
+        last_access: timespec(atime),
+        last_modification: timespec(mtime),
+    })
+}
+
 /// A time as the kernel takes it.
-pub(super) fn timespec(time: Option<TimeOrNow>) -> Timespec {
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
     let bare = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let time = match time {
         None => return bare(UTIME_OMIT),

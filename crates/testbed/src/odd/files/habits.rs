@@ -70,6 +70,8 @@ pub struct Habits {
     pub fixed_modes: bool,
     /// It takes each time and tells when a file was written.
     pub forgets_times: bool,
+    /// It takes a time only together with the other one, and else says that it did, as with libfuse 2.
+    pub both_times_or_none: bool,
     /// Names that differ in case, in how accents are written, or in dots and spaces at the end, are one.
     pub folds_names: bool,
     /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
@@ -83,6 +85,7 @@ impl Default for Habits {
             step_s: 0,
             fixed_modes: false,
             forgets_times: false,
+            both_times_or_none: false,
             folds_names: false,
             hides_open: false,
         }
