@@ -201,7 +201,8 @@ impl Remote {
             .is_some_and(|command| command.starts_with(b"MFMT"));
         if is_timed && replies.last().is_some_and(Reply::is_final_refusal) {
             self.dresses_folders.store(false, Relaxed);
-            (commands.pop(), replies.pop());
+            commands.pop();
+            replies.pop();
         }
         self.dressed(full, &commands, &replies)
     }

@@ -260,10 +260,8 @@ async fn a_rename_that_is_refused_leaves_what_was_there() {
         (FtpHabit::KeepsOld, false),
         (FtpHabit::KeepsNames, true),
     ] {
-        let old: &[u8] = match habit {
-            FtpHabit::KeepsOld => b"older",
-            _ => b"old",
-        };
+        let is_alike = habit == FtpHabit::KeepsOld;
+        let old: &[u8] = if is_alike { b"older" } else { b"old" };
         let server = FtpServer::start(habit, &[("/t/x", old)]).await;
         let endpoint = ftp(&server).await;
         let stored = put(&*endpoint, b"x", b"newer").await;

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod left_out;
+mod staged;
 mod taken;
 
 use std::{
@@ -23,10 +24,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_endpoint::{
-    Error, ErrorKind, Locus, Result, Unkept,
-    posix::{close, is_refused},
-};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::is_refused};
 use rustix::{
     fs::{
         AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, fstat, ftruncate,
@@ -311,20 +309,6 @@ impl Destination {
         }
         out.write_all_at(&bytes[start..], offset + start as u64)
             .map_err(failed)
-    }
-
-    /// Closes an unfinished file, and hears what was lost of it, whoever wrote that. It is told once, so nothing is kept of one
-    /// that lost some: as long as this chunk is missing, nobody gives the file its name.
-    fn close_staged(&self, index: usize, file: File) -> Result<()> {
-        close(file).map_err(|cause| {
-            self.unstage(index);
-            self.failed(self.file(index), cause)
-        })
-    }
-
-    /// Removes an unfinished file. What can't be is read again before it is believed.
-    pub(super) fn unstage(&self, index: usize) {
-        let _ = unlinkat(&self.staging, index.to_string(), AtFlags::empty());
     }
 
     /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that is
