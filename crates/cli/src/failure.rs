@@ -40,8 +40,6 @@ pub struct Failure {
     message: String,
     /// The page under `docs/errors/` that explains it, where it is known better than by the exit code.
     code: Option<String>,
-    /// Whether standard output has it as JSON already, where that was asked for.
-    is_shown: bool,
 }
 
 impl Failure {
@@ -51,7 +49,6 @@ impl Failure {
             exit,
             message: message.into(),
             code: None,
-            is_shown: false,
         }
     }
 
@@ -76,14 +73,8 @@ impl Failure {
         }
     }
 
-    /// The same, of which standard output has all there is to say.
-    pub fn shown(mut self, is_shown: bool) -> Self {
-        self.is_shown = is_shown;
-        self
-    }
-
-    /// The same for programs, where they do not have it.
-    pub fn problem(&self) -> Option<api::Problem> {
+    /// The same for programs.
+    pub fn problem(&self) -> api::Problem {
         let code = self.code.as_deref().unwrap_or(match self.exit {
             Exit::Usage => "invalid",
             Exit::DirectoryNotFound | Exit::FileNotFound => "not-found",
@@ -95,10 +86,10 @@ impl Failure {
             | Exit::Refused
             | Exit::Parked => "other",
         });
-        (!self.is_shown).then(|| api::Problem {
+        api::Problem {
             code: code.to_owned(),
             message: self.message.clone(),
-        })
+        }
     }
 
     /// Bad arguments: the line should say what to write instead.

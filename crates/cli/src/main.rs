@@ -176,8 +176,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            if let Some(problem) = failure.problem().filter(|_| config::wants_json()) {
-                output::json(&problem);
+            // Whoever reads one document gets one.
+            if config::wants_json() && !output::has_told_json() {
+                output::json(&failure.problem());
             }
             output::complain(&failure);
             failure.exit_code()

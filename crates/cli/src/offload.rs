@@ -168,7 +168,7 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
             }
         }
         let doing = format!("can't offload {}", request.source);
-        return Err(Failure::of_request(&request, &doing).shown(arguments.json));
+        return Err(Failure::of_request(&request, &doing));
     }
     if arguments.json && !arguments.wait {
         output::json(&request);

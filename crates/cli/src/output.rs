@@ -1,6 +1,9 @@
 //! The one place that writes to standard output, and lines to standard error.
 
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::{
+    io::{ErrorKind, Write, stderr, stdout},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use posthaste_endpoint::Unkept;
 
@@ -89,8 +92,16 @@ pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
     Some(format!("not kept, as the destination refuses: {refused}"))
 }
 
+static TOLD_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was printed as JSON.
+pub fn has_told_json() -> bool {
+    TOLD_JSON.load(Ordering::Relaxed)
+}
+
 /// Prints a value as one line of JSON.
 pub fn json(value: &impl serde::Serialize) {
+    TOLD_JSON.store(true, Ordering::Relaxed);
     let text = serde_json::to_string(value);
     let text = text.unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}"));
     // What JSON takes as it is a terminal may obey.

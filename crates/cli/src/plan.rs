@@ -54,7 +54,7 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
             }
         }
         let doing = format!("{} can't be in time", request.source);
-        return Err(Failure::of_request(&request, &doing).shown(arguments.json));
+        return Err(Failure::of_request(&request, &doing));
     }
     if !arguments.json {
         let text = if request.stage_in.is_some() {

@@ -180,7 +180,7 @@ fn refusal(request: &api::Request, json: bool) -> Failure {
             output::line(offers.trim_end());
         }
     }
-    Failure::of_request(request, &format!("can't stage in {}", request.to)).shown(json)
+    Failure::of_request(request, &format!("can't stage in {}", request.to))
 }
 
 impl StageInArguments {

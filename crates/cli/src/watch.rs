@@ -102,7 +102,7 @@ pub fn outcome_of(request: &api::Request) -> Outcome {
     match &*request.state {
         "failed" => {
             let doing = format!("{} failed", request.id);
-            Err(Failure::of_request(request, &doing).shown(true))
+            Err(Failure::of_request(request, &doing))
         }
         _ => Ok(exit_of(request)),
     }

@@ -10,7 +10,7 @@ use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_with};
 #[path = "support/playing.rs"]
 mod playing;
 
-use playing::{load, play, seeds};
+use playing::{load, play};
 
 #[test]
 fn the_demo_meets_its_deadline_with_every_seed() {
@@ -56,7 +56,7 @@ fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
     let encrypted = text.replace("[[request]]", "[[request]]\nencrypted = true");
     assert_ne!(encrypted, text);
     let encrypted = Scenario::parse(&encrypted).unwrap();
-    for seed in seeds(0..20) {
+    for seed in 0..20 {
         let report = simulate(&encrypted, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 1);
@@ -159,7 +159,7 @@ fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
         ..Settings::default()
     };
     let scenario = load("squeezed");
-    for seed in seeds(0..30) {
+    for seed in 0..30 {
         let report = simulate_with(&scenario, seed, turns.clone());
         assert!(report.is_clean(), "{}", report.to_text());
         assert_eq!(report.count(Fate::Refused), 1, "{}", report.to_text());
@@ -177,7 +177,7 @@ fn a_plan_over_time_knows_hours_and_pins_of_one_request() {
         ..Settings::default()
     };
     let scenario = load("squeezed-bound");
-    for seed in seeds(0..30) {
+    for seed in 0..30 {
         let report = simulate_with(&scenario, seed, turns.clone());
         assert!(report.is_clean(), "{}", report.to_text());
         assert_eq!(report.count(Fate::Refused), 2, "{}", report.to_text());
@@ -199,7 +199,7 @@ fn a_driver_killed_while_a_plan_is_solved_answers_in_the_end() {
     let text = std::fs::read_to_string(path).unwrap();
     let killed = format!("{text}\n[[fault]]\nkind = \"driver-crash\"\nat_s = [61.9, 62.1]\n");
     let scenario = Scenario::parse(&killed).unwrap();
-    for seed in seeds(0..100) {
+    for seed in 0..100 {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.fates.len(), 2, "{}", report.to_text());

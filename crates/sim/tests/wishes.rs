@@ -10,7 +10,7 @@ use posthaste_types::RequestId;
 #[path = "support/playing.rs"]
 mod playing;
 
-use playing::{play, seeds};
+use playing::play;
 
 /// When a request was safe.
 fn safe_after(report: &Report, request: u64) -> Duration {
@@ -226,7 +226,7 @@ size_mib = 1.0
 #[test]
 fn no_more_losses_are_promised_than_suffice_once_the_source_is_gone() {
     let scenario = Scenario::parse(SUFFICES).unwrap();
-    for seed in seeds(0..20) {
+    for seed in 0..20 {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
     }
