@@ -13,7 +13,7 @@ mod upload;
 use http::HeaderMap;
 
 use crate::{
-    Entry, Error, ErrorKind, FileSpec, FileTime, Kind, Locus, Result, Status, Whole, clock,
+    Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Status, Whole,
     web::{About, told_size},
 };
 
@@ -75,9 +75,6 @@ pub(crate) fn is_kept_as(found: &Entry, spec: &FileSpec, size: u64) -> bool {
 
 /// Times that stores can write as dates, in seconds: of the years 1 to 9999.
 const YEARS_TOLD: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
-
-/// How long the whole of an upload may take, at most, in seconds: a week.
-const WRITTEN_WITHIN_S: i64 = 7 * 86_400;
 
 /// Files at once: such stores serve thousands of clients, and each request waits for its answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;
@@ -159,54 +156,19 @@ pub(crate) async fn check_held<S: RawStore>(
         .at(Locus::Destination))
 }
 
-/// Whether what an object keeps beside its bytes is of another file. A store that keeps no modes may keep nothing; then it tells when
-/// it took the object, and that was not long ago.
+/// Whether what an object keeps beside its bytes is of another file. A store that keeps no modes may keep nothing.
 fn is_another(found: &Entry, spec: &FileSpec) -> bool {
-    let is_told = |mtime: FileTime| YEARS_TOLD.contains(&mtime.secs);
-    let other_time = found.mtime != spec.mtime && spec.mtime.is_some_and(is_told);
-    let other_mode = |mode: u32| found.mode != Some(mode & 0o7777);
-    let secs = |time: Option<FileTime>| time.map(|time| time.secs);
-    let written_since = i64::try_from(clock::unix_secs()).unwrap_or(i64::MAX) - WRITTEN_WITHIN_S;
-    let is_old = secs(found.mtime).is_some_and(|secs| secs < written_since)
-        && secs(found.mtime) != secs(spec.mtime)
-        && spec.mtime.is_none_or(is_told);
-    let is_labelled = found.mode.is_some();
-    is_old || is_labelled && spec.mode.is_some_and(|mode| other_mode(mode) || other_time)
+    let other_time = found.mtime != spec.mtime
+        && (spec.mtime).is_some_and(|mtime| YEARS_TOLD.contains(&mtime.secs));
+    found.mode.is_some()
+        && spec
+            .mode
+            .is_some_and(|mode| found.mode != Some(mode & 0o7777) || other_time)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_earlier_object_of_that_size_is_another() {
-        let at = |secs| Some(FileTime { secs, nanos: 0 });
-        let now = i64::try_from(clock::unix_secs()).unwrap();
-        let (year_2001, year_2020) = (at(1_000_000_000), at(1_577_836_800));
-        let spec = |mtime, mode| FileSpec {
-            size: 3,
-            mtime,
-            mode,
-            origin: "test".into(),
-            version: None,
-        };
-        let found = |mtime, mode| Entry {
-            mtime,
-            mode,
-            ..Entry::bare(Vec::new(), Kind::File)
-        };
-        for (there, given, is_other) in [
-            (found(at(now), None), spec(year_2001, Some(0o644)), false),
-            (found(at(now), None), spec(None, None), false),
-            (found(year_2001, None), spec(year_2001, None), false),
-            (found(year_2020, None), spec(year_2001, None), true),
-            (found(year_2020, None), spec(None, None), true),
-            (found(None, None), spec(year_2001, Some(0o644)), false),
-            (found(at(now), Some(0o600)), spec(None, Some(0o644)), true),
-        ] {
-            assert_eq!(is_another(&there, &given), is_other, "{there:?} {given:?}");
-        }
-    }
 
     #[test]
     fn modes_come_back_without_the_file_type() {
