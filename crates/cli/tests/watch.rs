@@ -354,7 +354,7 @@ fn who_watches_a_request_that_never_began_is_told_why() {
     for json in [&[][..], &["--json"]] {
         let watched = service.run(&[&["watch", "r1"], json].concat());
         let said = String::from_utf8_lossy(&watched.stderr);
-        assert_eq!(watched.status.code(), Some(1), "{json:?}: {said}");
+        assert_eq!(watched.status.code(), Some(7), "{json:?}: {said}");
         assert!(
             said.contains("r1 failed: can't list s3://"),
             "{json:?}: {said}"
