@@ -294,10 +294,7 @@ impl Placing<'_> {
         if can_go_on || self.request.is_flying(chunk) {
             return false;
         }
-        let fed = self.request.depot_lanes();
-        let fed = fed
-            .filter(|&lane| self.is_fed(lane, bytes))
-            .fold(0u64, |mask, lane| mask | 1 << lane);
+        let fed = self.fed(bytes);
         if lacks_code && (self.request.replica).free_redundant(chunk, |lane| fed >> lane & 1 == 1) {
             let (wanted, taken) = self.mask(chunk);
             if let Some(stripe) = self.request.stripes.get_mut(&chunk) {
@@ -333,20 +330,25 @@ impl Placing<'_> {
         helps
     }
 
-    /// Whether a lane may get a fragment of this chunk.
-    fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize) -> bool {
+    /// Whether a lane may get a fragment of this chunk, where fragments may lie `among` these lanes.
+    fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize, among: u64) -> bool {
         let most = self.request.domain_max + self.request.crowded_by(chunk);
-        let fed = || {
-            let bytes = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
-            let lanes = self.request.depot_lanes();
-            let fed = lanes.filter(|&lane| self.is_fed(lane, bytes));
-            fed.fold(0, |mask, lane| mask | 1 << lane)
-        };
-        let among = match self.request.uncommon.groups.is_empty() {
-            true => u64::MAX,
-            false => fed(),
-        };
         self.request.is_free_among(taken, lane, most, among)
+    }
+
+    /// Lanes among which the fragments of this chunk find their places, as a mask: it matters only where depots fail together.
+    fn among(&self, chunk: ChunkIndex) -> u64 {
+        if self.request.uncommon.groups.is_empty() {
+            return u64::MAX;
+        }
+        self.fed(self.request.replica.bytes_of(chunk, FragmentIndex::new(0)))
+    }
+
+    /// Lanes whose depots are fed and could take `bytes` at some time, as a mask.
+    fn fed(&self, bytes: Bytes) -> u64 {
+        let lanes = self.request.depot_lanes();
+        let fed = lanes.filter(|&lane| self.is_fed(lane, bytes));
+        fed.fold(0, |mask, lane| mask | 1 << lane)
     }
 
     /// Books what is on its way from now on: the fragment, or for who codes the chunk there the whole of it, whose

@@ -46,10 +46,11 @@ impl Placing<'_> {
         let pinned = self.request.pinned_lanes();
         let open = self.open_pinned(chunk, taken);
         let is_kept_free = self.is_kept_free(chunk, wanted, taken);
+        let among = self.among(chunk);
         let lanes = self.request.depot_lanes();
         let may = |&lane: &usize| match pinned >> lane & 1 == 1 {
             true => taken >> lane & 1 == 0,
-            false => !is_kept_free && self.is_free(chunk, taken | open, lane),
+            false => !is_kept_free && self.is_free(chunk, taken | open, lane, among),
         };
         lanes.filter(may).collect()
     }

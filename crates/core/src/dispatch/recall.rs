@@ -98,10 +98,11 @@ impl Placing<'_> {
         };
         let bytes = self.request.replica.bytes_of(key.chunk, fragment);
         let within = self.finish_micros(from, Bytes::ZERO) / 2;
+        let among = self.among(key.chunk);
         let is_sooner = |&lane: &usize| {
             self.finish_micros(lane, bytes) <= within
                 && self.request.quota_left(lane) != Some(0)
-                && self.is_free(key.chunk, stripe.taken, lane)
+                && self.is_free(key.chunk, stripe.taken, lane, among)
                 && self.is_fed(lane, bytes)
         };
         let wanted = match is_whole {

@@ -73,9 +73,10 @@ impl Placing<'_> {
     /// Relays that could code the chunk, now or once they have room, those first that would have it first.
     fn choices(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> Vec<Choice> {
         let whole = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
+        let among = self.among(chunk);
         let could = |&lane: &usize| {
             let depot = self.request.lanes[lane].depot;
-            self.is_free(chunk, taken, lane)
+            self.is_free(chunk, taken, lane, among)
                 && self.is_fed(lane, whole)
                 && self.is_ready(lane, whole)
                 && self.relays_for_free(lane)
@@ -160,9 +161,10 @@ impl Placing<'_> {
             .depot_lanes()
             .filter(|&lane| could(lane))
             .collect();
+        let among = self.among(chunk);
         for _ in 1..wanted.count_ones() {
             let free = could.iter().copied();
-            let free = free.filter(|&lane| self.is_free(chunk, taken, lane));
+            let free = free.filter(|&lane| self.is_free(chunk, taken, lane, among));
             let best = free.min_by_key(|&lane| {
                 let planned = core::cmp::Reverse(self.request.quota_left(lane));
                 let crowd = self.request.crowds(taken, lane);
