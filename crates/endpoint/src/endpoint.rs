@@ -485,6 +485,11 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }
 
+    /// Removes what an upload of what comes from `origin` to `path` left over that was ended by force after the file had its name.
+    fn forget_unfinished<'a>(&'a self, _path: &'a [u8], _origin: &'a str) -> Boxed<'a, ()> {
+        Box::pin(async {})
+    }
+
     /// Lets the server copy its file `from` to `path`, all or nothing.
     fn copy_within<'a>(
         &'a self,

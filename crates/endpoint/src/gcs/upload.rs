@@ -336,8 +336,8 @@ impl Segments for Components {
         found.crc32c == Some(own)
     }
 
-    async fn clean_up(&self) {
-        self.discard().await;
+    async fn clean_up(&self) -> Result<()> {
+        self.remove_all().await
     }
 
     async fn discard(&self) {

@@ -368,6 +368,10 @@ impl Endpoint for Limited {
         })
     }
 
+    fn forget_unfinished<'a>(&'a self, path: &'a [u8], origin: &'a str) -> Boxed<'a, ()> {
+        self.inner.forget_unfinished(path, origin)
+    }
+
     fn realm(&self) -> Option<String> {
         self.inner.realm()
     }

@@ -1,6 +1,6 @@
 //! Where what is known of an unfinished upload is noted: a ledger under the state folder.
 
-use std::{io, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use super::RawStore;
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
 pub(crate) struct Record(PathBuf);
 
 impl Record {
-    /// That of the upload of what `spec` comes from to `key`.
-    pub(crate) fn of<S: RawStore>(store: &S, key: &str, spec: &FileSpec) -> Self {
-        let name = format!("{}\n{key}\n{}", store.place(), spec.origin);
+    /// That of the upload of what comes from `origin` to `key`.
+    pub(crate) fn of<S: RawStore>(store: &S, key: &str, origin: &str) -> Self {
+        let name = format!("{}\n{key}\n{origin}", store.place());
         let hash = blake3::hash(name.as_bytes()).to_hex();
         let scheme = store.capabilities().scheme;
         Self(state_folder().join(format!("{scheme}-{}", &hash[..32])))
@@ -35,6 +35,12 @@ impl Record {
     /// As [`Ledger::adopt`].
     pub(crate) fn adopt(&self, spec: &FileSpec, note: &str) -> Result<()> {
         Ledger::adopt(&self.0, &spec.identity(), note).map_err(|cause| self.fail(cause))
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(&self) {
+        // One that stays is found by the next run.
+        let _ = fs::remove_file(&self.0);
     }
 
     fn fail(&self, cause: io::Error) -> Error {

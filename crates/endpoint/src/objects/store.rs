@@ -350,6 +350,14 @@ impl<S: RawStore> Endpoint for Objects<S> {
         Box::pin(self.begin(path, spec, Length::Open))
     }
 
+    fn forget_unfinished<'a>(&'a self, path: &'a [u8], origin: &'a str) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            if let Ok(key) = self.file_key(path) {
+                Upload::<S::Segments>::forget(&self.store, &key, origin).await;
+            }
+        })
+    }
+
     fn write_lent<'a>(
         &'a self,
         path: &'a [u8],
@@ -371,7 +379,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let key = self.key(path)?;
-            Record::of(&*self.store, &key, spec).adopt(spec, note)
+            Record::of(&*self.store, &key, &spec.origin).adopt(spec, note)
         })
     }
 

@@ -105,8 +105,8 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
     ) -> bool;
 
     /// Removes what is left over of one that was completed.
-    fn clean_up(&self) -> impl Future<Output = ()> + Send {
-        async {}
+    fn clean_up(&self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
     }
 
     /// Takes back what was stored.
@@ -181,7 +181,7 @@ impl<P: Segments> Upload<P> {
         length: Length,
     ) -> Result<Self> {
         let (cut, spec) = length.cut(spec, P::limits());
-        let record = Record::of(&**store, key, &spec);
+        let record = Record::of(&**store, key, &spec.origin);
         let (identity, segment_size) = (spec.identity(), cut.segment());
         let mut resumed = None;
         if let Some((head, kept)) = record.load() {
@@ -291,14 +291,13 @@ impl<P: Segments> Upload<P> {
         let completed = self.segments.complete(self.below(size), size, whole).await;
         let Err(Incomplete { error, is_gone }) = completed else {
             check_held(&*self.store, &self.key, &self.spec, size).await?;
-            self.ledger.remove();
-            self.segments.clean_up().await;
+            self.clean_up().await;
             return Ok(());
         };
         // It may have been done at an earlier asking, or at this one with the answer lost.
         if (is_gone || may_be_done(&error)) && self.is_published(size, whole).await {
-            self.ledger.remove();
             self.segments.discard().await;
+            self.clean_up().await;
             return Ok(());
         }
         if is_gone {
@@ -306,6 +305,33 @@ impl<P: Segments> Upload<P> {
             return Err(error.hint("run the same command again"));
         }
         Err(error)
+    }
+
+    /// Removes what is left over, then the ledger: what could not be removed is found by it.
+    async fn clean_up(&self) {
+        if self.segments.clean_up().await.is_ok() {
+            self.ledger.remove();
+        }
+    }
+
+    /// Removes what an upload of what comes from `origin` left over whose object is there.
+    pub(super) async fn forget(store: &Arc<P::Store>, key: &str, origin: &str) {
+        let record = Record::of(&**store, key, origin);
+        let Some((head, _)) = record.load() else {
+            return;
+        };
+        let spec = FileSpec {
+            size: 0,
+            mtime: None,
+            mode: None,
+            origin: origin.into(),
+            version: None,
+        };
+        let segments = P::at(store, key, &spec, &head.token);
+        segments.discard().await;
+        if segments.clean_up().await.is_ok() {
+            record.remove();
+        }
     }
 
     /// Whether the object under the final name is the one that was sent.

@@ -134,6 +134,10 @@ pub(super) async fn needs_copy(
             shared.is_unchanged_by(work, &entry, &there, step_ns)
         };
     if is_unchanged {
+        if !shared.options.dry_run {
+            let origin = source.show(&work.from);
+            destination.forget_unfinished(&work.to, &origin).await;
+        }
         shared.progress.was_unchanged(work.entry.size);
         (shared.options.on_notice)(&Notice::Unchanged(shown));
         return Ok(None);
