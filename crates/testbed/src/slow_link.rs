@@ -11,8 +11,12 @@ use std::{
     time::Duration,
 };
 
+use socket2::SockRef;
+
 /// Bytes carried at once.
 const BLOCK_BYTES: usize = 16 << 10;
+/// Bytes that wait before the link: without a bound a machine of its own takes megabytes at once, and nothing seems slow.
+const WAITING_BYTES: usize = 64 << 10;
 
 /// Passes connections on to a server, each with so many bytes a second on the way there. Answers
 /// come back at once.
@@ -30,6 +34,7 @@ impl SlowLink {
     /// The system's, when it has no port to give.
     pub fn start(server: SocketAddr, bytes_per_s: u32) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
+        SockRef::from(&listener).set_recv_buffer_size(WAITING_BYTES)?;
         let port = listener.local_addr()?.port();
         let carried = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&carried);
