@@ -72,7 +72,7 @@ impl Options {
 /// When a test fails, or the tests can't be run.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
-    servers::install()?;
+    servers::install(true)?;
     let nextest = Nextest::install()?;
     nextest.build(Profile::Strict)?;
     let folder = root().join("target/flaky");

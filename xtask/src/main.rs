@@ -28,8 +28,8 @@ Usage: cargo xtask CHORE [ARGUMENTS]
 
   demo [DIR] [--json]  build posthaste and show it move a real tree by a deadline
   install              install the servers that the tests run against, and what runs and checks them
-  test [NAME …]        install what the tests need, then run all of them, or a file of tests, or those with this name;
-                       `--profile strict` knows no second try; options go to nextest
+  test [NAME …]        install what the tests need, then run them, or a file of tests, or those with this name;
+                       `--profile strict` knows no second try and leaves nothing to the night; options go to nextest
   flaky [NAME …]       run tests again and again on a busy machine, and list those that fail by chance;
                        [--rounds N] [--seed N] [--calm]
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
@@ -59,7 +59,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         "bench" => bench::run(rest),
         "deny" => deny(rest),
         "demo" => demo::run(rest),
-        "install" => test::servers::install(),
+        "install" => test::servers::install(false),
         "test" => test::run(rest),
         "flaky" => flaky::run(rest),
         "generate" => generate::run(),

@@ -73,7 +73,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as it is.
 fn run_some(profile: Profile, words: &[String]) -> anyhow::Result<()> {
-    servers::install()?;
+    servers::install(words.iter().any(|word| word.contains("minio")))?;
     let nextest = Nextest::install()?;
     let report = nextest.run(&Run {
         arguments: &chosen(words),
@@ -122,7 +122,8 @@ fn run_all(profile: Profile) -> anyhow::Result<()> {
     );
     let nextest = step("nextest", Nextest::install)?;
     thread::scope(|scope| {
-        let servers = scope.spawn(|| step("servers", servers::install));
+        let servers =
+            scope.spawn(|| step("servers", || servers::install(profile == Profile::Strict)));
         let built = step("build", || nextest.build(profile));
         let installed = servers.join();
         built.and(installed.unwrap_or_else(|_| bail!("installing the servers panicked")))

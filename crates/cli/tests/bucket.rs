@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use posthaste_testbed::{AzureServer, S3Kind, S3Server};
+use posthaste_testbed::{AzureServer, S3Server};
 use processes::{PATIENCE, Relay, Service, make_tree, now, picture, received, said_by, text};
 use serde_json::Value;
 
-/// Stores of three kinds, each of which a relay lends.
+/// Three stores, each of which a relay lends.
 struct Stores {
     versity: S3Server,
-    minio: S3Server,
+    gateway: S3Server,
     azure: AzureServer,
 }
 
@@ -27,7 +27,7 @@ impl Stores {
         azure.empty_container("lent").unwrap();
         Self {
             versity: S3Server::start().unwrap(),
-            minio: S3Server::start_as(S3Kind::Minio).unwrap(),
+            gateway: S3Server::start().unwrap(),
             azure,
         }
     }
@@ -38,7 +38,7 @@ impl Stores {
         };
         vec![
             start("versity", "s3://testbed/a", self.versity.environment()),
-            start("minio", "s3://testbed/a", self.minio.environment()),
+            start("gateway", "s3://testbed/a", self.gateway.environment()),
             start("azure", "azblob://lent/a", self.azure.environment()),
         ]
     }
@@ -73,7 +73,7 @@ fn same(before: &[String], arrived: &Path) {
 fn offload(service: &Service, scratch: &Path, to: &str) {
     let scratch = scratch.to_str().unwrap();
     let submit = ["offload", scratch, "--deadline", "10m", "--json"];
-    let ways = ["--via", "versity,minio,azure", "--code", "2+1"];
+    let ways = ["--via", "versity,gateway,azure", "--code", "2+1"];
     let release = ["--to", to, "--release", "when-safe"];
     service.json(&[&submit[..], &ways, &release].concat());
 }
@@ -94,7 +94,7 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     make_tree(&scratch, 24, 5);
     let before = picture(&scratch);
     offload(&service, &scratch, "work");
-    service.wait_until("r1", |request| stored(request, "minio") >= 2);
+    service.wait_until("r1", |request| stored(request, "gateway") >= 2);
     relays[0].kill();
     service.kill();
     service.restart();

@@ -5,17 +5,21 @@ use std::{path::PathBuf, thread};
 use anyhow::{anyhow, bail};
 use posthaste_testbed::install::{self, DebianProgram, GoProgram, Installing, PythonProgram};
 
-/// Prints where each program is, and installs what is missing. Reports all that can't be installed together, so
-/// that one round of installing by hand is enough. A second installation waits for the first.
+/// Prints where each program is, and installs what is missing, with `night` what only the nightly run needs as well. Reports all
+/// that can't be installed together, so that one round of installing by hand is enough. A second installation waits for the first.
 ///
 /// # Errors
 /// When something is missing and can't be installed.
-pub fn install() -> anyhow::Result<()> {
+pub fn install(night: bool) -> anyhow::Result<()> {
     eprintln!("xtask: the tests run against real servers");
     let _alone = Installing::begin("servers")?;
     // Each of these waits for another registry, so that they cost little more together than the longest alone.
     let found = thread::scope(|scope| {
-        let chains = [scope.spawn(debian), scope.spawn(built), scope.spawn(ready)];
+        let chains = [
+            scope.spawn(debian),
+            scope.spawn(move || built(night)),
+            scope.spawn(ready),
+        ];
         let join = |chain: thread::ScopedJoinHandle<'_, Vec<Found>>| match chain.join() {
             Ok(found) => found,
             Err(_) => vec![("all of it", Err(anyhow!("installing panicked")))],
@@ -56,8 +60,9 @@ const DEBIAN: [DebianProgram; 11] = [
     install::PROXYCHAINS,
 ];
 
-/// Servers that are built from the Go module proxy.
+/// Servers that are built from the Go module proxy; the last one, which takes longer than all else, for the night.
 const GO: [GoProgram; 3] = [install::VERSITYGW, install::FAKE_GCS_SERVER, install::MINIO];
+const GO_BY_DAY: usize = 2;
 
 /// Programs that the Python package index serves.
 const PYTHON: [PythonProgram; 4] = [
@@ -85,9 +90,11 @@ fn debian() -> Vec<Found> {
 }
 
 /// Builds what the Go module proxy serves.
-fn built() -> Vec<Found> {
+fn built(night: bool) -> Vec<Found> {
+    let wanted = if night { GO.len() } else { GO_BY_DAY };
     let mut found: Vec<Found> = GO
         .into_iter()
+        .take(wanted)
         .map(|program| (program.name, install::ensure_go_program(program)))
         .collect();
     found.push(("otelcol", install::ensure_collector()));

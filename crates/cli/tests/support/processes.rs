@@ -498,7 +498,11 @@ impl Service {
             if depots.as_array().unwrap().iter().all(&wanted) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "depots are still {depots}");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "depots are still {depots}\n{}",
+                text(&self.run(&["explain", "r1"]).stdout)
+            );
             std::thread::sleep(LOOK_EVERY);
         }
     }
