@@ -575,7 +575,7 @@ fn times_arrive_where_both_are_taken_or_none() {
 fn two_names_that_are_one_there_are_refused_in_one_line() {
     let centre = Centre::with("40M", "40M", 1);
     let files = Files::mount(Habits {
-        folds_names: true,
+        folds_names: |_| true,
         ..Habits::default()
     });
     let source = centre.folder.path().join("source");

@@ -6,6 +6,7 @@ mod sources;
 
 use std::fs;
 
+use posthaste_testbed::odd::{Files, Habits};
 use serde_json::Value;
 use sources::{Centre, chunks, make_tree, picture, text};
 
@@ -171,6 +172,32 @@ fn nothing_is_replaced_and_what_makes_no_sense_is_refused() {
     assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
     let (_, said) = refused(&centre, &["--to", "archive:new"]);
     assert!(said.contains("already"), "{said}");
+}
+
+// In docs/reference/edges.md: "two names are one there, and it goes straight there"
+#[test]
+fn two_names_that_are_one_there_end_it_and_are_named() {
+    let (centre, _) = with_results("40M", 2);
+    for name in ["Run", "run"] {
+        fs::write(centre.scratch("out/deep").join(name), name).unwrap();
+    }
+    let files = Files::mount(Habits {
+        folds_names: |_| true,
+        ..Habits::default()
+    });
+    let to = files.path().join("archive");
+    let from = centre.scratch("out");
+    let offload = ["offload", from.to_str().unwrap(), "--to"];
+    // It may have failed before the command that asked for it ends.
+    centre.run(&[&offload[..], &[to.to_str().unwrap(), "--deadline", "20m"]].concat());
+    let request = centre.wait_until("r1", is_state("failed"));
+    let why = request["reason"].as_str().unwrap();
+    let is_named = why.contains("deep/Run") || why.contains("deep/run");
+    assert!(
+        is_named && why.contains("a name that is the same there"),
+        "{why}"
+    );
+    assert_eq!(request["error_code"], "conflict");
 }
 
 #[test]

@@ -38,6 +38,7 @@ use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
 pub use filter::Filter;
+pub use claims::{clash, is_clash};
 pub use help::{Errand, Help, Helped};
 pub use posthaste_endpoint::limits::Throttle;
 pub use progress::{Current, Figures, Progress};

@@ -907,7 +907,7 @@ async fn what_is_taken_and_not_kept_is_counted() {
     assert_eq!(report.unkept, Unkept { modes: 3, times: 3 });
 }
 
-// In docs/reference/edges.md: "two names are one there"
+// In docs/reference/edges.md: "two names are one there, or in one directory alone"
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_names_that_are_one_there_the_second_is_left_out() {
     let scene = Scene::new("2+1", |root| {
@@ -923,7 +923,7 @@ async fn of_two_names_that_are_one_there_the_second_is_left_out() {
     })
     .await;
     let files = Files::mount(Habits {
-        folds_names: true,
+        folds_names: |_| true,
         ..Habits::default()
     });
     let home = files.path().join("home");
@@ -939,7 +939,7 @@ async fn of_two_names_that_are_one_there_the_second_is_left_out() {
             (3, 4, 2),
             "{left_out:?}"
         );
-        for (name, other) in [("a", "A"), ("d", "D"), ("d/f", "D/f"), ("l", "L")] {
+        for (name, other) in [("a", "A"), ("d", "D"), ("l", "L")] {
             let line = format!("/home/{name}: \"{other}\" has a name that is the same there");
             assert!(
                 left_out.named.iter().any(|named| named.contains(&line)),
@@ -952,4 +952,22 @@ async fn of_two_names_that_are_one_there_the_second_is_left_out() {
         assert_eq!(fs::read(home.join("A")).unwrap(), noise(1, 120_000));
     }
     assert_eq!(scene.pull().await.left_out.count, 0);
+    // A directory of it alone takes names for one.
+    let scene = Scene::new("2+1", |root| {
+        fs::create_dir(root.join("D")).unwrap();
+        for name in ["A", "a", "D/A", "D/a"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+    })
+    .await;
+    let files = Files::mount(Habits {
+        folds_names: |directory| directory.ends_with("D"),
+        ..Habits::default()
+    });
+    let report = pull(scene.ticket().await, files.path(), &options, &|_| ());
+    let left_out = report.await.unwrap().left_out;
+    assert_eq!((left_out.count, left_out.files), (1, 1), "{left_out:?}");
+    for name in ["A", "a", "D/A"] {
+        assert_eq!(fs::read(files.path().join(name)).unwrap(), name.as_bytes());
+    }
 }

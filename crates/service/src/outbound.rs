@@ -23,6 +23,7 @@ use std::{
 
 use posthaste_core::contract::{Command, Fault, Input};
 use posthaste_endpoint::{Error, ErrorKind, Locus};
+use posthaste_engine::copy::is_clash;
 use posthaste_journal::RequestRecord;
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -273,6 +274,9 @@ impl Outbound {
     reason = "ErrorKind may grow; the rest is alike"
 )]
 fn fault_of(error: &Error) -> Fault {
+    if is_clash(error) {
+        return Fault::NamesMeet;
+    }
     if error.locus() == Locus::Source {
         return match error.kind() {
             ErrorKind::Changed => Fault::SourceChanged,

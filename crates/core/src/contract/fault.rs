@@ -28,6 +28,8 @@ record! {
         96 = SourcesDiffer,
         /// What came can't be written where it goes.
         97 = Unwritable,
+        /// Two of its names are one where it goes: one of the files would replace the other.
+        98 = NamesMeet,
     }
 }
 
@@ -44,7 +46,8 @@ impl Fault {
             | Self::SourceVanished
             | Self::SourceUnreadable
             | Self::SourcesDiffer
-            | Self::Unwritable => false,
+            | Self::Unwritable
+            | Self::NamesMeet => false,
         }
     }
 
@@ -62,6 +65,7 @@ impl Fault {
             | Self::Corrupt
             | Self::Busy
             | Self::Unwritable
+            | Self::NamesMeet
             | Self::Other => false,
         }
     }
@@ -79,6 +83,7 @@ impl fmt::Display for Fault {
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
             Self::Unwritable => "it can't be written where it goes",
+            Self::NamesMeet => "two of its names are one where it goes",
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })

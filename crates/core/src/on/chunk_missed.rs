@@ -43,6 +43,10 @@ impl Mind {
             Fault::SourceVanished | Fault::SourceUnreadable => {
                 self.drop_source(request, source, chunk, fault, out);
             }
+            Fault::NamesMeet => {
+                let reason = Reason::GaveUp { fault, attempts: 1 };
+                self.end_arrival(request, ArrivalState::Failed, reason, out);
+            }
             Fault::Full | Fault::Unwritable => self.hold_arrival(request, fault, out),
             Fault::Unreachable
             | Fault::Unauthenticated

@@ -99,6 +99,7 @@ impl Mind {
             | Fault::SourceUnreadable
             | Fault::SourcesDiffer
             | Fault::Unwritable
+            | Fault::NamesMeet
             | Fault::Other => self.settings.failures_max,
         };
         let (attempts, name) = (depot.failures, depot.name.clone());

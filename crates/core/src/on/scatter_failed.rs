@@ -59,6 +59,7 @@ impl Mind {
             | Fault::SourceUnreadable
             | Fault::SourcesDiffer
             | Fault::Unwritable
+            | Fault::NamesMeet
             | Fault::Other => {
                 let name = self.name_of(at);
                 let reason = Reason::Retry { fault, attempt };

@@ -10,10 +10,11 @@ const TESTS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/copy"),
 ];
 
-/// Those of pulls and stage-ins, which name their rows in a comment.
-const OTHERS: [&str; 2] = [
+/// Those of pulls, stage-ins and offloads, which name their rows in a comment.
+const OTHERS: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/pull.rs"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/stage_in.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/stage_out.rs"),
 ];
 
 /// What becomes of an odd answer.

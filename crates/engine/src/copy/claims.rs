@@ -4,11 +4,14 @@
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Kind, Locus, Result, posix::split};
-use tokio::sync::watch;
+use tokio::sync::OnceCell;
 
 use super::{Placed, folding::Folding, lane::Shared};
 
@@ -17,28 +20,29 @@ use super::{Placed, folding::Folding, lane::Shared};
 const EARLY_MAX: usize = 1 << 16;
 
 /// What has been given a name, where that has to be known: 16 bytes a name, so not for every copy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Claims {
-    names: Mutex<Names>,
-    ground: watch::Sender<Ground>,
-    is_learnt: watch::Sender<bool>,
+    /// Paths of the whole copy, by what the top of the destination takes for one.
+    paths: Given,
+    /// Names of each directory, where several sources may put something into one.
+    directories: Mutex<HashMap<Vec<u8>, Arc<Given>>>,
+    overlap: AtomicBool,
+    /// The destination may take two names for one.
+    may_fold: AtomicBool,
     /// Links that are copied, hashed: nothing else is written through them.
     links: Mutex<HashSet<u64>>,
     state: RandomState,
 }
 
-/// Where it is learnt which names are one.
-#[derive(Debug)]
-enum Ground {
-    /// Nothing depends on it yet.
-    Unknown,
-    /// In this directory, which is there.
-    There(Vec<u8>),
-    /// Nowhere, as nothing is given a name any more.
-    Nowhere,
+/// Names that have been given. A directory below the destination may take others for one than its top: it has its own, for as long as
+/// something goes into it.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    names: Mutex<Names>,
+    learnt: OnceCell<()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Names {
     /// It is not learnt yet which are one: those given, by their widest folding, hashed.
     Early {
@@ -51,7 +55,20 @@ enum Names {
         folding: Folding,
     },
     /// Each is another one, and nothing is given twice.
+    #[default]
     Apart,
+}
+
+/// Marks an error as that of two names that are one at the destination.
+#[must_use]
+pub fn clash(error: Error) -> Error {
+    error.with("names", "one")
+}
+
+/// Whether an error is that of two names that are one at the destination: the same happens however often it is tried.
+#[must_use]
+pub fn is_clash(error: &Error) -> bool {
+    error.context().iter().any(|(key, _)| *key == "names")
 }
 
 /// How a name can't be given.
@@ -118,23 +135,42 @@ impl Names {
     }
 }
 
-impl Default for Claims {
-    fn default() -> Self {
-        Self {
-            names: Mutex::new(Names::Apart),
-            ground: watch::Sender::new(Ground::Unknown),
-            is_learnt: watch::Sender::new(false),
-            links: Mutex::default(),
-            state: RandomState::new(),
-        }
-    }
-}
-
-impl Claims {
+impl Given {
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives `name`. If another may be the same, learns that in the first of these directories that can tell.
+    async fn give(
+        &self,
+        shared: &Shared,
+        learn_in: &[&[u8]],
+        name: &[u8],
+        kind: Kind,
+    ) -> Result<(), Refused> {
+        let state = &shared.claims.state;
+        let give = || self.names().give(name, kind, state);
+        let given = give();
+        if given != Err(Refused::Early) {
+            return given;
+        }
+        let learnt = self.learnt.get_or_init(async || {
+            let mut folding = None;
+            for directory in learn_in {
+                if folding.is_none() {
+                    folding = Folding::learn(shared, directory).await;
+                }
+            }
+            // What can't be learnt counts as one: who has such a name is told.
+            let folding = folding.unwrap_or(Folding::WIDEST);
+            self.names().learn(folding, state);
+        });
+        learnt.await;
+        give()
+    }
+}
+
+impl Claims {
     /// Takes note of where the sources go.
     pub(super) fn prepare(&self, shared: &Shared, placed: &[Placed]) {
         let mut names: Vec<_> = placed.iter().map(|placed| &placed.to).collect();
@@ -145,7 +181,10 @@ impl Claims {
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
         // Stores of objects know exact names.
         let may_fold = shared.destination.endpoint.capabilities().directories;
-        *self.names() = if may_fold && !alone && !shared.options.dry_run {
+        let may_fold = may_fold && !alone && !shared.options.dry_run;
+        self.may_fold.store(may_fold, Relaxed);
+        self.overlap.store(overlap, Relaxed);
+        *self.paths.names() = if may_fold {
             Names::Early {
                 given: HashMap::new(),
                 overlap,
@@ -160,54 +199,51 @@ impl Claims {
         };
     }
 
-    /// Learns, once something depends on it, which names are one at the destination.
-    pub(super) async fn learn(&self, shared: &Shared) {
-        let mut ground = self.ground.subscribe();
-        let known = ground.wait_for(|ground| !matches!(ground, Ground::Unknown));
-        let directory = match known.await.as_deref() {
-            Ok(Ground::There(directory)) => directory.clone(),
-            Ok(Ground::Unknown | Ground::Nowhere) | Err(_) => return,
+    /// The names of a directory at the destination.
+    pub(super) fn directory(&self, to: &[u8]) -> Arc<Given> {
+        let new = || {
+            let names = match self.may_fold.load(Relaxed) {
+                true => Names::Early {
+                    given: HashMap::new(),
+                    overlap: false,
+                },
+                false => Names::Apart,
+            };
+            Arc::new(Given {
+                names: Mutex::new(names),
+                learnt: OnceCell::new(),
+            })
         };
-        let folding = Folding::learn(shared, &directory).await;
-        self.names().learn(folding, &self.state);
-        self.is_learnt.send_replace(true);
+        if !self.overlap.load(Relaxed) {
+            return new();
+        }
+        let directories = self.directories.lock();
+        let mut directories = directories.unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(directories.entry(to.to_vec()).or_insert_with(new))
     }
 
-    /// Says that nothing is given a name any more.
-    pub(super) fn end(&self) {
-        self.stand_on(|| Ground::Nowhere);
-    }
-
-    fn stand_on(&self, ground: impl FnOnce() -> Ground) {
-        self.ground.send_if_modified(|known| {
-            let is_new = matches!(known, Ground::Unknown);
-            if is_new {
-                *known = ground();
-            }
-            is_new
-        });
-    }
-
-    /// Gives the name `to` at the destination, of which a directory above it is there, to one thing of this kind. A listing that
-    /// calls one name a link and a directory would have files written to wherever the link leads.
+    /// Gives the name `to` at the destination to one thing of this kind; `above` has the names of its directory, which is there. A
+    /// listing that calls one name a link and a directory would have files written to wherever the link leads.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where it has been given to another.
-    pub(super) async fn give(&self, shared: &Shared, to: &[u8], kind: Kind) -> Result<()> {
+    pub(super) async fn give(
+        &self,
+        shared: &Shared,
+        above: Option<&Given>,
+        to: &[u8],
+        kind: Kind,
+    ) -> Result<()> {
         let shown = || shared.destination.endpoint.show(to);
         if !self.is_no_link(to, kind) {
             return Err(Error::new(ErrorKind::Conflict, "write", shown())
                 .cause("the source has a symbolic link and a directory of this name")
                 .at(Locus::Source));
         }
-        let give = || self.names().give(to, kind, &self.state);
-        let mut given = give();
-        if given == Err(Refused::Early) {
-            self.stand_on(|| Ground::There(split(to).0.to_vec()));
-            let mut is_learnt = self.is_learnt.subscribe();
-            // Who learns it lives as long as the walk.
-            let _ = is_learnt.wait_for(|is_learnt| *is_learnt).await;
-            given = give();
+        let (directory, name) = split(to);
+        let mut given = self.paths.give(shared, &[b"", directory], to, kind).await;
+        if let (Ok(()), Some(above)) = (given, above) {
+            given = above.give(shared, &[directory], name, kind).await;
         }
         let cause = match given {
             Ok(()) | Err(Refused::Early) => return Ok(()),
@@ -217,10 +253,9 @@ impl Claims {
                  dots or spaces at its end"
             }
         };
-        Err(Error::new(ErrorKind::Conflict, "write", shown())
-            .cause(cause)
-            .hint("copy it to another directory, or under another name")
-            .at(Locus::Destination))
+        let error = Error::new(ErrorKind::Conflict, "write", shown()).cause(cause);
+        let error = error.hint("copy it to another directory, or under another name");
+        Err(clash(error.at(Locus::Destination)))
     }
 }
 

@@ -37,9 +37,8 @@ impl Folding {
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed. What can't be learnt counts as one: who has such a name is
-    /// told.
-    pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Self {
+    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can be made.
+    pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Option<Self> {
         let endpoint = &*shared.destination.endpoint;
         // Some file systems refuse letters that they have no code for.
         for letter in ["\u{e9}", "e"] {
@@ -70,13 +69,13 @@ impl Folding {
             .await;
             // It is hidden, and its name says whose it is.
             let _ = endpoint.remove(&path).await;
-            return Self {
+            return Some(Self {
                 case,
                 accents,
                 ends,
-            };
+            });
         }
-        Self::WIDEST
+        None
     }
 
     /// The same in a local directory that is open. Blocks.

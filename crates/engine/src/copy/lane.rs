@@ -418,8 +418,6 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
     shared.claims.prepare(shared, &placed);
     let (queue, works) = mpsc::channel(QUEUE_BATCHES);
     let mut lanes = JoinSet::new();
-    let learning = Arc::clone(shared);
-    lanes.spawn(async move { learning.claims.learn(&learning).await });
     if is_local {
         let count = local_lanes(&shared.options);
         shared.spare_threads.store(count - 1, Relaxed);
@@ -445,7 +443,6 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
             Some(ended) = lanes.join_next() => hear(shared, &mut lanes, ended),
         }
     };
-    shared.claims.end();
     while let Some(ended) = lanes.join_next().await {
         hear(shared, &mut lanes, ended);
     }

@@ -289,9 +289,12 @@ impl Walk {
     }
 
     async fn hand_over(&self, work: Work) {
-        let claims = &self.shared.claims;
-        if let Err(error) = claims.give(&self.shared, &work.to, work.entry.kind).await {
-            return self.shared.failed(error);
+        let shared = &self.shared;
+        let above = work._directory.as_ref();
+        let above = above.map(|above| above.names(shared));
+        let given = shared.claims.give(shared, above, &work.to, work.entry.kind);
+        if let Err(error) = given.await {
+            return shared.failed(error);
         }
         if work.entry.kind == Kind::File {
             self.shared.progress.found_file(work.entry.size);

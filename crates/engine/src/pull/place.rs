@@ -144,7 +144,6 @@ impl Destination {
             left_out: Mutex::default(),
             last_parent: Mutex::new(None),
         };
-        destination.leave_out_folded();
         destination.make_directories()?;
         let there = resume::find(&destination)?;
         Ok((destination, there))

@@ -15,6 +15,7 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::copy::{
     self, Ending, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle,
+    is_clash,
 };
 use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
@@ -469,7 +470,11 @@ fn keep_worst(worst: &Mutex<Option<Error>>, error: &Error, destination: &str) {
         .is_none_or(|known| known.is_temporary() && !error.is_temporary());
     if is_worse {
         let told = Error::new(error.kind(), "copy to", destination);
-        *worst = Some(told.cause(error.to_string()).at(error.locus()));
+        let told = told.cause(error.to_string()).at(error.locus());
+        *worst = Some(match is_clash(error) {
+            true => copy::clash(told),
+            false => told,
+        });
     }
 }
 

@@ -21,7 +21,20 @@ pub(super) fn why(
     }
     let last = last.filter(|_| ended_badly(mind, record))?;
     let code = (state(mind, record) == "failed").then(|| code_of(&last.reason).to_owned());
-    Some((reason(centre, &last.reason, centre.clock.now()), code))
+    let is_clash = matches!(
+        &last.reason,
+        Reason::GaveUp {
+            fault: Fault::NamesMeet,
+            ..
+        }
+    );
+    let complaint = centre.outgoing.complaints.of(record.id);
+    // Which two names it was is nothing that the mind knows.
+    let named = complaint
+        .filter(|_| is_clash)
+        .map(|complaint| complaint.text);
+    let named = named.unwrap_or_else(|| reason(centre, &last.reason, centre.clock.now()));
+    Some((named, code))
 }
 
 /// The page under `docs/errors/` that explains what ended a request.
@@ -43,6 +56,7 @@ fn code_of(reason: &Reason) -> &'static str {
         Fault::Busy => "busy",
         Fault::SourceChanged | Fault::SourcesDiffer => "changed",
         Fault::SourceVanished => "not-found",
+        Fault::NamesMeet => "conflict",
         Fault::SourceUnreadable | Fault::Unwritable => "permission-denied",
         Fault::Other => "other",
     }

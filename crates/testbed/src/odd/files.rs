@@ -133,7 +133,7 @@ impl System {
     /// The path of a name in a directory, of one that it is there under.
     fn below(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
         let directory = self.table().path(parent)?;
-        if self.habits.folds_names {
+        if (self.habits.folds_names)(&directory) {
             for found in fs::read_dir(self.real(&directory))? {
                 let found = found?.file_name();
                 if folded(&found) == folded(name) {

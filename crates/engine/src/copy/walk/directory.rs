@@ -18,7 +18,7 @@ use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result};
 use tokio::sync::OnceCell;
 
 use super::{
-    super::{Notice, Source, lane::Shared, retry::retried},
+    super::{Notice, Source, claims::Given, lane::Shared, retry::retried},
     seals::{Seal, Seals},
 };
 
@@ -46,6 +46,8 @@ pub(in crate::copy) struct Directory {
     made: OnceCell<Made>,
     /// Where it really lies, where links are followed.
     real_path: OnceLock<Vec<u8>>,
+    /// What has been given in it at the destination.
+    names: OnceLock<Arc<Given>>,
     empty: AtomicBool,
     /// It could not be made, and that was told.
     refused: AtomicBool,
@@ -74,6 +76,7 @@ impl Directory {
             parent: None,
             made: OnceCell::new(),
             real_path: OnceLock::new(),
+            names: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed,
@@ -100,6 +103,7 @@ impl Directory {
             parent: Some(Arc::clone(self)),
             made: OnceCell::new(),
             real_path: OnceLock::new(),
+            names: OnceLock::new(),
             empty: AtomicBool::new(true),
             refused: AtomicBool::new(false),
             existed: false,
@@ -122,6 +126,12 @@ impl Directory {
         }
         let _ = self.real_path.set(real_path);
         Ok(())
+    }
+
+    /// The names given in it at the destination.
+    pub(super) fn names(&self, shared: &Shared) -> &Given {
+        let names = || shared.claims.directory(&self.to);
+        self.names.get_or_init(names)
     }
 
     /// Something goes into it.
@@ -171,11 +181,10 @@ impl Directory {
 
     async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
         let endpoint = &shared.destination.endpoint;
-        if self.depth > 0 {
-            shared
-                .claims
-                .give(shared, &self.to, Kind::Directory)
-                .await?;
+        if let Some(parent) = &self.parent {
+            let above = Some(parent.names(shared));
+            let given = shared.claims.give(shared, above, &self.to, Kind::Directory);
+            given.await?;
         }
         if shared.options.dry_run {
             if above.new {

@@ -1,11 +1,12 @@
 //! Entries that the destination refuses: one bad name, link or file is left out and named, and the rest arrives.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
     sync::{PoisonError, atomic::Ordering},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, posix::split};
 use rustix::{
     fs::{Mode, mkdirat, openat},
     io::Errno,
@@ -13,7 +14,7 @@ use rustix::{
 
 use super::{DIRECTORY, Destination};
 use crate::{
-    copy::folding::{Folding, clashes, is_one_with},
+    copy::folding::{Folding, is_one_with},
     dataset::{FileEntry, FileKind},
 };
 
@@ -35,6 +36,49 @@ pub struct LeftOut {
     pub bytes: u64,
     /// A line for each of the first; of links that are not kept, one for all.
     pub named: Vec<String>,
+}
+
+/// Entries of which another in the same directory may have the name.
+struct Twins<'a> {
+    files: &'a [FileEntry],
+    may_be_one: HashSet<usize>,
+    foldings: HashMap<&'a [u8], Folding>,
+    first: HashMap<(&'a [u8], Vec<u8>), usize>,
+}
+
+impl<'a> Twins<'a> {
+    fn of(files: &'a [FileEntry]) -> Self {
+        let state = RandomState::new();
+        let mut had = HashMap::new();
+        let mut may_be_one = HashSet::new();
+        for (index, file) in files.iter().enumerate() {
+            let (directory, name) = split(&file.path);
+            let hash = state.hash_one((directory, &*Folding::WIDEST.fold(name)));
+            let first = *had.entry(hash).or_insert(index);
+            if first != index {
+                may_be_one.extend([first, index]);
+            }
+        }
+        Self {
+            files,
+            may_be_one,
+            foldings: HashMap::new(),
+            first: HashMap::new(),
+        }
+    }
+
+    /// The first entry that has the name of this one, where its directory, which is there by now, takes them for one.
+    fn first(&mut self, index: usize, learn: impl Fn(&FileEntry) -> Folding) -> Option<usize> {
+        if !self.may_be_one.contains(&index) {
+            return None;
+        }
+        let (directory, name) = split(&self.files[index].path);
+        let learnt = self.foldings.entry(directory);
+        let folding = learnt.or_insert_with(|| learn(&self.files[index]));
+        let name = folding.fold(name).into_owned();
+        let first = *self.first.entry((directory, name)).or_insert(index);
+        (first != index).then_some(first)
+    }
 }
 
 impl Destination {
@@ -91,25 +135,20 @@ impl Destination {
         }
     }
 
-    /// Leaves out whatever has a name here that something before it in the list has: one would replace the other.
-    pub(super) fn leave_out_folded(&self) {
-        let files = &self.manifest.list.files;
-        let paths = files.iter().map(|file| &file.path[..]);
-        for (index, first) in clashes(paths, || Folding::learn_in(&self.staging)) {
-            let shown = files[index].below(&self.root_path).display().to_string();
-            let error = is_one_with("write", shown, &files[first].path)
-                .hint("pull it to another directory");
-            self.leave_out(index, Some(&error));
-        }
-    }
-
-    /// Makes every directory of the list, and leaves out what would lie in one that can't be. Modes and times come at the end.
+    /// Makes every directory of the list. Leaves out what would lie in one that can't be, and what has a name there that something
+    /// before it in the list has: one would replace the other. Modes and times come at the end.
     pub(super) fn make_directories(&self) -> Result<()> {
         let mut refused: HashSet<&[u8]> = HashSet::new();
+        let mut twins = Twins::of(&self.manifest.list.files);
         for (index, file) in self.manifest.list.files.iter().enumerate() {
             let above = file.path.iter().rposition(|&byte| byte == b'/');
             if above.is_some_and(|end| refused.contains(&file.path[..end])) {
                 self.leave_out(index, None);
+            } else if let Some(first) = twins.first(index, |file| self.folding_beside(file)) {
+                let shown = file.below(&self.root_path).display().to_string();
+                let error = is_one_with("write", shown, &self.file(first).path);
+                let error = error.hint("pull it to another directory");
+                self.leave_out(index, Some(&error));
             } else if file.kind == FileKind::Directory
                 && !file.path.is_empty()
                 && !self.is_left_out(index)
@@ -121,6 +160,12 @@ impl Destination {
             }
         }
         Ok(())
+    }
+
+    /// Which names are one in the directory of this entry.
+    fn folding_beside(&self, file: &FileEntry) -> Folding {
+        let parent = self.parent(file);
+        parent.map_or(Folding::WIDEST, |(parent, _)| Folding::learn_in(&parent))
     }
 
     fn make_directory(&self, file: &FileEntry) -> Result<()> {

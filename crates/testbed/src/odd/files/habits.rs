@@ -72,8 +72,8 @@ pub struct Habits {
     pub forgets_times: bool,
     /// It takes a time only together with the other one, and else says that it did, as with libfuse 2.
     pub both_times_or_none: bool,
-    /// Names that differ in case, in how accents are written, or in dots and spaces at the end, are one.
-    pub folds_names: bool,
+    /// In which directories names are one that differ in case, in how accents are written, or in dots and spaces at the end.
+    pub folds_names: fn(&Path) -> bool,
     /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
     pub hides_open: bool,
 }
@@ -86,7 +86,7 @@ impl Default for Habits {
             fixed_modes: false,
             forgets_times: false,
             both_times_or_none: false,
-            folds_names: false,
+            folds_names: |_| false,
             hides_open: false,
         }
     }
