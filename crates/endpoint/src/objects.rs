@@ -44,6 +44,12 @@ impl Head {
     }
 }
 
+/// Reads the size that a list tells of one file. One that makes no sense becomes the largest, which nobody copies: whoever copies names
+/// that file, and the others of the list arrive.
+pub(crate) fn listed_size(text: &str) -> u64 {
+    text.parse().unwrap_or(u64::MAX)
+}
+
 /// Returns an object that was read, if it has the size that was listed: it was read on the condition that it is what was
 /// listed.
 ///

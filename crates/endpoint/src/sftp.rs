@@ -33,6 +33,7 @@ use crate::{
         Boxed, ByteStream, Endpoint, Entry, FileSpec, Kind, LentSegment, Listing, Reader, Whole,
         Writer,
     },
+    objects::Circle,
     posix::DraftRules,
     ssh,
     trial::SECOND_NS,
@@ -196,6 +197,7 @@ impl Endpoint for Sftp {
                 handle: Some(handle),
                 follow,
             });
+                circle: Circle::default(),
             Ok(listing)
         })
     }

@@ -77,20 +77,71 @@ async fn one_forbidden_object_of_gcs_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_a_size_that_makes_no_sense_is_left_out() {
-    let server = Server::start(|asked| match &*asked.target {
-        "/t/" => {
+    for size in ["18446744073709551615", "-1", "1e30"] {
+        let sizes = [("a", "1"), ("b", size), ("c", "1")];
+        let server = Server::start(move |asked| {
             let line = |(name, size)| format!(r#"{{"name":"{name}","type":"file","size":{size}}}"#);
-            let lines = [("a", 1), ("b", u64::MAX), ("c", 1)].map(line).join(",");
-            let headers = "content-type: application/json\r\n";
-            Answer::sized(200, headers, format!("[{lines}]"))
+            let of_azure = |(name, size)| {
+                format!(
+                    "<Blob><Name>t/{name}</Name><Properties><Content-Length>{size}</Content-Length>\
+                    </Properties></Blob>"
+                )
+            };
+            let item =
+                |(name, size)| format!(r#"{{"name":"t/{name}","size":"{size}","generation":"1"}}"#);
+            let object = |(name, size)| {
+                format!("<Contents><Key>t/{name}</Key><Size>{size}</Size></Contents>")
+            };
+            match asked.target.split('?').next().unwrap() {
+                "/t/" => {
+                    let headers = "content-type: application/json\r\n";
+                    let lines = sizes.map(line).join(",");
+                    Answer::sized(200, headers, format!("[{lines}]"))
+                }
+                "/a/c" => {
+                    let in_azure = sizes.map(of_azure).concat();
+                    let page = format!(
+                        "<EnumerationResults><Blobs>{in_azure}</Blobs></EnumerationResults>"
+                    );
+                    Answer::sized(200, "", page)
+                }
+                "/storage/v1/b/b/o" => {
+                    let items = sizes.map(item).join(",");
+                    Answer::sized(200, "", format!(r#"{{"items":[{items}]}}"#))
+                }
+                "/s" | "/s/" => {
+                    let objects = sizes.map(object).concat();
+                    let page = format!("<ListBucketResult>{objects}</ListBucketResult>");
+                    Answer::sized(200, "", page)
+                }
+                path if path.ends_with("/a")
+                    || path.ends_with("/c")
+                    || path.ends_with("Fa")
+                    || path.ends_with("Fc") =>
+                {
+                    Answer::sized(200, "etag: \"e\"\r\n", "x")
+                }
+                _ => Answer::sized(404, "", ""),
+            }
+        })
+        .await;
+        let url = server.url();
+        let anonymous = format!("[p]\nendpoint = \"{url}\"\nanonymous = true\n");
+        let azure = anonymous.replace(&url, &format!("{url}/a"));
+        for (profile, from) in [
+            ("[p]\n", format!("{url}/t/")),
+            (&*anonymous, "s3://s/t/".to_owned()),
+            (&*anonymous, "gs://b/t/".to_owned()),
+            (&*azure, "az://c/t/".to_owned()),
+        ] {
+            copies_all_but_one(profile, &from, "makes no sense");
         }
-        "/t/a" | "/t/c" => Answer::sized(200, "", "x"),
-        _ => Answer::sized(404, "", ""),
-    })
-    .await;
-    let from = format!("{}/t/", server.url());
-    copies_all_but_one("[p]\n", &from, "makes no sense");
-    shown("web", "a size makes no sense", End::LeftOut);
+    }
+    shown(
+        "S3, Azure, Google, web",
+        "a size makes no sense",
+        End::LeftOut,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

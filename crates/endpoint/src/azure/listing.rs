@@ -114,8 +114,11 @@ impl AzureListing {
             Some(marker) => Stand::Behind(marker),
             None => Stand::End,
         };
+        let last = page.found.last().map(|last| match last {
+            Found::Object(Listed { key, .. }) | Found::Below(key) => key.as_bytes(),
+        });
         if let Stand::Behind(marker) = &next
-            && self.circle.closes(marker, page.found.is_empty())
+            && self.circle.closes(marker.as_bytes(), last)
         {
             return Err(fail().cause("the service's list comes to no end"));
         }

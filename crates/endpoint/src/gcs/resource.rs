@@ -3,10 +3,7 @@
 //! Modification times are written as rclone and gsutil both read them, permission bits as rclone
 //! does; both tools' are read.
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, IgnoredAny},
-};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -14,7 +11,7 @@ use crate::{
     checksum::Crc32c,
     dates::{parse_rfc3339, show_rfc3339},
     endpoint::{Entry, FileSpec, Kind},
-    objects::{content_type, parse_mode, show_mode},
+    objects::{content_type, listed_size, parse_mode, show_mode},
     s3::listing::{ListedObject, ListedPage},
 };
 
@@ -140,9 +137,7 @@ pub(super) fn kept_of(spec: &FileSpec, kind: Kind) -> Value {
 
 /// Numbers come as text, since JavaScript's own are too short.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse()
-        .map_err(|_| de::Error::custom("a size that is no number"))
+    String::deserialize(deserializer).map(|text| listed_size(&text))
 }
 
 fn checksum<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Crc32c>, D::Error> {
@@ -219,10 +214,7 @@ mod tests {
             (&*page.prefixes, page.next.as_deref()),
             (&["p/".to_owned()][..], Some("t"))
         );
-        for broken in [
-            r#"{"items":[{"name":"a","size":"x","generation":"1"}]}"#,
-            "{",
-        ] {
+        for broken in [r#"{"items":[{"name":"a","generation":"1"}]}"#, "{"] {
             assert!(serde_json::from_str::<Page>(broken).is_err(), "{broken}");
         }
     }

@@ -1,29 +1,37 @@
-//! Finds out when a store's pages come to no end: they come round, or bring nothing any more.
+//! Finds out when a listing's pages come to no end: they come round, bring one thing again and again, or nothing any more.
 
-/// Pages in a row that bring nothing: a store may go through millions of names that were removed.
+/// Pages that bring nothing, in a row, or a prefix again: a store may go through millions of names that were removed.
 const EMPTY_MAX: u32 = 10_000;
 
-/// The one mark that is kept of those that said where a page goes on: each time that twice as many have come, the newest
-/// (Brent's way to find a cycle).
+/// The one mark that is kept of those that said where a page goes on, and the last name of its page: each time that twice as many have
+/// come, the newest (Brent's way to find a cycle).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circle {
-    kept: Option<String>,
+    kept: Option<(Vec<u8>, Vec<u8>)>,
     marks: u64,
     empty: u32,
+    again: u32,
 }
 
 impl Circle {
-    /// Whether this mark came before, or too many pages that bring nothing. A circle is found before it was gone round three times.
-    pub(crate) fn closes(&mut self, mark: &str, is_empty: bool) -> bool {
-        self.empty = if is_empty { self.empty + 1 } else { 0 };
-        if self.kept.as_deref() == Some(mark) || self.empty > EMPTY_MAX {
-            return true;
+    /// Whether this mark or the last name of the page before it came already, or too many pages that bring nothing. A circle is found
+    /// before it was gone round three times. A prefix, with its slash, may come with each page that others are rolled up to it from.
+    pub(crate) fn closes(&mut self, mark: &[u8], last: Option<&[u8]>) -> bool {
+        self.empty = if last.is_none() { self.empty + 1 } else { 0 };
+        let last = last.unwrap_or_default();
+        if let Some((mark_then, last_then)) = &self.kept {
+            let is_again = !last.is_empty() && last_then == last;
+            self.again += u32::from(is_again);
+            let is_object = !last.ends_with(b"/");
+            if (!mark.is_empty() && mark_then == mark) || (is_again && is_object) {
+                return true;
+            }
         }
         self.marks += 1;
         if self.marks.is_power_of_two() {
-            self.kept = Some(mark.to_owned());
+            self.kept = Some((mark.to_vec(), last.to_vec()));
         }
-        false
+        self.empty.max(self.again) > EMPTY_MAX
     }
 }
 
@@ -33,26 +41,42 @@ mod tests {
 
     #[test]
     fn circles_of_any_length_are_found() {
-        let found_after = |lead: usize, length: usize| {
+        let found_after = |lead: usize, length: usize, of_names: bool| {
             let mut circle = Circle::default();
             let marks = (0..lead).chain((lead..lead + length).cycle());
-            let mut marks = marks.map(|mark| mark.to_string());
-            marks.position(|mark| circle.closes(&mark, false)).unwrap()
+            let marks = marks.map(|mark| mark.to_string().into_bytes());
+            let mut steps = marks.zip(0..);
+            let closes = |(mark, new): (Vec<u8>, usize)| match of_names {
+                true => circle.closes(new.to_string().as_bytes(), Some(&mark)),
+                false => circle.closes(&mark, Some(new.to_string().as_bytes())),
+            };
+            steps.position(closes).unwrap()
         };
-        for length in [1, 2, 3, 100] {
-            assert!(found_after(0, length) <= 3 * length, "{length}");
-            assert!(found_after(50, length) <= 3 * (50 + length), "{length}");
+        for (length, of_names) in [1, 2, 3, 100]
+            .into_iter()
+            .flat_map(|n| [(n, false), (n, true)])
+        {
+            assert!(found_after(0, length, of_names) <= 3 * length, "{length}");
+            assert!(
+                found_after(50, length, of_names) <= 3 * (50 + length),
+                "{length}"
+            );
         }
         let mut straight = Circle::default();
-        assert!((0..1_000).all(|mark| !straight.closes(&mark.to_string(), false)));
+        let mut closes = |mark: String| straight.closes(mark.as_bytes(), Some(mark.as_bytes()));
+        assert!((0..1_000).all(|mark| !closes(mark.to_string())));
+        let mut rolled = Circle::default();
+        let mut closes = |mark: u32| rolled.closes(mark.to_string().as_bytes(), Some(b"d/"));
+        assert!((0..EMPTY_MAX).all(|mark| !closes(mark)));
+        assert!((EMPTY_MAX..3 * EMPTY_MAX).any(closes));
     }
 
     #[test]
     fn pages_that_bring_nothing_end_sometime() {
         let mut circle = Circle::default();
-        let mut closes = |mark: u32, is_empty| circle.closes(&mark.to_string(), is_empty);
-        assert!((0..EMPTY_MAX).all(|mark| !closes(mark, true)));
-        assert!(!closes(EMPTY_MAX, false), "something came");
-        assert!((EMPTY_MAX + 1..3 * EMPTY_MAX).any(|mark| closes(mark, true)));
+        let mut closes = |mark: u32, last| circle.closes(mark.to_string().as_bytes(), last);
+        assert!((0..EMPTY_MAX).all(|mark| !closes(mark, None)));
+        assert!(!closes(EMPTY_MAX, Some(b"a")), "something came");
+        assert!((EMPTY_MAX + 1..3 * EMPTY_MAX).any(|mark| closes(mark, None)));
     }
 }

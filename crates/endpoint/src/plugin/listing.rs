@@ -8,13 +8,10 @@ use super::{entry::read_entry, refusal::Doing, remote::Remote, session::Ask, wir
 use crate::{
     Result,
     endpoint::{Boxed, Entry, Listing},
+    objects::Circle,
 };
 
 pub(super) use super::entry::Names;
-
-/// Pages that may hold nothing, one after another: a plug-in that only ever promises a next one
-/// would keep us for ever.
-const EMPTY_PAGES_MAX: u32 = 1000;
 
 /// Which way a listing goes, and how far it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +56,7 @@ pub(super) struct PluginListing {
     course: Course,
     /// Read already, to know that the directory is there.
     first: Option<Vec<Entry>>,
+    circle: Circle,
 }
 
 impl PluginListing {
@@ -69,6 +67,7 @@ impl PluginListing {
             path: path.to_vec(),
             course,
             first: None,
+            circle: Circle::default(),
         };
         listing.first = Some(listing.read_page().await?);
         Ok(listing)
@@ -76,10 +75,7 @@ impl PluginListing {
 
     /// Reads a page; after an error the same one again.
     async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        for _ in 0..EMPTY_PAGES_MAX {
-            let Some(from) = self.course.from.clone() else {
-                return Ok(Vec::new());
-            };
+        while let Some(from) = self.course.from.clone() {
             let op = match self.course.names {
                 Names::Single => "list",
                 Names::Paths => "list-tree",
@@ -90,14 +86,20 @@ impl PluginListing {
                 .with("from", from);
             let mut answer = self.remote.ask(ask, Doing::LIST, &self.path).await?;
             let page = self.entries(&answer)?;
-            self.course.from = answer.remove("next").filter(|next| !next.is_null());
+            let next = answer.remove("next").filter(|next| !next.is_null());
+            let last = page.last().map(|last| &*last.name);
+            let mark = next.as_ref().map(Value::to_string);
+            // A plug-in that only ever promises a next page would keep us for ever.
+            if mark.is_some_and(|mark| self.circle.closes(mark.as_bytes(), last)) {
+                let nonsense = "page after page, without end";
+                return Err(self.remote.nonsense(Doing::LIST, &self.path, nonsense));
+            }
+            self.course.from = next;
             if !page.is_empty() {
                 return Ok(page);
             }
         }
-        Err(self
-            .remote
-            .nonsense(Doing::LIST, &self.path, "page after page of nothing"))
+        Ok(Vec::new())
     }
 
     fn entries(&self, answer: &Map<String, Value>) -> Result<Vec<Entry>> {

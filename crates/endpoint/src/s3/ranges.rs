@@ -209,9 +209,9 @@ impl Ranges {
         self.page_keys = self.page_keys.max(keys);
         let range = &mut self.ranges[place];
         range.flying = false;
-        if next
-            .as_deref()
-            .is_some_and(|next| range.circle.closes(next, page.is_empty()))
+        let last = page.last().map(|last| last.key().as_bytes());
+        if let Some(next) = &next
+            && range.circle.closes(next.as_bytes(), last)
         {
             return Err(Disorder);
         }

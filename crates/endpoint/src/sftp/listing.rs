@@ -13,10 +13,8 @@ use super::{
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing, join},
+    objects::Circle,
 };
-
-/// Answers without a name before a listing counts as one that never ends.
-const EMPTY_MAX: usize = 1000;
 
 pub(super) struct SftpListing {
     pub(super) remote: Arc<Remote>,
@@ -24,6 +22,7 @@ pub(super) struct SftpListing {
     pub(super) full: Vec<u8>,
     pub(super) handle: Option<Bytes>,
     pub(super) follow: bool,
+    pub(super) circle: Circle,
 }
 
 impl SftpListing {
@@ -42,10 +41,7 @@ impl SftpListing {
     }
 
     async fn read_page(&mut self) -> Result<Vec<Entry>> {
-        for _ in 0..EMPTY_MAX {
-            let Some(handle) = self.handle.clone() else {
-                return Ok(Vec::new());
-            };
+        while let Some(handle) = self.handle.clone() {
             let names = match self
                 .session
                 .ask(Request::new(READDIR).string(&handle))
@@ -61,9 +57,17 @@ impl SftpListing {
                 }
                 reply => return Err(self.remote.refusal(&reply, "list", &self.full)),
             };
+            let mut last = names.iter().rev().map(|(name, _)| &**name);
+            let last = last.find(|name| !is_own(name));
+            if self.circle.closes(b"", last) {
+                let error = Error::new(ErrorKind::Other, "list", self.remote.show(&self.full));
+                return Err(error
+                    .cause("the server's list comes to no end")
+                    .at(Locus::Source));
+            }
             let mut page = Vec::with_capacity(names.len());
             for (name, attributes) in names {
-                if matches!(&*name, b"." | b"..") {
+                if is_own(&name) {
                     continue;
                 }
                 page.push(self.entry(name.to_vec(), &attributes).await?);
@@ -72,11 +76,13 @@ impl SftpListing {
                 return Ok(page);
             }
         }
-        let error = Error::new(ErrorKind::Other, "list", self.remote.show(&self.full));
-        Err(error
-            .cause("the server goes on and on, and names nothing")
-            .at(Locus::Source))
+        Ok(Vec::new())
     }
+}
+
+/// Whether a name stands for the directory itself or the one above.
+fn is_own(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 impl Listing for SftpListing {

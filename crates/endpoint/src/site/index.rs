@@ -11,6 +11,7 @@ use super::html;
 use crate::{
     ErrorKind, Locus, Result, dates,
     endpoint::{Boxed, Entry, Kind, Listing, join},
+    objects::listed_size,
     web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
@@ -27,7 +28,7 @@ struct Line {
     #[serde(rename = "type")]
     kind: String,
     mtime: Option<String>,
-    size: Option<u64>,
+    size: Option<serde_json::Value>,
 }
 
 pub(super) struct SiteListing {
@@ -132,7 +133,7 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
             _ => Kind::Special,
         };
         Entry {
-            size: line.size.unwrap_or(0),
+            size: line.size.map_or(0, |size| listed_size(&size.to_string())),
             mtime: line.mtime.as_deref().and_then(dates::parse_http),
             ..Entry::bare(
                 match is_text {

@@ -1,5 +1,7 @@
 //! Pages of Azure and GCS that come round, are empty or say too little, and one object among others that can't be read.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus};
 use posthaste_testbed::odd::{Answer, Asked, Server};
 
@@ -58,6 +60,59 @@ async fn pages_that_come_round_end() {
         assert!(list(&*gcs(&server).await).await.is_err());
     }
     shown("Azure, Google", "pages come round", End::Refused);
+}
+
+/// A page of S3 of these names below `t/`.
+fn s3_page(names: &[&str], next: &str) -> Answer {
+    let objects: String = names
+        .iter()
+        .map(|name| format!("<Contents><Key>t/{name}</Key><Size>1</Size></Contents>"))
+        .collect();
+    let more = match next {
+        "" => String::new(),
+        next => format!(
+            "<IsTruncated>true</IsTruncated><NextContinuationToken>{next}</NextContinuationToken>"
+        ),
+    };
+    Answer::sized(
+        200,
+        "",
+        format!("<ListBucketResult>{objects}{more}</ListBucketResult>"),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_object_again_and_again_ends() {
+    // Under a new token each time, and alone or by turns.
+    for names in [&["a"][..], &["b", "a"]] {
+        let count = AtomicUsize::new(0);
+        let next = move || {
+            let count = count.fetch_add(1, Relaxed);
+            ([names[count % names.len()]], format!("n{count}"))
+        };
+        let server = Server::start(move |asked| {
+            let (names, token) = next();
+            match &*asked.target {
+                target if target.starts_with("/storage/") => gcs_page(
+                    &names,
+                    SIZE_OF_ONE,
+                    &format!(r#","nextPageToken":"{token}""#),
+                ),
+                target if target.contains("comp=list") => azure_page(&names, ONE_BYTE, &token),
+                _ => s3_page(&names, &token),
+            }
+        })
+        .await;
+        says(list(&*azure(&server).await).await, "comes to no end");
+        for endpoint in [gcs(&server).await, s3(&server)] {
+            says(list(&*endpoint).await, "again and again");
+        }
+    }
+    shown(
+        "S3, Azure, Google",
+        "one object comes again and again",
+        End::Refused,
+    );
 }
 
 /// What `tell` answers at first, and then the last page.

@@ -409,7 +409,7 @@ async fn done_before_all_has_come_is_not_done() {
 async fn listings_lead_nowhere_else_and_end() {
     for (fault, wanted) in [
         ("lists_a_way_out", "an impossible entry"),
-        ("lists_for_ever", "page after page of nothing"),
+        ("lists_for_ever", "page after page, without end"),
     ] {
         let rogue = Rogue::new(fault);
         let plugin = rogue.open().await;
