@@ -9,8 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use posthaste_endpoint::{Access, ErrorKind, Location, posix::DraftRules, shown_address};
+use posthaste_endpoint::{Access, Error, ErrorKind, Location, posix::DraftRules, shown_address};
 use posthaste_engine::copy::{self, Parking, Progress, Spout};
+
+use posthaste_types::Bytes;
+use rustix::fs::FileType;
 
 use super::{
     CopyArguments, CurrentScreen, Losses, access, ends, ends_with_slash, exit_code, options,
@@ -68,6 +71,9 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
             "can't copy a stream into {}: it has no name (write the name of the file)",
             shown_address(&arguments.destination)
         )));
+    }
+    if is_output_file(&arguments.destination) {
+        return write_out(arguments, input).await;
     }
     let slot = Arc::new(CurrentScreen::default());
     let access = access(arguments, Arc::clone(&slot))?;
@@ -147,6 +153,12 @@ fn refuse_the_pointless(arguments: &CopyArguments) -> Result<(), Failure> {
 }
 
 async fn open(input: Input) -> Result<Spout, Failure> {
+    let (file, name) = opened(input).await?;
+    Ok(Spout::start(file, name)?)
+}
+
+/// The stream, open, and what it is called.
+async fn opened(input: Input) -> Result<(File, String), Failure> {
     let (opened, name) = match input {
         Input::Standard => {
             let opened = std::io::stdin().as_fd().try_clone_to_owned();
@@ -159,8 +171,46 @@ async fn open(input: Input) -> Result<Spout, Failure> {
             (opened.map_err(anyhow::Error::from)?, name)
         }
     };
-    let file = opened.map_err(|cause| posthaste_endpoint::Error::io("read", &*name, cause))?;
-    Ok(Spout::start(file, name)?)
+    let file = opened.map_err(|cause| Error::io("read", &*name, cause))?;
+    Ok((file, name))
+}
+
+/// Whether an address is a name of standard output, and that is a regular file: then what is copied goes to where the file stands.
+fn is_output_file(destination: &OsString) -> bool {
+    let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    let found = rustix::fs::fstat(std::io::stdout());
+    names.iter().any(|name| destination == name)
+        && found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
+}
+
+/// Writes the stream to standard output.
+async fn write_out(arguments: &CopyArguments, input: Input) -> Outcome {
+    for (is_given, option) in [
+        (arguments.json, "--json"),
+        (arguments.park.is_some(), "--park"),
+        (arguments.bwlimit.is_some(), "--bwlimit"),
+    ] {
+        if is_given {
+            return Err(Failure::usage(format!(
+                "can't use {option} where a stream goes to standard output (leave it out)"
+            )));
+        }
+    }
+    let (mut file, name) = opened(input).await?;
+    let written = tokio::task::spawn_blocking(move || {
+        let mut out = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+        let bytes = std::io::copy(&mut file, &mut out)?;
+        // Some file systems say only then that a write failed.
+        out.sync_all()?;
+        Ok(bytes)
+    });
+    let written: std::io::Result<u64> = written.await.map_err(anyhow::Error::from)?;
+    let subject = format!("{name} to standard output");
+    let bytes = written.map_err(|cause| Error::io("copy", subject, cause))?;
+    if !arguments.quiet {
+        crate::output::note!("copied {} to standard output", Bytes::new(bytes));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Where the stream is parked if need be: what was asked for, or what the destination's profile says.

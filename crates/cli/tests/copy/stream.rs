@@ -57,6 +57,25 @@ fn pour_all(world: &World, there: &str, read: impl Fn(&str) -> Vec<u8>) {
 }
 
 #[test]
+fn what_goes_to_standard_output_is_written_where_that_stands() {
+    let world = World::new();
+    let path = world.path("output");
+    let mut output = fs::File::create(&path).unwrap();
+    output.write_all(b"before\n").unwrap();
+    for name in ["/dev/stdout", "/dev/fd/1"] {
+        let mut command = world.cp(["-", name]);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.stdout(output.try_clone().unwrap()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"copied\n").unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", lines_of(&ended));
+    }
+    output.write_all(b"after\n").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before\ncopied\ncopied\nafter\n");
+    assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
+}
+
+#[test]
 fn standard_input_becomes_a_file() {
     let world = World::new();
     fs::write(world.path("out-1"), "what was there before").unwrap();
