@@ -16,7 +16,7 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::new_word;
+use crate::{Error, ErrorKind, Result, new_word};
 
 pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows};
 pub(crate) use azure::AzureSettings;
@@ -124,6 +124,21 @@ pub(crate) fn read_small_file(path: impl AsRef<Path>) -> std::io::Result<Vec<u8>
         .take(FILE_BYTES_MAX)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Fails where others than its owner may read a file that holds a secret.
+pub(crate) fn refuse_open_to_others(
+    operation: &'static str,
+    path: &Path,
+    found: &fs::Metadata,
+) -> Result<()> {
+    if found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let shown = path.to_string_lossy();
+    Err(Error::new(ErrorKind::PermissionDenied, operation, shown)
+        .cause("others may read it")
+        .hint("run chmod 600 on it"))
 }
 
 #[cfg(test)]

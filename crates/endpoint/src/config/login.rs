@@ -1,11 +1,11 @@
 //! Who we are to web and FTP servers: a profile, the address's user, `~/.netrc`.
 
-use std::{os::unix::fs::PermissionsExt, path::PathBuf};
+use std::path::PathBuf;
 
 use super::{
     home, no_profile,
     profiles::{Profile, Secret},
-    read_small_file, variable,
+    read_small_file, refuse_open_to_others, variable,
 };
 use crate::{
     Error, ErrorKind, Result,
@@ -110,14 +110,8 @@ fn netrc(host: &str, user: Option<&str>) -> Result<Option<Login>> {
     let Some((user, password)) = find(&String::from_utf8_lossy(&text), host, user) else {
         return Ok(None);
     };
-    let mode = std::fs::metadata(&path).map_err(fail)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(
-            Error::new(ErrorKind::PermissionDenied, "use passwords from", shown)
-                .cause("others may read it")
-                .hint("run chmod 600 on it"),
-        );
-    }
+    let found = std::fs::metadata(&path).map_err(fail)?;
+    refuse_open_to_others("use passwords from", &path, &found)?;
     Ok(Some(Login::Password {
         user,
         password: Secret::new(password),

@@ -1,14 +1,14 @@
 //! Named places and credentials: `~/.config/posthaste/profiles.toml`.
 
 use std::{
-    collections::BTreeMap, ffi::OsStr, fmt, fs, io::Read, num::NonZeroU32,
-    os::unix::fs::PermissionsExt, path::Path, path::PathBuf,
+    collections::BTreeMap, ffi::OsStr, fmt, fs, io::Read, num::NonZeroU32, path::Path,
+    path::PathBuf,
 };
 
 use posthaste_types::ByteRate;
 use serde::{Deserialize, Deserializer, de};
 
-use super::{FILE_BYTES_MAX, folder};
+use super::{FILE_BYTES_MAX, folder, refuse_open_to_others};
 use crate::{Error, ErrorKind, Location, Locus, Result};
 
 /// A password, key or token: shown to nobody.
@@ -295,14 +295,8 @@ fn load_from(path: &Path) -> Result<Profiles> {
         Err(cause) => return Err(Error::io("read profiles from", shown, cause)),
     };
     let fail = |cause| Error::io("read profiles from", &*shown, cause);
-    let mode = file.metadata().map_err(fail)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(
-            Error::new(ErrorKind::PermissionDenied, "use profiles from", &*shown)
-                .cause("others may read it")
-                .hint("run chmod 600 on it"),
-        );
-    }
+    let found = file.metadata().map_err(fail)?;
+    refuse_open_to_others("use profiles from", path, &found)?;
     let mut text = String::new();
     file.by_ref()
         .take(FILE_BYTES_MAX)
@@ -321,6 +315,8 @@ pub(crate) fn no_profile(name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

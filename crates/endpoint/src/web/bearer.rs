@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, clock,
-    config::{Secret, read_small_file},
+    config::{Secret, read_small_file, refuse_open_to_others},
     printer::{self, Company},
 };
 
@@ -127,8 +127,10 @@ impl Bearer {
             TokenSource::Fixed(token) => Ok((token.clone(), None)),
             TokenSource::File(path) => {
                 let shown = path.to_string_lossy();
-                let text = read_small_file(path)
-                    .map_err(|cause| no_token("read the token in", &shown, cause, "token_file"))?;
+                let fail = |cause| no_token("read the token in", &shown, cause, "token_file");
+                let text = read_small_file(path).map_err(fail)?;
+                let found = std::fs::metadata(path).map_err(fail)?;
+                refuse_open_to_others("use the token in", path, &found)?;
                 first_line(&text).map(|token| (token, soon)).ok_or_else(|| {
                     Error::new(ErrorKind::Unauthenticated, "read the token in", &*shown)
                         .cause("it holds none")
@@ -227,6 +229,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bt_u1000");
         std::fs::write(&path, "\none\n").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, private).unwrap();
         let bearer = Bearer::new(TokenSource::File(path.clone())).unwrap();
         assert_eq!(token(&bearer).await, "Bearer one");
         std::fs::write(&path, "two").unwrap();

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -109,11 +110,29 @@ async fn outlives_its_token(office: &Office, dav: &dyn Endpoint, renew: impl Fn(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_others_may_read_is_not_used() {
+    let office = Office::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    fs::write(&path, "t1").unwrap();
+    let profile = format!("token_file = \"{}\"", path.display());
+    for (mode, is_used) in [(0o644, false), (0o600, true)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let found = office.open(&profile).await.stat(b"a", true).await;
+        match is_used {
+            true => assert!(found.is_ok(), "{found:?}"),
+            false => drop(says(found, "others may read it")),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_ended_is_renewed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     let write = |now: u32| fs::write(&path, format!("t{now}\n")).unwrap();
     write(1);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let office = Office::start().await;
     let dav = office
         .open(&format!("token_file = \"{}\"", path.display()))
