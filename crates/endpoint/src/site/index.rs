@@ -68,7 +68,12 @@ impl SiteListing {
                 let error = about.fail(ErrorKind::Unreachable);
                 return Err(error.cause("the server's list ended early"));
             }
-            Some((links_of(&text, &answer.from), false))
+            let links = links_of(&text, &answer.from);
+            let links = links.map_err(|(cause, hint)| {
+                let error = about.fail(ErrorKind::Unsupported).cause(cause);
+                error.hint(hint).at(Locus::Source)
+            })?;
+            Some((links, false))
         } else {
             None
         };
@@ -184,10 +189,28 @@ fn is_cut(page: &[u8], has_end: bool) -> bool {
 
 /// What the links of a page show below its own address. What no name can stand for is among it: whoever copies it says
 /// that it is left out.
-fn links_of(page: &Bytes, from: &Uri) -> Vec<Entry> {
+///
+/// # Errors
+/// Why that would not be all of it, and what to try.
+fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static str)> {
     let page = String::from_utf8_lossy(page);
     let folder = Folder::of(from);
-    let links: Vec<Link> = hrefs(&page).filter_map(|link| folder.link(link)).collect();
+    if let Some(base) = hrefs(&page, "base").find(|base| !folder.is_itself(base)) {
+        let base = html::unescape(base);
+        let cause = format!("the links of its list are meant from another address ({base})");
+        return Err((cause, "copy from there"));
+    }
+    if let Some(next) = hrefs(&page, "a").find(|link| folder.has_more_at(link)) {
+        let next = html::unescape(next);
+        let cause = format!("its list has further pages ({next}), which are not read");
+        return Err((
+            cause,
+            "name the files, or let the server list all on one page",
+        ));
+    }
+    let links: Vec<Link> = hrefs(&page, "a")
+        .filter_map(|link| folder.link(link))
+        .collect();
     let plain = links.iter().filter(|link| link.is_plain());
     let plain: BTreeSet<Vec<u8>> = plain.map(|link| link.name.clone()).collect();
     let mut seen = BTreeSet::new();
@@ -202,7 +225,21 @@ fn links_of(page: &Bytes, from: &Uri) -> Vec<Entry> {
             entries.push(Entry::bare(link.name, link.kind));
         }
     }
-    entries
+    Ok(entries)
+}
+
+/// Whether a query asks for more of a list than its first page; others ask for another order.
+fn asks_for_more(query: &str) -> bool {
+    query.split(['&', ';']).any(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let is_over = |first| value.parse::<u64>().is_ok_and(|number| number > first);
+        match &*key.to_ascii_lowercase() {
+            "page" | "p" | "paged" | "pageno" => is_over(1),
+            "offset" | "start" | "skip" => is_over(0),
+            "marker" | "cursor" | "after" | "continuation-token" => !value.is_empty(),
+            _ => false,
+        }
+    })
 }
 
 /// A link to something below a folder.
@@ -269,6 +306,27 @@ impl<'a> Folder<'a> {
         })
     }
 
+    /// Whether an address is that of the folder, or of something else that lies in it.
+    fn is_itself(&self, address: &str) -> bool {
+        let address = html::unescape(address);
+        let path = self.on_this_host(&address);
+        let below = path.and_then(|path| self.below(path));
+        below.is_some_and(|below| !below.contains('/') && below != "..")
+    }
+
+    /// Whether a link leads to a further page of the folder's list.
+    fn has_more_at(&self, link: &str) -> bool {
+        let link = html::unescape(link);
+        let query = link.split_once('#').map_or(&*link, |(link, _)| link);
+        query.split_once('?').is_some_and(|(address, query)| {
+            asks_for_more(query)
+                && (address.is_empty() || {
+                    let path = self.on_this_host(address);
+                    path.and_then(|path| self.below(path)) == Some("")
+                })
+        })
+    }
+
     /// The path of a link, unless it leads to another host or to no web page.
     fn on_this_host<'b>(&self, link: &'b str) -> Option<&'b str> {
         let address = match link.split_once("://") {
@@ -316,17 +374,19 @@ fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
 
-/// What the `href` of each `<a>` says.
-fn hrefs(page: &str) -> impl Iterator<Item = &str> {
+/// What the `href` of each tag of this name says.
+fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
     let mut rest = page;
     std::iter::from_fn(move || {
         loop {
             let start = rest.find('<')?;
             rest = &rest[start + 1..];
-            let after = rest.strip_prefix(['a', 'A']);
-            let Some(after) = after.filter(|rest| rest.starts_with(char::is_whitespace)) else {
+            let (Some(name), Some(after)) = (rest.get(..tag.len()), rest.get(tag.len()..)) else {
                 continue;
             };
+            if !name.eq_ignore_ascii_case(tag) || !after.starts_with(char::is_whitespace) {
+                continue;
+            }
             let (link, left) = href_of(after);
             rest = left;
             if link.is_some() {
@@ -372,7 +432,7 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
 pub(crate) fn try_index(data: &[u8]) {
     let page = Bytes::copy_from_slice(data);
     let from = Uri::from_static("http://server/folder/");
-    let links = links_of(&page, &from);
+    let links = links_of(&page, &from).unwrap_or_default();
     assert!(links.len() <= data.len(), "more was read than was there");
     assert!(
         links.iter().all(|entry| !entry.name.is_empty()),
@@ -390,6 +450,7 @@ mod tests {
             &Bytes::copy_from_slice(page.as_bytes()),
             &Uri::from_static("http://h/a/b/"),
         )
+        .unwrap()
         .into_iter()
         .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.kind))
         .collect()
@@ -409,8 +470,35 @@ mod tests {
         let page = "<a\thref=\"1\"><a\r\nhref='2'><A HREF = 3><a title=\"a>b\" href=\"4\">\
                     <a data-href=\"z\" href=\"5\"><a title=\"href=no\" href=6 class=x><a name=\"n\">\
                     <abbr href=\"no\"><a =href=\"no\"><a href=\"7\" /><a href=8";
-        let found: Vec<_> = hrefs(page).collect();
+        let found: Vec<_> = hrefs(page, "a").collect();
         assert_eq!(found, ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    }
+
+    #[test]
+    fn a_list_that_is_not_all_or_meant_from_elsewhere_is_none() {
+        let read = |page: &str| {
+            let page = Bytes::copy_from_slice(page.as_bytes());
+            links_of(&page, &Uri::from_static("http://h/a/b/"))
+        };
+        for (page, is_all) in [
+            ("<a href=\"?page=2\">Next</a>", false),
+            ("<a href=\"./?C=N&amp;offset=100\">", false),
+            ("<a href=\"/a/b/?marker=x\">", false),
+            ("<a href=\"http://h/a/b/?p=3#top\">", false),
+            (
+                "<a href=\"?page=1\"><a href=\"?sort=name&offset=0\"><a href=\"x?page=2\">",
+                true,
+            ),
+            ("<a href=\"/other/?page=2\">", true),
+            ("<head><base href=\"/a/b/\">", true),
+            ("<BASE HREF=\"http://h/a/b/index.html\">", true),
+            ("<base target=\"_top\">", true),
+            ("<base href=\"/a/\">", false),
+            ("<base href=\"http://other/a/b/\">", false),
+            ("<base href=\"c/\">", false),
+        ] {
+            assert_eq!(read(page).is_ok(), is_all, "{page}");
+        }
     }
 
     #[test]

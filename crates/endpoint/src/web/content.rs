@@ -68,20 +68,32 @@ pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()>
     ))
 }
 
-/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed.
+/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed; what is made while it is
+/// sent may be compressed once more.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
 pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> Result<()> {
+    let mut may_be_stored_so = !is_made_on_the_way(headers);
     let told = headers.get_all(header::CONTENT_ENCODING).iter();
     let told = told.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     for coding in told {
         let coding = String::from_utf8_lossy(coding).trim().to_ascii_lowercase();
-        if !NO_CODINGS.contains(&&*coding) && !is_stored_so(path, &coding) {
+        if NO_CODINGS.contains(&&*coding) {
+            continue;
+        }
+        if !std::mem::take(&mut may_be_stored_so) || !is_stored_so(path, &coding) {
             return Err(changed(&coding, about));
         }
     }
     Ok(())
+}
+
+/// Whether a body is made while it is sent: its length is not known, or Apache marked its version so.
+fn is_made_on_the_way(headers: &HeaderMap) -> bool {
+    let mut versions = headers.get_all(header::ETAG).iter();
+    !headers.contains_key(header::CONTENT_LENGTH)
+        || versions.any(|version| version.as_bytes().ends_with(b"-gzip\""))
 }
 
 fn is_stored_so(path: &[u8], coding: &str) -> bool {
@@ -117,13 +129,21 @@ mod tests {
             ("gzip", "/d/x.csv", false),
             ("br", "/d/x.gz", false),
             ("gzip, br", "/d/x.gz", false),
+            ("gzip, gzip", "/d/x.gz", false),
             ("deflate", "/d/gz", false),
             ("what-is-that", "/d/x", false),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
-            let checked = check_coding(&headers, path.as_bytes(), &about);
-            assert_eq!(checked.is_ok(), is_right, "{coding} {path}");
+            headers.insert(header::CONTENT_LENGTH, 7.into());
+            let check = |headers: &HeaderMap| check_coding(headers, path.as_bytes(), &about);
+            assert_eq!(check(&headers).is_ok(), is_right, "{coding} {path}");
+            let is_coded = is_right && !NO_CODINGS.contains(&&*coding.to_ascii_lowercase());
+            headers.insert(header::ETAG, "\"e-gzip\"".parse().unwrap());
+            assert_eq!(check(&headers).is_ok(), is_right && !is_coded);
+            headers.remove(header::ETAG);
+            headers.remove(header::CONTENT_LENGTH);
+            assert_eq!(check(&headers).is_ok(), is_right && !is_coded);
         }
     }
 

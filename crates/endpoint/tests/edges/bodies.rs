@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use posthaste_endpoint::{Endpoint, Entry, ErrorKind, Result};
+use posthaste_endpoint::{Endpoint, Entry, ErrorKind, Kind, Result};
 use posthaste_testbed::{
     conformance::open,
     odd::{Answer, Server},
@@ -114,6 +114,27 @@ async fn a_file_that_is_compressed_itself_comes_as_it_is() {
         "web",
         "a file that is stored compressed comes with its coding",
         End::Right,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_compressed_itself_and_once_more_is_refused() {
+    for header in [
+        "content-encoding: gzip, gzip\r\n",
+        "content-encoding: gzip\r\netag: \"e-gzip\"\r\n",
+    ] {
+        let server = serve(200, header).await;
+        let endpoint = web(&server).await;
+        let entry = Entry {
+            size: 7,
+            ..Entry::bare(b"x.gz".to_vec(), Kind::File)
+        };
+        says(endpoint.get(b"x.gz", &entry).await, "it compressed");
+    }
+    shown(
+        "web",
+        "a file that is stored compressed is compressed once more",
+        End::Refused,
     );
 }
 

@@ -117,6 +117,28 @@ async fn what_was_typed_is_what_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_not_all_is_refused() {
+    for (page, words) in [
+        (
+            "<html><a href=\"a\">a</a><a href=\"?page=2\">Next</a></html>",
+            "further pages",
+        ),
+        (
+            "<html><base href=\"/other/\"><a href=\"a\">a</a></html>",
+            "another address",
+        ),
+    ] {
+        let server = Server::start(move |_| Answer::sized(200, PAGE, page)).await;
+        says(list(&*web(&server).await).await, words);
+    }
+    shown(
+        "web",
+        "an index has further pages, or its links are meant from elsewhere",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_index_in_json_without_sizes_is_asked_on() {
     let server = Server::start(|asked| match asked.target.ends_with('/') {
         true => Answer::sized(
