@@ -25,6 +25,7 @@ mod retry;
 mod small;
 mod stream;
 mod tuning;
+mod unchanged;
 mod walk;
 mod watch;
 
@@ -37,8 +38,8 @@ use posthaste_endpoint::{
 use posthaste_plan::tuner::{Method, Setting};
 use posthaste_types::Bytes;
 
-pub use filter::Filter;
 pub use claims::{clash, is_clash};
+pub use filter::Filter;
 pub use help::{Errand, Help, Helped};
 pub use posthaste_endpoint::limits::Throttle;
 pub use progress::{Current, Figures, Progress};

@@ -485,6 +485,13 @@ fn modes_that_are_not_kept_are_counted() {
         let again = ["source/", "far:again", "-p"];
         run.far.ends(&again, 6, &["refuses: 1 mode"]);
         run.ends(&[], 0, &["copied 0 files", "5 unchanged"]);
+        // What is there and can't have its mode stays, and is told each time.
+        run.ends(&["-p"], 6, &["refuses: 1 mode", "copied 0 files"]);
+        let alone = run.far.address(&run.files.path().join("alone"));
+        for copied in ["copied 1 file", "copied 0 files"] {
+            let words = ["refuses: 1 mode", copied];
+            run.far.ends(&["source/a", &alone, "-p"], 6, &words);
+        }
         run.holds_all_but(&[]);
     }
     let world = World::new();
@@ -499,11 +506,21 @@ fn modes_that_are_not_kept_are_counted() {
         ..Habits::default()
     });
     let there = files.path().join("there");
-    let cp = world.cp(["source".as_ref(), there.as_path(), "-p".as_ref()]);
-    let output = { cp }.output().unwrap();
-    let lines = lines_of(&output);
-    assert_eq!(output.status.code(), Some(6), "{lines}");
-    assert!(lines.contains("refuses: 1 mode"), "{lines}");
+    for (source, copied) in [
+        ("source/", 2),
+        ("source/", 0),
+        ("source/a", 1),
+        ("source/a", 0),
+    ] {
+        let to = there.with_extension(source.len().to_string());
+        let mut cp = world.cp([source.as_ref(), to.as_path(), "-p".as_ref()]);
+        let output = cp.output().unwrap();
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(6), "{lines}");
+        assert!(lines.contains("refuses: 1 mode"), "{lines}");
+        assert!(lines.contains(&format!("copied {copied} file")), "{lines}");
+    }
+    assert_eq!(leftovers(files.behind()), Vec::<PathBuf>::new());
     shown(
         "files, SFTP, host",
         "modes are refused, or taken and not kept",
@@ -552,6 +569,14 @@ fn of_two_names_that_are_one_there_the_second_is_told() {
                 let below = folder.strip_prefix("source").unwrap();
                 let here = there.path().join(here).join(below.trim_start_matches('/'));
                 let count = fs::read_dir(&here).unwrap().count();
+                let read = |folder: &Path, name| fs::read(folder.join(name)).unwrap();
+                if !is_all && below.is_empty() {
+                    assert_eq!(count, 9, "{here:?}: eight names, and sub");
+                    for name in TWINS.as_flattened() {
+                        assert_eq!(read(&here, *name), read(&far.path(folder), *name));
+                    }
+                    continue;
+                }
                 assert_eq!(count, 5 - below.len() / 4, "{here:?}: four names, and sub");
                 for twins in TWINS {
                     let found = read(&here, twins[0]);
@@ -567,11 +592,3 @@ fn of_two_names_that_are_one_there_the_second_is_told() {
         End::LeftOut,
     );
 }
-                let read = |folder: &Path, name| fs::read(folder.join(name)).unwrap();
-                if !is_all && below.is_empty() {
-                    assert_eq!(count, 9, "{here:?}: eight names, and sub");
-                    for name in TWINS.as_flattened() {
-                        assert_eq!(read(&here, *name), read(&far.path(folder), *name));
-                    }
-                    continue;
-                }

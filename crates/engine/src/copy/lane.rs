@@ -5,14 +5,14 @@ use std::{
     pin::pin,
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use posthaste_endpoint::{
-    Endpoint, Entry, Error, ErrorKind, FileSpec, Kind, Locus, Result, Unkept, limits::Gate,
-    new_word, posix::without_lent_rights,
+    Endpoint, Entry, Error, ErrorKind, FileSpec, Locus, Result, Unkept, limits::Gate, new_word,
+    posix::without_lent_rights,
 };
 use posthaste_plan::tuner::Method;
 use posthaste_types::Bytes;
@@ -27,6 +27,7 @@ use super::{
     board::Board,
     claims::Claims,
     local, remote, tuning,
+    unchanged::Bare,
     walk::{Walker, Work},
     watch::Speeds,
 };
@@ -87,8 +88,8 @@ pub(super) struct Shared {
     pub claims: Claims,
     /// What is asked for, and nothing at the destination has room for.
     lacks: [bool; 2],
-    /// Files that count as unchanged though no times are kept there.
-    untimed: AtomicU64,
+    /// What counts as unchanged though less is kept there.
+    pub bare: Bare,
     is_local: AtomicBool,
     stopped: AtomicBool,
     tally: Mutex<Tally>,
@@ -110,7 +111,7 @@ impl Shared {
             spare_threads: AtomicUsize::new(0),
             no_clone: AtomicBool::new(false),
             claims: Claims::default(),
-            untimed: AtomicU64::new(0),
+            bare: Bare::default(),
             is_local: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             tally: Mutex::default(),
@@ -224,69 +225,6 @@ impl Shared {
             .limit = Some(limit);
     }
 
-    /// Whether what is `there` is what `source` would become.
-    pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
-        let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
-        self.is_unchanged_by(work, source, there, kept_ns)
-    }
-
-    /// Whether the clock at the destination decides, where a time is another than it should be.
-    pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> bool {
-        let may_be_same =
-            !self.options.again && there.kind == Kind::File && source.size == there.size;
-        // To learn how exact it is takes a file that is made there.
-        may_be_same && !self.options.dry_run
-    }
-
-    /// As [`Shared::is_unchanged`] where times are kept in steps of `kept_ns`, or not at all.
-    pub(super) fn is_unchanged_by(
-        &self,
-        work: &Work,
-        source: &Entry,
-        there: &Entry,
-        kept_ns: Option<u32>,
-    ) -> bool {
-        let is_same = self.is_same(work, source, there, kept_ns);
-        if is_same && kept_ns.is_none() {
-            self.untimed.fetch_add(1, Relaxed);
-        }
-        is_same
-    }
-
-    fn is_same(&self, work: &Work, source: &Entry, there: &Entry, kept_ns: Option<u32>) -> bool {
-        let [first, last] = self.destination.endpoint.capabilities().mtime_secs;
-        let told_ns = work.source.place.endpoint.capabilities().mtime_step_ns;
-        if self.options.update
-            && there.kind == Kind::File
-            && let (Some(mine), Some(theirs)) = (source.mtime, there.mtime)
-            && mine <= theirs
-        {
-            return true;
-        }
-        let has_mode = |mine: u32, theirs: u32| without_lent_rights(mine) == theirs;
-        let has_modes = !self.options.modes
-            // It was seen to keep none.
-            || self.destination.endpoint.unkept().modes > 0
-            || source
-                .mode
-                .zip(there.mode)
-                .is_none_or(|(mine, theirs)| has_mode(mine, theirs));
-        !self.options.again
-            && has_modes
-            && there.kind == Kind::File
-            && source.size == there.size
-            && match (source.mtime, there.mtime, kept_ns) {
-                (Some(mut mine), Some(theirs), Some(kept_ns)) => {
-                    mine.secs = mine.secs.clamp(first, last);
-                    mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
-                }
-                // Such a store only tells when it was given the file, often in whole seconds. In the second of its last change that may
-                // have been before it.
-                (Some(mine), Some(theirs), None) => mine.secs < theirs.secs,
-                (_, None, _) | (None, _, _) => false,
-            }
-    }
-
     /// What the optimizer did.
     pub(super) fn tuned(&self, tuned: Tuned) {
         *self.tuned.lock().unwrap_or_else(PoisonError::into_inner) = tuned;
@@ -296,11 +234,11 @@ impl Shared {
         let mut tuned = self.tuned.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         let figures = self.progress.figures();
-        let mut unkept = self.destination.endpoint.unkept();
-        let [modes, times] = self
-            .lacks
-            .map(|lacks| if lacks { figures.files } else { 0 });
-        unkept += Unkept { modes, times };
+        let mut unkept = self.bare.count(self);
+        let all = figures.files + figures.unchanged;
+        let [modes, times] = self.lacks.map(|lacks| lacks.then_some(all));
+        unkept.modes = modes.unwrap_or(unkept.modes);
+        unkept.times = times.unwrap_or(unkept.times);
         let gave_up = tally.temporary >= TEMPORARY_FAILURES_MAX;
         // Where nothing could be written, that is no matter of single files.
         let denied = tally.denied.filter(|_| !self.has_arrived());
@@ -310,7 +248,7 @@ impl Shared {
             fatal: tally.fatal.or(denied),
             unkept,
             links_refused: tally.links_refused,
-            untimed: self.untimed.load(Relaxed),
+            untimed: self.bare.untimed(),
             last_error: tally.last_error,
             last_code: tally.last_code,
             temporary: tally.temporary,

@@ -19,7 +19,7 @@ use posthaste_endpoint::{
     Checksum, Error, ErrorKind, FileSpec, Kind, Locus, Result, Summer,
     posix::{self, BLOCK_BYTES, Draft, Place, Posix, SEGMENT_BYTES, SourceFile},
 };
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     Links, Notice,
@@ -86,6 +86,8 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
             return Err(Error::new(ErrorKind::Conflict, "write", shown)
                 .cause("a directory has that name")
                 .at(Locus::Destination));
+        let learning = shared.learn_modes(&work.to, &work.entry, there);
+        Handle::current().block_on(learning);
         }
         let is_unchanged = shared.is_unchanged(work, &work.entry, there)
             || shared.asks_clock(&work.entry, there) && {

@@ -127,6 +127,7 @@ pub(super) async fn needs_copy(
             entry = asked.unwrap_or(entry);
         }
     }
+    shared.learn_modes(&work.to, &entry, &there).await;
     let is_unchanged = shared.is_unchanged(work, &entry, &there)
         || shared.asks_clock(&entry, &there) && {
             let learning = || destination.learn_time_step_ns(&work.to);
