@@ -11,6 +11,7 @@ mod directory;
 mod draft;
 mod flush;
 mod ground;
+mod links;
 mod listing;
 mod look;
 mod owner;
@@ -22,10 +23,9 @@ mod special;
 mod writer;
 
 use std::{
-    ffi::OsStr,
     fs, io,
     os::unix::{
-        ffi::{OsStrExt, OsStringExt},
+        ffi::OsStringExt,
         fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
@@ -36,10 +36,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::{
-    fs::{AtFlags, CWD},
-    io::Errno,
-};
 
 pub use attributes::{
     as_last_read, is_refused, not_kept_of, seal_directory, seal_file, without_lent_rights,
@@ -51,6 +47,7 @@ pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, DraftRules, segment_range};
 pub use flush::{close, flush};
 use ground::Ground;
+pub use links::{make_link, read_link};
 pub use listing::PosixListing;
 pub use look::stat;
 pub use private::{hides, keep_private, published_mode};
@@ -61,7 +58,7 @@ pub(crate) use special::special_there;
 use writer::PosixWriter;
 
 use crate::{
-    Actor, Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    Actor, Capabilities, Checksum, Error, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
     unkept::{Unkept, UnkeptCount},
 };
@@ -154,9 +151,20 @@ impl Posix {
     /// Where `path` is, to be written to: no link below the root is followed on the way to it. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where a link is on the way; the system's.
+    /// [`crate::ErrorKind::Conflict`] where a link is on the way; the system's.
     pub fn place(&self, path: &[u8]) -> Result<Place> {
         self.ground.place(&self.root, path, false)
+    }
+
+    /// Where `path` is, to be read: no link below the root is followed on the way to it, unless links are. Blocks.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Changed`] where a link came to be on the way; the system's.
+    pub fn source(&self, path: &[u8]) -> Result<Place> {
+        match self.follows(path) {
+            true => Ok(Place::plain(self.path(path))),
+            false => self.ground.source(&self.root, path),
+        }
     }
 
     /// The directory at `path` itself, to be changed: no link is followed to it. Blocks.
@@ -184,7 +192,7 @@ impl Posix {
     /// by a file that is made and removed there. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
+    /// [`crate::ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
     pub fn time_step_ns(&self, path: &[u8]) -> Result<Option<u32>> {
         let path = self.path(path);
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
@@ -243,44 +251,10 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     }
 }
 
-/// Makes a symbolic link under its final name, replacing a file or link, and tells what of it the file system refuses to keep.
-/// Blocks.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
-pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> {
-    special::refuse_special("make link", &Place::plain(path.to_owned()))?;
-    let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
-    let draft = partial::own_path(path);
-    rustix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(|cause| match cause {
-        // What symlink(2) says of file systems that have none.
-        Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
-            Error::new(ErrorKind::Unsupported, "make link", show(path))
-                .cause(cause)
-                .hint("--links follow copies what links point to")
-                .at(Locus::Destination)
-        }
-        cause => fail(cause.into()),
-    })?;
-    let set_times =
-        |times: &_| rustix::fs::utimensat(CWD, &draft, times, AtFlags::SYMLINK_NOFOLLOW);
-    let set = attributes::set((None, |_| Ok(())), (spec.mtime, set_times));
-    let made = set.map_err(io::Error::from).and_then(|refused| {
-        let found = fs::symlink_metadata(&draft)?;
-        let unkept = attributes::not_kept(refused, (None, spec.mtime), &found);
-        fs::rename(&draft, path)?;
-        Ok(unkept)
-    });
-    made.map_err(|cause| {
-        let _ = fs::remove_file(&draft);
-        fail(cause)
-    })
-}
-
 /// Stores a small file under its final name, and tells what of it the file system refuses to keep. Blocks.
 ///
 /// # Errors
-/// The system's; [`ErrorKind::Corrupt`] when what was written reads back differently.
+/// The system's; [`crate::ErrorKind::Corrupt`] when what was written reads back differently.
 pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
     let draft = Draft::small(place, spec, rules)?;
     draft.write_pieces(data, 0)?;
@@ -329,30 +303,43 @@ impl Endpoint for Posix {
 
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {
         self.follows.fetch_or(follow, Relaxed);
-        let (path, actor) = (self.path(path), self.actor.clone());
+        let (this, path) = (self.clone(), path.to_vec());
         Box::pin(self.blocking(move || {
-            let listing: Box<dyn Listing> = Box::new(PosixListing::acting(actor, path, follow)?);
+            let place = match this.follows.load(Relaxed) {
+                true => Place::plain(this.path(&path)),
+                false => this.ground.source_directory(&this.root, &path)?,
+            };
+            let listing = PosixListing::acting(this.actor.clone(), &place, follow)?;
+            let listing: Box<dyn Listing> = Box::new(listing);
             Ok(listing)
         }))
     }
 
     fn get<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Whole>> {
-        let (follow, path) = (self.follows(path), self.path(path));
-        Box::pin(self.blocking(move || SourceFile::open(path, follow)?.read_whole()))
+        let (this, path) = (self.clone(), path.to_vec());
+        Box::pin(self.blocking(move || {
+            let place = this.source(&path)?;
+            SourceFile::open_at(&place, this.follows(&path))?.read_whole()
+        }))
     }
 
     fn open<'a>(&'a self, path: &'a [u8], _entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
-        let (follow, path, actor) = (self.follows(path), self.path(path), self.actor.clone());
+        let (this, path) = (self.clone(), path.to_vec());
         Box::pin(self.blocking(move || {
-            let reader = source::PosixReader::new(actor, path, follow)?;
+            let place = this.source(&path)?;
+            let actor = this.actor.clone();
+            let reader = source::PosixReader::new(actor, &place, this.follows(&path))?;
             let reader: Arc<dyn Reader> = Arc::new(reader);
             Ok(reader)
         }))
     }
 
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
-        let path = self.path(path);
-        Box::pin(self.blocking(move || read_link(&path)))
+        let (this, path) = (self.clone(), path.to_vec());
+        Box::pin(self.blocking(move || {
+            let place = this.source(&path)?;
+            read_link(&place.path).map_err(|error| error.about(show(place.shown())))
+        }))
     }
 
     fn put<'a>(
@@ -472,14 +459,4 @@ fn remove(path: &Path) -> Result<()> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-/// Where a symbolic link points. Blocks.
-///
-/// # Errors
-/// The system's.
-pub fn read_link(path: &Path) -> Result<Vec<u8>> {
-    let target = fs::read_link(path)
-        .map_err(|cause| Error::io("read link", show(path), cause).at(Locus::Source))?;
-    Ok(target.into_os_string().into_vec())
 }

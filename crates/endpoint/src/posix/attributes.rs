@@ -109,6 +109,19 @@ pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     }
 }
 
+/// Sets when an open file changed last.
+pub(super) fn set_file_times(file: &File, times: &Timestamps) -> Result<(), Errno> {
+    let found = rustix::fs::fstat(file)?;
+    rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
+}
+
+/// The same of what lies at a path.
+pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> Result<(), Errno> {
+    let found = rustix::fs::statat(CWD, path, flags)?;
+    let times = as_last_read(times.last_modification, &found);
+    rustix::fs::utimensat(CWD, path, &times, flags)
+}
+
 /// Gives an open file its mode and mtime, and tells which of them the file system does not keep. When it was read last stays: purges
 /// go by that. Blocks.
 ///
@@ -116,10 +129,7 @@ pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
 /// The system's.
 pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io::Result<Unkept> {
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
-    let set_times = |times: &Timestamps| {
-        let found = rustix::fs::fstat(file)?;
-        rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
-    };
+    let set_times = |times: &_| set_file_times(file, times);
     let refused = set((mode, set_mode), (mtime, set_times))?;
     // What can't be looked at was set all the same.
     let found = file.metadata().ok();
@@ -132,7 +142,7 @@ pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io:
 /// The system's.
 pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let set_mode = |mode| rustix::fs::chmodat(CWD, path, mode, AtFlags::empty());
-    let set_times = |times: &_| rustix::fs::utimensat(CWD, path, times, AtFlags::empty());
+    let set_times = |times: &_| set_times_at(path, times, AtFlags::empty());
     let fail = |cause| Error::io("set the attributes of", show(path), cause).at(Locus::Destination);
     let refused = set((entry.mode, set_mode), (entry.mtime, set_times));
     let refused = refused.map_err(|cause| fail(cause.into()))?;

@@ -161,6 +161,11 @@ impl Beneath {
         Ok(SYSTEM_FILES.contains(&kind))
     }
 
+    /// Whether somebody removed the directory. Blocks.
+    pub(super) fn is_removed(&self) -> bool {
+        fstat(&self.root).is_ok_and(|found| found.st_nlink == 0)
+    }
+
     /// The same as on a kernel that has no `openat2`.
     #[must_use]
     pub fn by_steps(self) -> Self {

@@ -403,7 +403,7 @@ impl Draft {
         }
         let mode = spec.mode.map(attributes::without_lent_rights);
         let set_mode = |mode| rustix::fs::fchmod(&self.file, mode);
-        let set_times = |times: &_| rustix::fs::futimens(&self.file, times);
+        let set_times = |times: &_| attributes::set_file_times(&self.file, times);
         Ok(attributes::set((mode, set_mode), (spec.mtime, set_times))?)
     }
 

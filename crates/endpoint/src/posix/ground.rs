@@ -1,10 +1,10 @@
-//! Where files are written: beneath a root, and through no link.
+//! Where files are written and read: beneath a root, and through no link.
 
 use std::{
     ffi::OsStr,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// The directories that files are written to lately.
+/// The directories that files are written to or read from lately.
 #[derive(Debug, Default)]
 pub(super) struct Ground {
-    root: OnceLock<Beneath>,
+    root: Mutex<Option<Arc<Beneath>>>,
     last: Mutex<Option<Last>>,
 }
 
-/// The directory that was written to last. Files come in order, so the next one is likely there too.
+/// The directory that was used last. Files come in order, so the next one is likely there too.
 #[derive(Debug)]
 struct Last {
     path: Vec<u8>,
@@ -43,7 +43,7 @@ impl Ground {
         if parent.is_empty() {
             return Ok(Place::plain(plain));
         }
-        if make && self.root.get().is_none() {
+        if make && self.known().is_none() {
             make_directory(root)?;
         }
         let folder = self.folder(root, parent, make);
@@ -63,15 +63,44 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    fn beneath(&self, root: &Path) -> Result<&Beneath, Errno> {
-        if self.root.get().is_none() {
-            let opened = Beneath::open_root(root, Follow::Never);
-            let opened =
-                opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
-            // Whoever was faster opened the same.
-            let _ = self.root.set(opened);
+    /// Where `path` below `root` is, to be read: beneath the directory that was opened first, whatever came to be in a place of it.
+    /// Blocks.
+    pub(super) fn source(&self, root: &Path, path: &[u8]) -> Result<Place> {
+        let plain = below(root, path);
+        let (parent, name) = split(path);
+        let folder = self.folder(root, parent, false);
+        let folder = folder.map_err(|cause| no_source("read", &plain, cause))?;
+        Ok(Place::within(folder, name).called(plain))
+    }
+
+    /// The directory at `path` below `root`, to be listed. Blocks.
+    pub(super) fn source_directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
+        let plain = below(root, path);
+        let beneath = self.beneath(root);
+        let beneath = beneath.map_err(|cause| Error::io("list", show(root), cause.into()));
+        let beneath = beneath.map_err(|error| error.at(Locus::Source))?;
+        let found = beneath.folder(path, false);
+        let found = found.map_err(|cause| no_source("list", &plain, cause))?;
+        Ok(Place::opened(found).called(plain))
+    }
+
+    /// The root, where it was opened and nobody removed it since.
+    fn known(&self) -> Option<Arc<Beneath>> {
+        let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone().filter(|known| !known.is_removed())
+    }
+
+    fn beneath(&self, root: &Path) -> Result<Arc<Beneath>, Errno> {
+        if let Some(known) = self.known() {
+            return Ok(known);
         }
-        self.root.get().ok_or(Errno::IO)
+        let opened = Beneath::open_root(root, Follow::Never);
+        let opened = opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
+        let mut known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever was faster opened the same.
+        let first = known.take().filter(|known| !known.is_removed());
+        let opened = first.unwrap_or_else(|| Arc::new(opened));
+        Ok(Arc::clone(known.insert(opened)))
     }
 
     fn folder(&self, root: &Path, path: &[u8], make: bool) -> Result<Arc<OwnedFd>, Errno> {
@@ -103,6 +132,18 @@ fn on_the_way(path: &Path, cause: Errno) -> Error {
         cause => Error::io("write", show(path), cause.into()),
     };
     error.at(Locus::Destination)
+}
+
+/// What is said of a path that can't be read.
+fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
+    let error = match cause {
+        Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
+            Error::new(ErrorKind::Changed, operation, show(path))
+                .cause("a symbolic link or a file came to be on the way to it")
+        }
+        cause => Error::io(operation, show(path), cause.into()),
+    };
+    error.at(Locus::Source)
 }
 
 /// The path of a name below `root`.

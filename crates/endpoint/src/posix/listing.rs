@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{entry_of, show};
+use super::{Place, entry_of, show};
 use crate::{
     Actor, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Listing},
@@ -36,12 +36,13 @@ impl PosixListing {
     /// # Errors
     /// The system's.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
-        Self::acting(Actor::oneself(), path, follow)
+        Self::acting(Actor::oneself(), &Place::plain(path), follow)
     }
 
     /// The same; further pages are read with these rights.
-    pub(super) fn acting(actor: Actor, path: PathBuf, follow: bool) -> Result<Self> {
-        let mut pages = fs::read_dir(&path)
+    pub(super) fn acting(actor: Actor, place: &Place, follow: bool) -> Result<Self> {
+        let path = place.shown().to_owned();
+        let mut pages = fs::read_dir(&place.path)
             .map_err(|cause| Error::io("list", show(&path), cause).at(Locus::Source))?;
         let mut unseen = None;
         let first = Self::read_page(&path, follow, &mut pages, &mut unseen)?;

@@ -18,7 +18,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-use super::{BLOCK_BYTES, Block, RECEIVED_SEGMENT_BYTES_MIN, entry_of, show};
+use super::{BLOCK_BYTES, Block, Place, RECEIVED_SEGMENT_BYTES_MIN, entry_of, show};
 use crate::{
     Actor, Checksum, Error, ErrorKind, Locus, Result,
     checksum::Summer,
@@ -65,6 +65,15 @@ impl SourceFile {
     /// # Errors
     /// The system's; [`ErrorKind::Changed`] when it is no file any more.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
+        Self::open_at(&Place::plain(path), follow)
+    }
+
+    /// The same of a place. Blocks.
+    ///
+    /// # Errors
+    /// As [`SourceFile::open`].
+    pub fn open_at(place: &Place, follow: bool) -> Result<Self> {
+        let path = place.shown().to_owned();
         // A pipe that took the file's place must not hang us.
         let mut flags = OFlags::NONBLOCK;
         if !follow {
@@ -73,7 +82,7 @@ impl SourceFile {
         let opened = File::options()
             .read(true)
             .custom_flags(flags.bits().cast_signed())
-            .open(&path);
+            .open(&place.path);
         let fail = |cause| Error::io("read", show(&path), cause).at(Locus::Source);
         let is_none = || {
             Error::new(ErrorKind::Changed, "read", show(&path))
@@ -294,10 +303,10 @@ pub(super) struct PosixReader {
 }
 
 impl PosixReader {
-    pub(super) fn new(actor: Actor, path: PathBuf, follow: bool) -> Result<Self> {
+    pub(super) fn new(actor: Actor, place: &Place, follow: bool) -> Result<Self> {
         Ok(Self {
             actor,
-            source: Arc::new(SourceFile::open(path, follow)?),
+            source: Arc::new(SourceFile::open_at(place, follow)?),
         })
     }
 }

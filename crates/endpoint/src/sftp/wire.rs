@@ -4,7 +4,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::attributes::secs_of;
-use crate::{FileTime, Kind};
+use crate::{FileTime, Kind, clock};
 
 pub(super) const INIT: u8 = 1;
 pub(super) const VERSION: u8 = 2;
@@ -131,7 +131,8 @@ impl Attributes {
             out.put_u32(mode);
         }
         if let Some(mtime) = self.mtime {
-            out.put_u32(mtime);
+            // Both times or none, says the protocol. It counts as read now: purges go by that.
+            out.put_u32(u32::try_from(clock::unix_secs()).unwrap_or(mtime));
             out.put_u32(mtime);
         }
     }

@@ -2,18 +2,19 @@
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, chown},
+    os::unix::fs::{MetadataExt, chown, symlink},
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::stream;
 use posthaste_endpoint::{
-    ByteStream, Checksum, Endpoint, ErrorKind, FileSpec, FileTime, Unkept, Writer,
+    ByteStream, Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Unkept, Writer,
     posix::{Draft, DraftRules, Place, Posix, PosixListing},
 };
 use posthaste_testbed::odd::{Call, Deed, Files, Habits};
@@ -402,6 +403,88 @@ async fn what_others_put_under_a_foretold_name_is_left_alone() {
             assert_eq!((found.nlink(), found.mode() & 0o777), (1, 0o640));
             assert_eq!(found.uid(), fs::metadata(folder.path()).unwrap().uid());
         }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_became_a_link_is_not_read_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (path, text) in [
+        ("root/sub/f", "ours"),
+        ("other/f", "theirs"),
+        ("other/sub/f", "theirs"),
+    ] {
+        fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+        fs::write(at(path), text).unwrap();
+    }
+    let end = Posix::new(at("root"), DraftRules::default());
+    let entry = end.stat(b"sub/f", false).await.unwrap().unwrap();
+    let text = async || {
+        end.get(b"sub/f", &entry)
+            .await
+            .map(|whole| whole.data.concat())
+    };
+    assert_eq!(text().await.unwrap(), b"ours");
+    fs::rename(at("root/sub"), at("root/away")).unwrap();
+    symlink("../other", at("root/sub")).unwrap();
+    // What was opened a moment ago is read on.
+    let mut read = text().await;
+    while read.is_ok() {
+        assert_eq!(read.unwrap(), b"ours");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        read = text().await;
+    }
+    let refused = says(read, "a symbolic link or a file came to be on the way");
+    assert_eq!(refused.kind(), ErrorKind::Changed);
+    says(
+        end.open(b"sub/f", &entry).await.map(|_| ()),
+        "symbolic link",
+    );
+    says(end.list(b"sub", false).await.map(|_| ()), "symbolic link");
+    fs::remove_file(at("root/sub")).unwrap();
+    fs::rename(at("root/away"), at("root/sub")).unwrap();
+    // What was opened first is read, whatever takes its name.
+    fs::rename(at("root"), at("moved")).unwrap();
+    symlink("other", at("root")).unwrap();
+    assert_eq!(text().await.unwrap(), b"ours");
+    // Once that was removed, what has its name now is it.
+    fs::remove_dir_all(at("moved")).unwrap();
+    while text().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(text().await.unwrap(), b"theirs");
+    // Links that are followed are.
+    let end = Posix::new(at("other"), DraftRules::default());
+    symlink("sub", at("other/link")).unwrap();
+    let mut listing = end.list(b"", true).await.unwrap();
+    assert_eq!(listing.next_page().await.unwrap().len(), 3);
+    assert!(end.get(b"link/f", &entry).await.is_ok());
+    shown(
+        "files",
+        "a directory becomes a link while it is read",
+        End::Refused,
+    );
+}
+
+#[tokio::test]
+async fn when_something_was_read_last_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = Posix::new(folder.path(), DraftRules::default());
+    put(&end, "file", b"abc").await.unwrap();
+    end.make_directory(b"directory").await.unwrap();
+    let entry = Entry {
+        mtime: Some(MTIME),
+        ..Entry::bare(Vec::new(), Kind::Directory)
+    };
+    end.seal_directory(b"directory", &entry, true)
+        .await
+        .unwrap();
+    end.make_link(b"link", b"file", &spec(4)).await.unwrap();
+    for name in ["file", "directory", "link"] {
+        let found = fs::symlink_metadata(folder.path().join(name)).unwrap();
+        assert_eq!(found.mtime(), MTIME.secs, "{name}");
+        assert!(found.atime() > MTIME.secs, "{name}: purges go by that");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
 };
 
@@ -80,6 +80,30 @@ async fn what_was_not_written_in_the_end_is_not_there() {
         assert!(!root.join("small").exists() && !root.join("large").exists());
         shown("SFTP", situation, End::Refused);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_counts_as_read_when_it_came() {
+    let server = SshServer::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let sftp = open(&server, folder.path(), true).await.unwrap();
+    let mtime = FileTime {
+        secs: 1_500_000_001,
+        nanos: 0,
+    };
+    let spec = FileSpec {
+        size: 3,
+        mtime: Some(mtime),
+        mode: None,
+        origin: "test".into(),
+        version: None,
+    };
+    let data = vec![Bytes::from_static(b"abc")];
+    let put = sftp.put(b"file", &spec, data, Checksum::of(b"abc"));
+    put.await.unwrap();
+    let found = fs::metadata(folder.path().join("file")).unwrap();
+    assert_eq!(found.mtime(), mtime.secs);
+    assert!(found.atime() > mtime.secs, "purges go by that");
 }
 
 #[tokio::test(flavor = "multi_thread")]

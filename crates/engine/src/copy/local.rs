@@ -7,7 +7,6 @@
 
 use std::{
     ops::Range,
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -64,7 +63,7 @@ fn ends<'a>(shared: &'a Shared, work: &'a Work) -> Result<(&'a Posix, &'a Posix)
 
 fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     let (from, to) = ends(shared, work)?;
-    let from = from.path(&work.from);
+    let from = from.source(&work.from)?;
     let to = match to.place(&work.to) {
         // What is not made yet would be made.
         Err(error) if shared.options.dry_run && error.kind() == ErrorKind::NotFound => {
@@ -86,9 +85,9 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
             return Err(Error::new(ErrorKind::Conflict, "write", shown)
                 .cause("a directory has that name")
                 .at(Locus::Destination));
+        }
         let learning = shared.learn_modes(&work.to, &work.entry, there);
         Handle::current().block_on(learning);
-        }
         let is_unchanged = shared.is_unchanged(work, &work.entry, there)
             || shared.asks_clock(&work.entry, there) && {
                 let step_ns = ends(shared, work)?.1.time_step_ns(&work.to)?;
@@ -105,7 +104,7 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
         return Ok(());
     }
     let follow = shared.options.links == Links::Follow || work.from.is_empty();
-    let source = SourceFile::open(from, follow)?;
+    let source = SourceFile::open_at(&from, follow)?;
     let spec = spec_of(work, source.entry());
     let moving = shared.progress.start(shown.clone().into_owned(), spec.size);
     let copying = Copying {
@@ -124,23 +123,26 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-fn copy_link(shared: &Shared, work: &Work, from: &Path, to: &Place) -> Result<()> {
+fn copy_link(shared: &Shared, work: &Work, from: &Place, to: &Place) -> Result<()> {
     let shown = to.shown().to_string_lossy();
     match shared.options.links {
         Links::Skip => {
-            (shared.options.on_notice)(&Notice::LeftOut(&from.to_string_lossy()));
+            let left_out = from.shown().to_string_lossy();
+            (shared.options.on_notice)(&Notice::LeftOut(&left_out));
             return Ok(());
         }
         Links::Follow => {
-            return Err(
-                Error::new(ErrorKind::NotFound, "follow", from.to_string_lossy())
-                    .cause("the link points nowhere")
-                    .at(Locus::Source),
-            );
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "follow",
+                from.shown().to_string_lossy(),
+            )
+            .cause("the link points nowhere")
+            .at(Locus::Source));
         }
         Links::Keep => {}
     }
-    let target = posix::read_link(from)?;
+    let target = posix::read_link(&from.path).map_err(|error| about(error, from))?;
     let there = posix::stat(&to.path, false).map_err(|error| about(error, to))?;
     if there.is_some_and(|there| there.kind == Kind::Link)
         && posix::read_link(&to.path).is_ok_and(|there| there == target)
