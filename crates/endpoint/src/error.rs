@@ -120,7 +120,7 @@ impl Error {
 
     /// An operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
-        let hint = hint_of_io(&cause);
+        let hint = hint_of_io(operation, &cause);
         let error = Self::new(kind_of_io(&cause), operation, subject).cause(cause);
         match hint {
             Some(hint) => error.hint(hint),
@@ -293,9 +293,12 @@ pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))
 }
 
-/// What to try about what the system says, where that is the same whatever was done.
-fn hint_of_io(cause: &io::Error) -> Option<&'static str> {
+/// What to try about what the system says, where that is the same for all files.
+fn hint_of_io(operation: &str, cause: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(cause)? {
+        Errno::INVAL if matches!(operation, "write" | "make directory") => {
+            Some("its file system may not take such a name: rename it")
+        }
         Errno::IO => Some("the disk, or the server behind it, fails: see the system's log"),
         Errno::STALE => Some("its server was set up anew: run the same command again"),
         Errno::NAMETOOLONG | Errno::ILSEQ => Some("rename it"),

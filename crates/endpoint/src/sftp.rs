@@ -62,6 +62,7 @@ const END: u32 = 1;
 const NO_SUCH_FILE: u32 = 2;
 const PERMISSION_DENIED: u32 = 3;
 const FAILURE: u32 = 4;
+const BAD_MESSAGE: u32 = 5;
 const UNSUPPORTED: u32 = 8;
 
 /// Where to log in, and how.
@@ -196,8 +197,8 @@ impl Endpoint for Sftp {
                 full,
                 handle: Some(handle),
                 follow,
-            });
                 circle: Circle::default(),
+            });
             Ok(listing)
         })
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
+    BAD_MESSAGE, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
     clock::Clocks,
     file::{FilePath, OpenFile},
     parent_of,
@@ -13,8 +13,8 @@ use super::{
     session::Session,
     unfinished::Unfinished,
     wire::{
-        Attributes, EXTENDED, LSTAT, MKDIR, OPEN_READ, REALPATH, REMOVE, Reply, Request, STAT,
-        SYMLINK,
+        Attributes, CLOSE, EXTENDED, LSTAT, MKDIR, OPEN, OPEN_CREATE, OPEN_NEW, OPEN_READ,
+        OPEN_WRITE, REALPATH, REMOVE, Reply, Request, STAT, SYMLINK, WRITE,
     },
 };
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     },
     error::server_says,
     posix::{self, DraftRules},
+    unfinished::trial_name,
     unkept::UnkeptCount,
 };
 
@@ -81,6 +82,14 @@ impl Remote {
             Reply::Status {
                 code: UNSUPPORTED, ..
             } => fail(ErrorKind::Unsupported),
+            Reply::Status { code, message } if matches!(*code, FAILURE | BAD_MESSAGE) => {
+                let error = fail(ErrorKind::Other).cause(server_says(message));
+                // What OpenSSH calls EINVAL and ENAMETOOLONG, and whatever else it has no code for.
+                error.hint(match *code {
+                    BAD_MESSAGE => "the file system there may not take such a name: rename it",
+                    _ => "it says no more: look at the quota, the disk and the log there",
+                })
+            }
             Reply::Status { message, .. } => fail(ErrorKind::Other).cause(server_says(message)),
             Reply::Handle(_)
             | Reply::Data(_)
@@ -93,13 +102,46 @@ impl Remote {
     /// As [`Remote::refusal`] for a write, where a bare failure may mean a full disk.
     pub(super) async fn write_refusal(&self, reply: &Reply, full: &[u8]) -> Error {
         let error = self.refusal(reply, "write", full).at(Locus::Destination);
-        if matches!(reply, Reply::Status { code: FAILURE, .. }) && self.is_full(full).await {
-            return Error::new(ErrorKind::Full, "write", self.show(full))
-                .cause("no space left there")
-                .hint("free space there, then run the same command to continue")
-                .at(Locus::Destination);
+        if !matches!(reply, Reply::Status { code: FAILURE, .. }) {
+            return error;
         }
-        error
+        let (cause, hint) = if self.is_full(full).await {
+            (
+                "no space left there",
+                "free space there, then run the same command to continue",
+            )
+        } else if self.takes_nothing(full).await {
+            (
+                "the server takes no bytes there: a quota may be used up, or the disk fails",
+                "look at the quota there, then run the same command to continue",
+            )
+        } else {
+            return error;
+        };
+        let error = Error::new(ErrorKind::Full, "write", self.show(full));
+        error.cause(cause).hint(hint).at(Locus::Destination)
+    }
+
+    /// Whether a small file beside `full` can't be written either: of a quota, servers tell no more than that something failed.
+    async fn takes_nothing(&self, full: &[u8]) -> bool {
+        const BLOCK: Bytes = Bytes::from_static(&[1; 4096]);
+        let path = beside(full, &trial_name(b"room"));
+        let open = Request::new(OPEN)
+            .string(&path)
+            .u32(OPEN_WRITE | OPEN_CREATE | OPEN_NEW)
+            .attributes(&Attributes::default());
+        let has_failed =
+            |reply: &Result<Reply>| matches!(reply, Ok(Reply::Status { code: FAILURE, .. }));
+        let handle = match self.ask(open).await {
+            Ok(Reply::Handle(handle)) => handle,
+            other => return has_failed(&other),
+        };
+        let write = Request::new(WRITE).string(&handle).u64(0);
+        let written = self.ask(write.payload(vec![BLOCK])).await;
+        let closed = self.ask(Request::new(CLOSE).string(&handle)).await;
+        // It is hidden, and its name says whose it is.
+        let _ = self.ask(Request::new(REMOVE).string(&path)).await;
+        has_failed(&written) || has_failed(&closed)
     }
 
     pub(super) async fn is_full(&self, full: &[u8]) -> bool {

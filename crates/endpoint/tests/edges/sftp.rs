@@ -83,6 +83,29 @@ async fn what_was_not_written_in_the_end_is_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_quota_that_is_used_up_concerns_everything() {
+    let (server, folder) = sftp_server(SftpSpoils::Quota);
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let sftp = open(&server, &root, true).await.unwrap();
+    for error in [
+        put(&sftp, b"small", &[7; 50_000]).await.unwrap_err(),
+        write(&sftp, b"large", &vec![7; LARGE]).await.unwrap_err(),
+    ] {
+        assert!(error.concerns_everything(), "{error}");
+        assert!(
+            error.to_string().contains("a quota may be used up"),
+            "{error}"
+        );
+    }
+    shown(
+        "SFTP",
+        "a quota is used up, and that it failed is all that is said",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_counts_as_read_when_it_came() {
     let server = SshServer::start().unwrap();
     let folder = tempfile::tempdir().unwrap();

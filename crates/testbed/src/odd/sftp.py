@@ -85,8 +85,8 @@ threading.Thread(target=answer, daemon=True).start()
 for packet in packets(sys.stdin.buffer):
     request = struct.unpack_from(">I", packet, 1)[0]
     kind = packet[0]
-    if spoils == "writes" and kind == WRITE:
-        send(sys.stdout.buffer, status(request, OK))
+    if spoils in ("writes", "quota") and kind == WRITE:
+        send(sys.stdout.buffer, status(request, OK if spoils == "writes" else FAILURE))
         continue
     is_rename = kind == EXTENDED and string(packet, 5)[0].startswith(b"posix-rename")
     if spoils == "keeps-old" and is_rename:

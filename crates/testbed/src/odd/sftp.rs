@@ -24,6 +24,8 @@ pub enum SftpSpoils {
     Short,
     /// Closing a file fails, as where a quota is reached.
     Closes,
+    /// Nothing is written, and that it failed is all that is said, as where a quota is used up.
+    Quota,
     /// Neither permission bits nor times can be set.
     Attributes,
     /// More comes than was asked for.
@@ -45,6 +47,7 @@ impl SftpSpoils {
             Self::Sizes => "sizes",
             Self::Short => "short",
             Self::Closes => "closes",
+            Self::Quota => "quota",
             Self::Attributes => "attributes",
             Self::Reads => "reads",
             Self::Writes => "writes",
