@@ -43,7 +43,10 @@ use screen::{CurrentScreen, Screen};
 
 const USAGE: &str = "posthaste cp [OPTIONS] <SRC>... <DST>";
 
-/// Copies files and trees between local paths, S3-compatible stores and SFTP servers.
+/// Copies files and trees between local paths, other hosts, object stores and file servers.
+///
+/// Others are reached over SSH (user@host:path), as S3-compatible stores, Azure Blob Storage, Google Cloud Storage, SFTP, FTP,
+/// WebDAV and web servers (which are only read from), or over plug-ins: `posthaste endpoints` lists them.
 ///
 /// A source file onto a destination that is no directory becomes that file; a source directory
 /// onto a destination that does not exist becomes that directory. When the destination is a
@@ -60,7 +63,7 @@ Examples:
   posthaste cp results/ me@dtn.example.org:/data/run-7     starts posthaste there over SSH
   posthaste cp --gateways gateways.toml big.h5 me@dtn.example.org:    data through the gateways that lead there")]
 pub struct CopyArguments {
-    /// What to copy: paths, s3://bucket/prefix or sftp://user@host/path; - is standard input.
+    /// What to copy: paths, addresses such as user@host:path or s3://bucket/prefix; - is standard input.
     /// The last one is where it goes
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
