@@ -62,7 +62,7 @@ fn who_watches_rides_out_a_restart_of_the_service() {
     let mut first = String::new();
     said.read_line(&mut first).unwrap();
     assert!(first.contains("\"seq\""), "{first}");
-    let (tell, told) = mpsc::channel();
+    let (tell, told) = mpsc::sync_channel(1_000);
     std::thread::spawn(move || {
         for line in whole.lines().map_while(Result::ok) {
             if tell.send(line).is_err() {
