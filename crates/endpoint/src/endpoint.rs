@@ -467,14 +467,12 @@ pub trait Endpoint: Send + Sync {
         path.to_vec()
     }
 
-    /// Names what its files lie in: of two endpoints that name the same, each reaches what the other has. `None` where that can't be
-    /// told.
+    /// Names what its files lie in: endpoints that name the same reach each other's. `None` where that can't be told.
     fn system(&self) -> Option<String> {
         self.realm()
     }
 
-    /// Where `path` lies in the system, whatever links lead there. Its end need not be there yet. Told only as far as the other side
-    /// tells it.
+    /// Where `path` lies in the system, whatever links lead there, as far as the other side tells. Its end need not be there yet.
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move { Ok(self.locate(path)) })
     }
