@@ -16,6 +16,7 @@ mod file;
 mod history;
 mod identity;
 mod job;
+mod left_out;
 mod mover;
 mod overview;
 mod plan;
@@ -42,6 +43,7 @@ pub use file::{FilePage, FileProgress, FileState};
 pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
+pub use left_out::LeftOut;
 pub use mover::{
     BegunWork, CarriedBytes, CarryChore, Chore, ChoreCredential, ChoreDepot, ChorePlace,
     ChoreSegment, EndedWork, FetchChore, FetchPiece, FetchedBytes, JoinedMover, MOVER_PROTOCOL,
@@ -310,6 +312,9 @@ pub struct Request {
     /// What is reserved on circuits for it, or asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
+    /// Files that changed, vanished or could not be read while they were sent: nothing of them is safe, and they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// What it has beyond that, where it is a stage-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_in: Option<StageIn>,

@@ -168,6 +168,9 @@ pub struct SendChore {
     /// It takes only what others leave.
     #[serde(default)]
     pub gives_way: bool,
+    /// How many files were left out of the dataset: a list of files with fewer is out of date.
+    #[serde(default)]
+    pub left_out: usize,
     /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,

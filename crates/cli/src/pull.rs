@@ -131,6 +131,14 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let mut lines = left_out.named.clone();
     lines.extend(output::not_kept(report.unkept, left_out.links));
     lines.extend(report.unclean.clone());
+    if let Some(first) = report.not_sent.first() {
+        let files = output::counted(report.not_sent.len() as u64, "file");
+        let first = first.escape_debug();
+        lines.push(format!(
+            "{files} not in it, left out when it was sent, {first} first (posthaste status {})",
+            arguments.id
+        ));
+    }
     if left_out.count > 0 {
         lines.push(format!(
             "{} left out; depots keep {} until all of it is pulled (pull it again to another directory)",

@@ -117,6 +117,7 @@ fn exit_of(request: &api::Request) -> ExitCode {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
+        (_, false) if request.left_out.is_some() => Exit::LessSerious,
         (_, false) => return ExitCode::SUCCESS,
     };
     ExitCode::from(exit as u8)
@@ -217,6 +218,7 @@ pub(super) mod tests {
             offers: Vec::new(),
             shares: vec![],
             reservations: Vec::new(),
+            left_out: None,
             stage_in: None,
         }
     }

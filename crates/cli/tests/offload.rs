@@ -281,26 +281,40 @@ fn chunk_of(path: &Path) -> Option<usize> {
 }
 
 #[test]
-fn a_source_that_changes_meanwhile_fails_the_request_and_stays() {
-    // So slow that it can't be done before the source changes.
+fn files_that_change_or_vanish_meanwhile_are_left_out_and_named_and_the_rest_goes() {
+    // So slow that it can't be done before they do.
     let relays = [("ash", "500K"), ("birch", "500K"), ("cedar", "500K")];
-    let centre = Centre::with(&relays, 16, 4);
+    let mut centre = Centre::with(&relays, 12, 4);
+    let (large, gone) = (
+        centre.scratch().join("large.bin"),
+        centre.scratch().join("gone"),
+    );
+    fs::write(&gone, vec![7; 300_000]).unwrap();
     centre.offload(&["--code", "2+1", "--release", "when-safe"]);
-    let large = centre.scratch().join("large.bin");
+    fs::remove_file(&gone).unwrap();
     let mut bytes = fs::read(&large).unwrap();
     bytes.push(1);
     fs::write(&large, &bytes).unwrap();
-    let request = centre
-        .service
-        .wait_until("r1", |request| state(request) == "failed");
-    // Which file that was is said wherever somebody looks.
-    let named = large.to_str().unwrap();
-    let told = text(&centre.service.run(&["explain", "r1"]).stdout);
+    let watched = centre.service.run(&["watch", "r1"]);
+    assert_eq!(watched.status.code(), Some(6), "{}", text(&watched.stderr));
+    let request = centre.service.status("r1");
+    assert_eq!(state(&request), "released", "{request}");
+    assert_eq!(request["left_out"]["files"], 2, "{request}");
+    // Which files those were is said wherever somebody looks.
+    let shown = |command| text(&centre.service.run(&[command, "r1"]).stdout);
     let log = fs::read_to_string(centre.service.state.with_extension("log")).unwrap();
-    for said in [request["reason"].as_str().unwrap(), &told, &log] {
-        assert!(said.contains("changed") && said.contains(named), "{said}");
+    let named = request["left_out"]["named"].to_string();
+    for said in [named, shown("status"), shown("explain"), log] {
+        for file in [&large, &gone] {
+            assert!(said.contains(file.to_str().unwrap()), "{said}");
+        }
+        assert!(said.contains("changed after it was listed"), "{said}");
     }
-    assert_eq!(fs::read(&large).unwrap(), bytes);
+    assert_eq!(fs::read(&large).unwrap(), bytes, "it stays");
+    assert!(!centre.scratch().join("deep").exists(), "the rest went");
+    let is_large = |line: &String| line.contains("large.bin") && !line.contains("link");
+    centre.before.retain(|line| !is_large(line));
+    centre.pull_and_compare("r1");
 }
 
 #[test]

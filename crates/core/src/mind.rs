@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 56;
+const SNAPSHOT_VERSION: u32 = 57;
 
 record! {
     /// The decision maker of one centre.
@@ -322,6 +322,10 @@ impl Mind {
                 fault,
                 what,
             } => self.on_source_fault(request, fault, Some(what), out),
+            Input::FileAtFault { request, omission } => {
+                self.on_file_at_fault(request, omission, out);
+            }
+            Input::ChunkRenewed { request, chunk } => self.on_chunk_renewed(request, chunk, out),
             Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
             Input::Delivered { request } => self.on_delivered(request, out),
             Input::ForgetAsked { request } => self.on_forget_asked(request),

@@ -22,6 +22,7 @@ mod depot_terms;
 mod depot_up;
 mod distance_told;
 mod driver_started;
+mod file_at_fault;
 mod fragment_failed;
 mod fragment_stored;
 mod gather_told;

@@ -297,6 +297,7 @@ impl Mind {
             cost: self.cost(request),
             spent_micro_usd: request.spent_micro_usd,
             delivery: self.delivery_view(request),
+            omissions: request.uncommon.omissions.clone(),
             shares: shares.collect(),
         }
     }

@@ -171,6 +171,8 @@ impl Desk {
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
             | Command::ReserveSpace { .. }
+            | Command::LeaveOut { .. }
+            | Command::Renew { .. }
             | Command::ReleaseSpace { .. }
             | Command::Take { .. }
             | Command::Recall { .. }

@@ -16,7 +16,7 @@ pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
 pub use root::Root;
 pub use scan::{is_path_below, scan, scan_files, scan_passing};
-pub use source::SourceReader;
+pub use source::{FileFault, SourceReader};
 
 /// Smallest chunk: less would cost a round trip and a disk flush each for too little.
 const CHUNK_SIZE_MIN: u64 = 1 << 20;
@@ -43,6 +43,9 @@ pub enum FileKind {
         /// Where it points, byte for byte.
         target: Vec<u8>,
     },
+    /// A regular file that was left out, since it was at fault when it was read: its bytes in the stream are of no use, and
+    /// whoever pulls makes nothing of it.
+    LeftOut,
 }
 
 /// One file of a dataset.
@@ -112,6 +115,20 @@ pub struct Extent {
 }
 
 impl FileList {
+    /// Takes a file for one that was left out.
+    pub fn leave_out(&mut self, file: usize) {
+        let entry = self.files.get_mut(file);
+        if let Some(entry) = entry.filter(|entry| entry.kind == FileKind::Regular) {
+            entry.kind = FileKind::LeftOut;
+        }
+    }
+
+    /// Files that were left out.
+    pub fn left_out(&self) -> impl Iterator<Item = &FileEntry> {
+        let files = self.files.iter();
+        files.filter(|file| file.kind == FileKind::LeftOut)
+    }
+
     /// Number of regular files.
     #[must_use]
     pub fn regular_files(&self) -> usize {

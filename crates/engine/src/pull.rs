@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
-use crate::dataset::Manifest;
+use crate::dataset::{FileEntry, Manifest};
 use fetch::Fetcher;
 pub use files::DepotFiles;
 use place::Destination;
@@ -126,6 +126,8 @@ pub struct PullReport {
     pub unkept: Unkept,
     /// What is not there, because the destination refuses it.
     pub left_out: LeftOut,
+    /// Files that the dataset lacks, since they were left out when it was sent.
+    pub not_sent: Vec<String>,
     /// Why what was needed on the way could not be removed.
     pub unclean: Option<String>,
 }
@@ -183,9 +185,10 @@ pub async fn pull(
         .await
         .map_err(|cause| ended(destination, cause))??;
     let left_out = run.place.left_out();
+    let not_sent = manifest.list.left_out();
     progress(&run.progress());
     Ok(PullReport {
-        bytes: manifest.list.bytes - left_out.bytes,
+        bytes: manifest.list.bytes - not_sent.map(|file| file.size).sum::<u64>() - left_out.bytes,
         files: manifest.list.regular_files() - left_out.files,
         rebuilt_chunks: run.rebuilt,
         corrupt_fragments: run.fetcher.corrupt_fragments(),
@@ -198,6 +201,7 @@ pub async fn pull(
         skipped_chunks,
         unkept: run.place.unkept(),
         left_out,
+        not_sent: manifest.list.left_out().map(FileEntry::shown).collect(),
         unclean: unclean.map(|error| error.to_string()),
     })
 }

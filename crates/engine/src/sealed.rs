@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result};
@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     code::Codec,
-    dataset::{DatasetId, FileList, SourceReader},
+    dataset::{DatasetId, FileFault, FileList, SourceReader},
     envelope::Cipher,
     stripe::{SPARE_BYTES, Stripe, encode_stripe},
 };
@@ -46,8 +46,10 @@ pub struct Sealed {
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
     /// Digests of every chunk read before, so that a source that changes is noticed.
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
-    /// What was found at fault first of its source.
-    trouble: OnceLock<String>,
+    /// Digests of chunks that are others now, since a file was left out, until that is taken note of.
+    renewals: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
+    /// What was found at fault last of its source.
+    trouble: Mutex<Option<String>>,
 }
 
 /// What becomes of chunks before they are coded.
@@ -85,7 +87,8 @@ impl Sealed {
             list,
             stripes: Mutex::default(),
             digests: Mutex::new(known.into_iter().collect()),
-            trouble: OnceLock::new(),
+            renewals: Mutex::default(),
+            trouble: Mutex::default(),
             seal,
         }
     }
@@ -115,15 +118,19 @@ impl Sealed {
         cut.inspect_err(|error| self.note(error))
     }
 
-    /// What was found at fault first of its source, for people.
+    /// What was found at fault last of its source, for people.
     #[must_use]
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.get().map(String::as_str)
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble_book().clone()
+    }
+
+    fn trouble_book(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, error: &Error) {
         if error.locus() == Locus::Source {
-            self.trouble.get_or_init(|| error.to_string());
+            *self.trouble_book() = Some(error.to_string());
         }
     }
 
@@ -147,7 +154,12 @@ impl Sealed {
         let mut digests = vec![stripe.chunk_digest];
         digests.extend_from_slice(&stripe.digests);
         digests.extend(stripe.content_digest);
-        self.check_unchanged(chunk, &digests)?;
+        let unchanged = self.check_unchanged(chunk, &digests);
+        unchanged.inspect_err(|_| {
+            if self.reader.lacks_some(chunk.get()) {
+                self.renewals().insert(chunk, digests.clone());
+            }
+        })?;
         let (bytes, digest) = self.cut(stripe, chunk, fragment).ok_or_else(|| {
             Error::new(
                 ErrorKind::Invalid,
@@ -167,6 +179,46 @@ impl Sealed {
 
     fn known(&self) -> MutexGuard<'_, HashMap<ChunkIndex, Vec<Digest>>> {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files of a chunk that were at fault when it was read last, and were not left out.
+    #[must_use]
+    pub fn faults(&self, chunk: ChunkIndex) -> Vec<FileFault> {
+        self.reader.faults(chunk.get())
+    }
+
+    /// Reads a file no more.
+    pub fn leave_out(&self, file: usize) {
+        self.reader.leave_out(file);
+    }
+
+    /// Whether a chunk holds something of a file that was left out.
+    #[must_use]
+    pub fn lacks_some(&self, chunk: ChunkIndex) -> bool {
+        self.reader.lacks_some(chunk.get())
+    }
+
+    /// How many files were left out.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.reader.left_out()
+    }
+
+    /// Whether a chunk was found to be another one since a file was left out.
+    #[must_use]
+    pub fn is_renewed(&self, chunk: ChunkIndex) -> bool {
+        self.renewals().contains_key(&chunk)
+    }
+
+    /// Takes a chunk for what it was when it was read last. Its digests as they are now.
+    pub fn renew(&self, chunk: ChunkIndex) -> Option<Vec<Digest>> {
+        let digests = self.renewals().remove(&chunk)?;
+        self.known().insert(chunk, digests.clone());
+        Some(digests)
+    }
+
+    fn renewals(&self) -> MutexGuard<'_, HashMap<ChunkIndex, Vec<Digest>>> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The digests of a chunk that somebody read.

@@ -9,7 +9,7 @@ use crate::{
 /// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
 /// of which `Database::definition` makes another database's.
 /// One that adds a column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests there.
-const MIGRATIONS: [&str; 26] = [
+const MIGRATIONS: [&str; 27] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -182,6 +182,12 @@ const MIGRATIONS: [&str; 26] = [
     ALTER TABLE request ADD COLUMN digest BLOB;
     ALTER TABLE depot ADD COLUMN digest BLOB;
     ALTER TABLE token ADD COLUMN digest BLOB;",
+    "CREATE TABLE left_out (
+        request INTEGER NOT NULL,
+        file INTEGER NOT NULL,
+        digest BLOB,
+        PRIMARY KEY (request, file)
+    );",
 ];
 
 /// The first schema with digests.

@@ -25,6 +25,7 @@ const REPLAYED_AT_ONCE: i64 = 8192;
 /// The columns of these tables, in their order.
 const EVENT_COLUMNS: [&str; 4] = ["seq", "at_micros", "request", "record"];
 const CHUNK_COLUMNS: [&str; 3] = ["request", "chunk", "digests"];
+const LEFT_OUT_COLUMNS: [&str; 2] = ["request", "file"];
 
 /// A step taken because time passed: it has a row, so that a replay takes it too.
 const WAKEUP: &[u8] = &[];
@@ -111,6 +112,7 @@ impl Journal {
             )?;
             keep_events(database, last.event, step.events)?;
             keep_chunks(database, step.chunks)?;
+            keep_left_out(database, step.commands)?;
             if let Some(snapshot) = &step.snapshot {
                 keep_snapshot(database, (last_input, &digest), snapshot)?;
             }
@@ -125,6 +127,23 @@ impl Journal {
     /// [`JournalError::Database`]; then none was kept.
     pub fn keep_chunks(&mut self, chunks: &[ChunkRecord]) -> Result<(), JournalError> {
         self.write(|database| keep_chunks(database, chunks))
+    }
+
+    /// Which files were left out of the dataset of a request, by their places in its list.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn left_out(&self, request: RequestId) -> Result<Vec<u64>, JournalError> {
+        let rows = self.database.query(
+            "SELECT * FROM left_out WHERE request = ?1 ORDER BY file",
+            &params![to_sql(request.get())],
+        );
+        let read = |row: &Row| {
+            digest::check_row(row, || format!("what was left out of {request}"))?;
+            row.get("file").map(from_sql)
+        };
+        let files = rows.and_then(|rows| rows.iter().map(read).collect());
+        files.map_err(self.failed("read"))
     }
 
     /// How many chunks of a request were read so far.
@@ -362,6 +381,22 @@ fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Tr
         "INSERT INTO chunk (request, chunk, digests, digest) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (request, chunk) DO UPDATE SET digests = ?3, digest = ?4",
         &chunks.collect::<Vec<_>>(),
+    )
+}
+
+/// Keeps which files are left out: lists of files outlive what the mind knows of requests.
+fn keep_left_out(database: &dyn Database, commands: &[Command]) -> Result<(), Trouble> {
+    let mut rows = Vec::new();
+    for command in commands {
+        if let Command::LeaveOut { request, file, .. } = command {
+            let arguments = params![to_sql(request.get()), to_sql(*file)];
+            rows.push(digest::with_digest(&LEFT_OUT_COLUMNS, arguments.to_vec()));
+        }
+    }
+    database.execute_each(
+        "INSERT INTO left_out (request, file, digest) VALUES (?1, ?2, ?3)
+         ON CONFLICT (request, file) DO UPDATE SET digest = ?3",
+        &rows,
     )
 }
 

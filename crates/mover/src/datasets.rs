@@ -24,18 +24,18 @@ const IDLE_FOR: Duration = Duration::from_secs(60);
 
 type Cell = Arc<OnceCell<Arc<Sealed>>>;
 
-/// Datasets that are open, by their requests, and when each was used last.
+/// Datasets that are open, by their requests and how many files were left out of them, and when each was used last.
 #[derive(Default)]
 pub(crate) struct Datasets {
-    open: Mutex<HashMap<String, (Cell, Instant)>>,
+    open: Mutex<HashMap<(String, usize), (Cell, Instant)>>,
 }
 
 impl Datasets {
-    fn books(&self) -> MutexGuard<'_, HashMap<String, (Cell, Instant)>> {
+    fn books(&self) -> MutexGuard<'_, HashMap<(String, usize), (Cell, Instant)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The dataset of a request, asked for at its first use.
+    /// The dataset of a request without so many files that were left out, asked for at its first use.
     ///
     /// # Errors
     /// The service's, and [`ErrorKind::Corrupt`] for what can't be read.
@@ -44,13 +44,13 @@ impl Datasets {
         service: &ServiceClient,
         actors: &Actors,
         request: &str,
+        left_out: usize,
     ) -> Result<Arc<Sealed>> {
         let cell = {
             let (now, mut books) = (monotonic(), self.books());
-            books.retain(|name, (_, used)| name == request || now.duration_since(*used) < IDLE_FOR);
-            let (cell, used) = books
-                .entry(request.to_owned())
-                .or_insert_with(|| (Cell::default(), now));
+            let key = (request.to_owned(), left_out);
+            books.retain(|name, (_, used)| *name == key || now.duration_since(*used) < IDLE_FOR);
+            let (cell, used) = books.entry(key).or_insert_with(|| (Cell::default(), now));
             *used = now;
             Arc::clone(cell)
         };

@@ -20,7 +20,12 @@ pub(crate) async fn send(
 ) -> Result<Vec<Digest>> {
     let sealed = tools
         .datasets
-        .open(&tools.service, &tools.actors, &chore.request)
+        .open(
+            &tools.service,
+            &tools.actors,
+            &chore.request,
+            chore.left_out,
+        )
         .await?;
     let (chunk, fragment) = (
         ChunkIndex::new(chore.chunk),

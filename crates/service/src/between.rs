@@ -81,6 +81,8 @@ impl Hands {
             | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Release { .. }
+            | Command::LeaveOut { .. }
+            | Command::Renew { .. }
             | Command::Forget { .. }
             | Command::Fetch { .. }
             | Command::Prestage { .. }

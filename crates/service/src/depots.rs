@@ -2,7 +2,7 @@
 
 mod fault;
 
-pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind};
+pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind, fault_of_source};
 
 use std::{
     collections::BTreeMap,

@@ -5,6 +5,7 @@
 //! journal, and `kill -9` at any moment leaves a step done or not begun.
 
 mod glance;
+mod remains;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -30,15 +31,17 @@ use crate::{
     lending::Lending,
     listing::Listings,
     movers::Movers,
+    omissions,
     opened::Opened,
     outbound::Outgoing,
     purges::Purges,
     quotas::Quotas,
     reload::Current,
-    store::{Remains, Store},
+    store::Store,
     traced::Traced,
 };
 use glance::Glances;
+use remains::remains_of;
 
 /// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
 pub(crate) const INPUTS_MAX: usize = 4096;
@@ -319,6 +322,8 @@ impl Driver {
             | Command::Recall { .. }
             | Command::Inventory { .. }
             | Command::Release { .. }
+            | Command::LeaveOut { .. }
+            | Command::Renew { .. }
             | Command::Forget { .. }
             | Command::Forward { .. }
             | Command::Follow { .. }
@@ -349,6 +354,7 @@ impl Driver {
         let (mut chunks, mut waiting) = (Vec::new(), Vec::new());
         let mut inputs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
+            let arrival = omissions::unless_outdated(&self.centre.opened, arrival);
             inputs.push(arrival.input);
             chunks.extend(arrival.chunk);
             waiting.extend(arrival.written);
@@ -449,52 +455,5 @@ impl Driver {
             "{}: {reason}",
             event.happening
         );
-    }
-}
-
-/// What remains of a request, when this is its end.
-fn remains_of(happening: &Happening) -> Option<Remains> {
-    match happening {
-        Happening::Released | Happening::Purged | Happening::Delivered => Some(Remains::Envelope),
-        Happening::Refused
-        | Happening::Cancelled
-        | Happening::Failed
-        | Happening::Arrived { .. } => Some(Remains::Nothing),
-        Happening::Admitted
-        | Happening::AtRisk { .. }
-        | Happening::OnTime { .. }
-        | Happening::Missed
-        | Happening::DepotActivated
-        | Happening::DepotRetired
-        | Happening::DepotDown
-        | Happening::DepotUp
-        | Happening::DepotDraining
-        | Happening::DepotEmptied
-        | Happening::DepotUndrained
-        | Happening::ForecastMoved
-        | Happening::Repairing { .. }
-        | Happening::Safe { .. }
-        | Happening::Unsafe { .. }
-        | Happening::ReleaseFailed
-        | Happening::Rerouted
-        | Happening::Pushing
-        | Happening::Pushed
-        | Happening::Delivering
-        | Happening::Crowded
-        | Happening::Unpinned
-        | Happening::Paused
-        | Happening::Resumed
-        | Happening::DeliveryAtRisk { .. }
-        | Happening::DeliveryOnTime { .. }
-        | Happening::DeliveryMissed
-        | Happening::Fetching
-        | Happening::Prestaging
-        | Happening::SourceLeft { .. }
-        | Happening::SourceBack { .. }
-        | Happening::CodeChosen { .. }
-        | Happening::Reservation { .. }
-        | Happening::WayTried { .. }
-        | Happening::WayTaken { .. }
-        | Happening::Thinned { .. } => None,
     }
 }

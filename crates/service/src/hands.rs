@@ -26,6 +26,7 @@ use crate::{
     follow::Leads,
     inbound::{Inbound, landed},
     movers::Movers,
+    omissions,
     opened::Opened,
     outbound::Outbound,
     probe, release,
@@ -185,6 +186,7 @@ impl Hands {
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
             Command::Inventory { request, depot, .. } => self.inventory(request, depot),
             Command::Release { request, reason: _ } => self.release(request),
+            command @ (Command::LeaveOut { .. } | Command::Renew { .. }) => self.omit(&command),
             Command::Forget {
                 request,
                 depot,
@@ -215,11 +217,7 @@ impl Hands {
                     depot.take_way(usize::from(way), crate::monotonic());
                 }
             }
-            Command::Probe {
-                depot,
-                budget,
-                reason: _,
-            } => self.probe(depot, budget),
+            Command::Probe { depot, budget, .. } => self.probe(depot, budget),
             Command::ProbeCrossing {
                 from,
                 to,
@@ -233,6 +231,10 @@ impl Hands {
                 reason: _,
             } => self.solve(number, problem, effort),
         }
+    }
+
+    fn omit(&self, command: &Command) {
+        omissions::carry_out(&self.store, &self.opened, command);
     }
 
     fn abandon(&mut self, request: RequestId, depot: DepotId) {

@@ -27,7 +27,7 @@ use posthaste_relay::{Outlet, Position, Shelf};
 use posthaste_types::{ByteRate, Digest, FragmentIndex, RequestId, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{driver::Centre, members::Members, monotonic, outbound::goes_out};
+use crate::{driver::Centre, members::Members, monotonic, omissions, outbound::goes_out};
 
 /// Requests whose chunks wait to be read; who asks for more is told to come back.
 pub(crate) const READS_MAX: usize = 64;
@@ -231,7 +231,11 @@ async fn read(centre: &Centre, request: RequestId) -> Result<()> {
     };
     for chunk in sealed.unread() {
         may_lend(centre, &centre.store.request(request)?)?;
-        let (fragment, _) = sealed.fragment(chunk, FragmentIndex::WHOLE).await?;
+        let mut read = sealed.fragment(chunk, FragmentIndex::WHOLE).await;
+        if read.is_err() && omissions::leave_out(centre, &sealed, request, chunk).await? {
+            read = sealed.fragment(chunk, FragmentIndex::WHOLE).await;
+        }
+        let (fragment, _) = read?;
         records.push(posthaste_journal::ChunkRecord {
             request,
             chunk,

@@ -36,6 +36,7 @@ mod meter;
 mod meters;
 mod movers;
 mod oidc;
+mod omissions;
 mod opened;
 mod options;
 mod outbound;

@@ -39,6 +39,11 @@ impl Opened {
         Ok(Arc::clone(sealed))
     }
 
+    /// The dataset where it is open.
+    pub(crate) fn known(&self, request: RequestId) -> Option<Arc<Sealed>> {
+        self.books().get(&request).cloned()
+    }
+
     /// Its request has ended.
     pub(crate) fn forget(&self, request: RequestId) {
         self.books().remove(&request);

@@ -31,10 +31,9 @@ pub(crate) async fn release(
     let keeps_root = record.is_of_some();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let actor = sealed.seal().actor.clone();
-    let removed = actor.blocking(move || {
-        let root = &sealed.seal().root;
-        remove(root, sealed.list(), keeps_root, backup)
-    });
+    // With what was left out since it was opened: that stays.
+    let list = tokio::task::block_in_place(|| store.list(request))?;
+    let removed = actor.blocking(move || remove(&sealed.seal().root, &list, keeps_root, backup));
     removed.await
 }
 
@@ -122,6 +121,8 @@ fn remove_entry(
     };
     match &entry.kind {
         FileKind::Directory => remove_directory(&place.path, &shown),
+        // Nobody else has it.
+        FileKind::LeftOut => Ok(()),
         FileKind::Regular | FileKind::Symlink { .. } => {
             let found = match fs::symlink_metadata(&place.path) {
                 Ok(found) => found,
@@ -145,6 +146,7 @@ fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
         FileKind::Regular => found.is_file() && found.len() == entry.size,
         FileKind::Symlink { .. } => found.is_symlink(),
         FileKind::Directory => found.is_dir(),
+        FileKind::LeftOut => false,
     };
     let mtime = (entry.mtime_s, i64::from(entry.mtime_ns));
     size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime

@@ -199,10 +199,26 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             (view.shares.iter().map(shown)).collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
+        left_out: view.and_then(left_out),
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
     shown
+}
+
+/// Lines of what was left out that are shown.
+const LEFT_OUT_NAMED_MAX: usize = 100;
+
+/// The files that were left out of a request.
+fn left_out(view: &RequestView) -> Option<api::LeftOut> {
+    let omissions = &view.omissions;
+    let named = omissions.iter().take(LEFT_OUT_NAMED_MAX);
+    let bytes = omissions.iter().map(|omission| omission.bytes.get());
+    (!omissions.is_empty()).then(|| api::LeftOut {
+        files: omissions.len() as u64,
+        bytes: bytes.sum(),
+        named: named.map(|omission| omission.what.clone()).collect(),
+    })
 }
 
 /// The name of the state that a depot is in.

@@ -58,13 +58,12 @@ impl Hands {
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         let span = self.traced.of_send(own, &depots);
         let handle = self.running.spawn(async move {
-            let trouble = OnceLock::new();
+            let opened = OnceLock::new();
             let sending = async {
                 match sealed.await {
                     Ok(sealed) => {
                         let begun = begin(&sealed, &depots, own, &to, &manner).await;
-                        let found = sealed.trouble().filter(|_| begun.is_err());
-                        found.map(|found| trouble.set(found.to_owned()));
+                        let _ = opened.set(sealed);
                         begun
                     }
                     Err(error) => Err(fault_of(&error)),
@@ -76,7 +75,10 @@ impl Hands {
             match begun {
                 Ok((scattering, record)) => follow(scattering, &record, waiting).await,
                 Err(fault) => {
-                    tell_of_source(&inputs, own.request, fault, trouble.into_inner()).await;
+                    let fault = match tell_of_source(&inputs, own, fault, opened.get()).await {
+                        true => Fault::Busy,
+                        false => fault,
+                    };
                     let failed = Input::ScatterFailed {
                         request: own.request,
                         depot: own.depot,

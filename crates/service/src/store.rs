@@ -263,15 +263,19 @@ impl Store {
         self.keep(&self.mark_path(alarm), text.as_bytes())
     }
 
-    /// A dataset's list.
+    /// A dataset's list, with what was left out since it was listed.
     ///
     /// # Errors
     /// The operating system's, and that it can't be read.
     pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
-        FileList::from_bytes(&self.list_bytes(request)?)
+        let mut list = FileList::from_bytes(&self.list_bytes(request)?)?;
+        for file in self.journal(|journal| journal.left_out(request))? {
+            list.leave_out(usize::try_from(file).unwrap_or(usize::MAX));
+        }
+        Ok(list)
     }
 
-    /// The same as it is kept.
+    /// The same as it was listed.
     ///
     /// # Errors
     /// As [`Store::list`].

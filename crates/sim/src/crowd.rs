@@ -169,7 +169,7 @@ fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> Re
     };
     RequestSpec {
         bytes,
-        files: 1,
+        files: plan.files,
         chunk_size,
         deadline: at + deadline,
         code: plan.code.parse().unwrap_or(Code::NONE),

@@ -15,6 +15,7 @@ mod inbound;
 mod journal;
 mod near;
 mod notes;
+mod omissions;
 mod plans;
 mod probes;
 mod scatters;
@@ -146,6 +147,7 @@ struct Run<'a> {
     /// Datasets that their users have pulled.
     pulled: BTreeSet<RequestId>,
     source_changed: bool,
+    omissions: omissions::Omissions,
     /// Fragments that arrived and whose answer the mind never got.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
     fates: Fates,
@@ -219,6 +221,7 @@ impl<'a> Run<'a> {
             source_gone: BTreeMap::new(),
             pulled: BTreeSet::new(),
             source_changed: false,
+            omissions: omissions::Omissions::default(),
             surplus: BTreeMap::new(),
             fates: Fates::default(),
             forwards: Forwards::default(),

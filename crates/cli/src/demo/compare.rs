@@ -67,7 +67,9 @@ fn difference(entry: &FileEntry, original: &Path, copy: &Path) -> Option<String>
     }
     match entry.kind {
         FileKind::Regular if !same_bytes(original, copy) => Some("has other bytes".into()),
-        FileKind::Regular | FileKind::Directory | FileKind::Symlink { .. } => None,
+        FileKind::Regular | FileKind::Directory | FileKind::Symlink { .. } | FileKind::LeftOut => {
+            None
+        }
     }
 }
 

@@ -115,6 +115,7 @@ impl Tree {
                     fs::read_link(&from).and_then(|target| symlink(target, &to))
                 }
                 FileKind::Regular => copy_file(&from, &to),
+                FileKind::LeftOut => Ok(()),
             }
             .map_err(|cause| failed(&from, cause))?;
         }

@@ -10,6 +10,8 @@ use crate::{
 
 /// Events a frame shows.
 pub const EVENTS_SHOWN: usize = 8;
+/// Files that were left out, of those a frame names.
+const LEFT_OUT_SHOWN: usize = 10;
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 40;
 
@@ -32,6 +34,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
     }
+    lines.extend(request.left_out.iter().flat_map(left_out_lines));
     if !request.shares.is_empty() {
         lines.push(Line::default());
         lines.push(Line::new(
@@ -50,6 +53,23 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         lines.extend(events.iter().map(event_line));
     }
     lines
+}
+
+/// Files that were left out: how many, and the first of them.
+fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
+    let files = output::counted(left_out.files, "file");
+    let bytes = Bytes::new(left_out.bytes);
+    let named = left_out.named.iter().take(LEFT_OUT_SHOWN);
+    let mut lines: Vec<String> = named
+        .map(|one| format!("  {}", one.escape_debug()))
+        .collect();
+    lines.insert(0, format!("{files} left out ({bytes}), not removed:"));
+    let more = left_out.files.saturating_sub(LEFT_OUT_SHOWN as u64);
+    if more > 0 {
+        lines.push(format!("  and {more} more (--json names them)"));
+    }
+    let lines = lines.into_iter();
+    lines.map(|line| Line::new(line, Style::Warning)).collect()
 }
 
 /// Who lets it wait; what is said of its finish is as if it went on now.

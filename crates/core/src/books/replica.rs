@@ -1,6 +1,7 @@
 mod have;
 mod pinned;
 mod queue;
+mod renew;
 mod sight;
 mod thin;
 
@@ -653,7 +654,7 @@ mod tests {
 
         #[test]
         fn counts_kept_along_the_way_are_counts_made_anew(
-            moves in proptest::collection::vec((0u8..8, 0usize..LANES, 0u32..CHUNKS, 0u8..3), 0..80),
+            moves in proptest::collection::vec((0u8..9, 0usize..LANES, 0u32..CHUNKS, 0u8..3), 0..80),
             pinned in 0u64..8,
         ) {
             let mut replica = replica();
@@ -669,6 +670,7 @@ mod tests {
                         replica.free_redundant(chunk, |other| other == lane);
                     }
                     4 => replica.set_enough((lane > 0).then_some(2)),
+                    5 => replica.renew(chunk),
                     _ if replica.columns[lane].is_live => { replica.store(lane, chunk, fragment); }
                     _ => {}
                 }

@@ -66,6 +66,25 @@ record! {
             /// Why.
             reason: Reason,
         },
+        /// Leave a file out of the dataset: its bytes are zeros from now on, whoever pulls makes no file of them, and nobody removes
+        /// it from the source. Not answered.
+        69 = LeaveOut {
+            /// Of this request.
+            request: RequestId,
+            /// Its place in the list of files.
+            file: u64,
+            /// Why.
+            reason: Reason,
+        },
+        /// Take the chunk from now on for what it was when it was read last: its fragments of before don't count. Not answered.
+        70 = Renew {
+            /// Of this request.
+            request: RequestId,
+            /// The chunk.
+            chunk: ChunkIndex,
+            /// Why.
+            reason: Reason,
+        },
         /// Delete the dataset's fragments at the depot. Answered by `Forgotten`; best effort where the request
         /// was cancelled or failed: the depot's own expiry does it in the end.
         4 = Forget {
@@ -329,6 +348,8 @@ impl Command {
             | Self::Abandon { reason, .. }
             | Self::Inventory { reason, .. }
             | Self::Release { reason, .. }
+            | Self::LeaveOut { reason, .. }
+            | Self::Renew { reason, .. }
             | Self::Forget { reason, .. }
             | Self::Forward { reason, .. }
             | Self::Follow { reason, .. }

@@ -151,6 +151,11 @@ record! {
         179 = Paused,
         /// It goes on.
         180 = Resumed,
+        /// A file of the source was left out, and the rest goes on.
+        181 = LeftOut {
+            /// Its size.
+            bytes: Bytes,
+        },
         /// The code of a request was chosen by what it must survive.
         112 = CodeChosen {
             /// The code.
@@ -200,6 +205,7 @@ impl Happening {
             Self::Crowded => "crowded",
             Self::Unpinned => "unpinned",
             Self::CodeChosen { .. } => "code-chosen",
+            Self::LeftOut { .. } => "left-out",
             Self::Paused => "paused",
             Self::Resumed => "resumed",
             Self::Fetching => "fetching",
@@ -259,6 +265,7 @@ impl fmt::Display for Happening {
             Self::WayTaken { name } => write!(f, "takes the way {name}"),
             Self::Crowded => f.write_str("crowded"),
             Self::Unpinned => f.write_str("unpinned"),
+            Self::LeftOut { bytes } => write!(f, "a file left out, {bytes}"),
             Self::Paused => f.write_str("paused"),
             Self::Resumed => f.write_str("resumed"),
             Self::CodeChosen { code } => write!(f, "code {code} chosen"),

@@ -1,6 +1,7 @@
+use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use posthaste_types::{DepotId, record};
+use posthaste_types::{Bytes, DepotId, record};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -87,6 +88,21 @@ impl fmt::Display for Fault {
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })
+    }
+}
+
+record! {
+    /// A file of a source that was left out of a dataset: it changed, vanished or could not be read while it was read.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Omission {
+        /// Its place in the list of files.
+        pub file: u64,
+        /// Its size as it was listed.
+        pub bytes: Bytes,
+        /// Why.
+        pub fault: Fault,
+        /// What was found, with its name: for people.
+        pub what: String,
     }
 }
 

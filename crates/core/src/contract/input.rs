@@ -8,7 +8,7 @@ use posthaste_types::{
 
 use super::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    LentTerms, News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
+    LentTerms, News, Omission, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
 };
 
 record! {
@@ -177,12 +177,9 @@ record! {
         },
         /// What became of a command `ReserveSpace` or `ReleaseSpace`.
         118 = SpaceTold {
-            /// For this request.
-            request: RequestId,
-            /// At this depot.
-            depot: DepotId,
-            /// What.
-            news: SpaceNews,
+            #[doc = "For this request."] request: RequestId,
+            #[doc = "At this depot."] depot: DepotId,
+            #[doc = "What."] news: SpaceNews,
         },
         /// A depot is to be switched off, or no longer: nothing new goes there.
         120 = DepotDrained {
@@ -469,6 +466,10 @@ record! {
         135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
         /// Depots need not keep any longer what somebody pulled all of.
         136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
+        /// A file of a source changed, vanished or can't be read: told before the send that met it is taken back.
+        137 = FileAtFault { #[doc = "Of this request."] request: RequestId, #[doc = "Which, and how."] omission: Omission },
+        /// A chunk with something of a file that was left out was read again, and is another one now. Told before that send is taken back.
+        138 = ChunkRenewed { #[doc = "Of this request."] request: RequestId, #[doc = "The chunk."] chunk: ChunkIndex },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
         124 = RequestPinned {
             /// Its number.

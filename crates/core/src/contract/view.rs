@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{DeliveryView, DrainView, Pause, RequestSpec, WayView, Wishes};
+use super::{DeliveryView, DrainView, Omission, Pause, RequestSpec, WayView, Wishes};
 
 record! {
     /// Where a request stands.
@@ -318,6 +318,8 @@ record! {
         pub spent_micro_usd: u64,
         /// How its delivery stands, where it has destinations.
         pub delivery: Option<DeliveryView>,
+        /// Files that were left out of it.
+        pub omissions: Vec<Omission>,
         /// What each depot does for it, in the user's order.
         pub shares: Vec<ShareView>,
     }

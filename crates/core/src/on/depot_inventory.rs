@@ -18,6 +18,7 @@ impl Mind {
         if self.is_stage_in(id) {
             return self.found_near(id, depot, held);
         }
+        let held = &self.without_renewed(id, depot, held)[..];
         let is_up = self.depots.get(&depot).is_some_and(|depot| depot.is_up());
         let Some(request) = self.requests.get_mut(&id) else {
             return;

@@ -132,12 +132,12 @@ impl Mind {
         if was_released && request.spec.release == crate::contract::ReleasePolicy::WhenSafe {
             self.on_source_released(id, out);
         } else if fault == Fault::SourceVanished && request.safe_at.is_some() {
-            self.on_source_purged(id, out);
+            self.on_source_purged(id, Reason::Purged, out);
         } else if request.is_asking() {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.uncommon.awaits_inventories = true;
             }
-        } else {
+        } else if request.safe_at.is_none() || request.is_moving() {
             let named = |what| Reason::SourceFile { fault, what };
             let reason = what.map_or(Reason::Source { fault }, named);
             self.fail(id, reason, out);

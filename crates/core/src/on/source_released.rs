@@ -8,9 +8,8 @@ use crate::{
 
 impl Mind {
     /// Somebody else removed the source after all was safe: nothing can be sent again from here on. What lacks is made
-    /// again from what the depots hold.
-    pub(crate) fn on_source_purged(&mut self, id: RequestId, out: &mut Outbox) {
-        let reason = Reason::Purged;
+    /// again from what the depots hold. It is the same where a file is no longer what is safe: that is at depots alone.
+    pub(crate) fn on_source_purged(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         self.abandon_all(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;

@@ -99,7 +99,7 @@ impl Mind {
         }
     }
 
-    pub(super) fn abandon_pushes(
+    pub(crate) fn abandon_pushes(
         &mut self,
         id: RequestId,
         to: DepotId,

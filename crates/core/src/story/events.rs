@@ -161,14 +161,13 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
         Happening::Cancelled => format!("it was cancelled: {why}"),
         Happening::Failed => format!("it was given up: {why}"),
         Happening::Paused | Happening::Resumed => format!("it was {why}"),
-        Happening::Crowded => {
-            format!("fragments had to lie closer together than they should: {why}")
-        }
+        Happening::Crowded => format!("fragments had to lie too close together: {why}"),
         Happening::Unpinned => format!("{depot} was pinned no longer: {why}"),
         Happening::Thinned { chunks } => {
             format!("{} short of fragments: {why}", are(*chunks, "chunk"))
         }
         Happening::Purged => format!("the source was gone: {why}"),
+        Happening::LeftOut { bytes } => format!("a file of {bytes} was left out: {why}"),
         Happening::CodeChosen { code } => format!("code {code} was chosen: {why}"),
         Happening::Rerouted => {
             format!("the data took another way: {why}{}", because(troubles))

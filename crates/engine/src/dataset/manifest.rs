@@ -11,7 +11,8 @@ use crate::{
     stripe::digest_of,
 };
 
-/// First bytes of every manifest; the number is that of the format.
+/// First bytes of every manifest; the number is that of the format. A release that knows no files that were left out refuses a
+/// manifest with one: it would make files of what is none.
 const MAGIC: &[u8] = b"posthaste-manifest-1\n";
 /// First bytes of the manifest of an encrypted dataset, once its envelope is open.
 const MAGIC_ENCRYPTED: &[u8] = b"posthaste-manifest-2\n";
@@ -206,6 +207,10 @@ fn write_file(file: &FileEntry, out: &mut Vec<u8>) {
             out.push(2);
             write_text(target, out);
         }
+        FileKind::LeftOut => {
+            out.push(3);
+            file.size.write(out);
+        }
     }
     file.mode.write(out);
     file.mtime_s.write(out);
@@ -324,6 +329,7 @@ fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
             }
             (FileKind::Symlink { target }, 0)
         }
+        3 => (FileKind::LeftOut, number(input)?),
         _ => return Err("it has a file of an unknown kind"),
     };
     if path.is_empty() && kind != FileKind::Directory {
@@ -453,6 +459,7 @@ mod tests {
                 0,
             ),
             file("d/f\n", FileKind::Regular, 5 << 20),
+            file("y", FileKind::LeftOut, 3 << 20),
             file("z", FileKind::Regular, 1),
         ])
     }
@@ -495,8 +502,8 @@ mod tests {
         let (mut manifest, _) = encrypted(&Identity::random().unwrap());
         assert_eq!(manifest.chunk_bytes(0), 1 << 20);
         assert_eq!(manifest.stored_bytes(0), Bytes::new((1 << 20) + 16));
-        assert_eq!(manifest.stored_bytes(5), Bytes::new(1 + 16));
-        assert_eq!(manifest.stored_bytes(6), Bytes::ZERO);
+        assert_eq!(manifest.stored_bytes(8), Bytes::new(1 + 16));
+        assert_eq!(manifest.stored_bytes(9), Bytes::ZERO);
         let held = manifest.chunks[0].chunk.as_bytes().to_vec();
         assert!(manifest.is_content(0, &held) && !manifest.is_content(1, &held));
         manifest.cipher = None;

@@ -198,13 +198,23 @@ fn scan_directory(
 ) -> Result<()> {
     let full = root.shown(directory);
     let folder = root.directory(directory);
-    let folder = folder.map_err(|cause| failed("list", &full, cause))?;
-    for item in fs::read_dir(&folder.path).map_err(|cause| failed("list", &full, cause))? {
+    let folder = folder.map_err(|cause| failed("list", &full, cause));
+    // What is in it is reached through it: it stays open.
+    let Some(folder) = unless_gone(folder, directory)? else {
+        return Ok(());
+    };
+    let items = fs::read_dir(&folder.path).map_err(|cause| failed("list", &full, cause));
+    let Some(items) = unless_gone(items, directory)? else {
+        return Ok(());
+    };
+    for item in items {
         let item = item.map_err(|cause| failed("list", &full, cause))?;
         let path = join(directory, item.file_name().as_bytes());
-        let metadata = item
-            .metadata()
-            .map_err(|cause| failed("look at", &root.shown(&path), cause))?;
+        let metadata = item.metadata();
+        let metadata = metadata.map_err(|cause| failed("look at", &root.shown(&path), cause));
+        let Some(metadata) = unless_gone(metadata, &path)? else {
+            continue;
+        };
         let passes = match metadata.is_dir() {
             true => filter.passes_directory(&path),
             false => filter.passes_file(&path),
@@ -213,9 +223,13 @@ fn scan_directory(
             continue;
         }
         let place = Place::plain(item.path()).called(root.shown(&path));
-        let Some(kind) = kind_of(&place, &metadata)? else {
-            list.skipped.push(path);
-            continue;
+        let kind = match unless_gone(kind_of(&place, &metadata), &path)? {
+            None => continue,
+            Some(None) => {
+                list.skipped.push(path);
+                continue;
+            }
+            Some(Some(kind)) => kind,
         };
         if kind == FileKind::Directory {
             waiting.push(path.clone());
@@ -226,6 +240,14 @@ fn scan_directory(
         list.files.push(entry(path, kind, &metadata));
     }
     Ok(())
+}
+
+/// What goes while its directory is listed is as what went before; the root does not go so.
+fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_empty() => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// What lies at a place, where it can be in a dataset.

@@ -1,11 +1,12 @@
 //! Reads chunks of a dataset at its source.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     os::unix::fs::{FileExt, MetadataExt},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
@@ -22,17 +23,82 @@ pub struct SourceReader {
     root: PathBuf,
     list: Arc<FileList>,
     chunk_size: Bytes,
+    /// Files that are not as they were listed; none of what is at fault with those that were left out.
+    at_fault: Arc<Mutex<BTreeMap<usize, Option<FileFault>>>>,
+}
+
+/// What is at fault with one file of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileFault {
+    /// Its place in the list.
+    pub file: usize,
+    /// What kind of fault it is.
+    pub kind: ErrorKind,
+    /// The same for people, with its name.
+    pub what: String,
 }
 
 impl SourceReader {
     /// A reader of the files in `list`, which [`scan`](super::scan) found below `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, list: Arc<FileList>, chunk_size: Bytes) -> Self {
+        let files = list.files.iter().enumerate();
+        let left_out = files.filter(|(_, file)| file.kind == FileKind::LeftOut);
+        let left_out = left_out.map(|(place, _)| (place, None)).collect();
         Self {
             root: root.into(),
+            at_fault: Arc::new(Mutex::new(left_out)),
             list,
             chunk_size,
         }
+    }
+
+    fn books(&self) -> MutexGuard<'_, BTreeMap<usize, Option<FileFault>>> {
+        self.at_fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a file no more: its bytes are zeros.
+    pub fn leave_out(&self, file: usize) {
+        self.books().insert(file, None);
+    }
+
+    /// How many files were left out.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        let books = self.books();
+        books.values().filter(|fault| fault.is_none()).count()
+    }
+
+    /// Whether a chunk holds something of a file that was left out.
+    #[must_use]
+    pub fn lacks_some(&self, chunk: u32) -> bool {
+        let books = self.books();
+        let mut extents = self.list.extents(chunk, self.chunk_size);
+        extents.any(|extent| matches!(books.get(&extent.file), Some(None)))
+    }
+
+    /// Files of a chunk that were at fault when it was read last, and were not left out.
+    #[must_use]
+    pub fn faults(&self, chunk: u32) -> Vec<FileFault> {
+        let books = self.books();
+        let extents = self.list.extents(chunk, self.chunk_size);
+        let faults = extents.filter_map(|extent| books.get(&extent.file)?.clone());
+        faults.collect()
+    }
+
+    /// Notes what is at fault with a file, where that is the file's own; else it is returned.
+    fn note(&self, file: usize, error: Error) -> Result<Error> {
+        let is_own = matches!(
+            error.kind(),
+            ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::PermissionDenied
+        );
+        if !is_own {
+            return Err(error);
+        }
+        let (kind, what) = (error.kind(), error.to_string());
+        let fault = FileFault { file, kind, what };
+        self.books().entry(file).or_insert(Some(fault));
+        Ok(error)
     }
 
     /// The files it reads.
@@ -41,7 +107,8 @@ impl SourceReader {
         &self.list
     }
 
-    /// Replaces what is in `buffer` by chunk `chunk`. Blocking.
+    /// Replaces what is in `buffer` by chunk `chunk`, with zeros for files that were left out. Blocking. What is at fault with each
+    /// file of it, [`Self::faults`] tells then.
     ///
     /// # Errors
     /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] when its size, mtime or
@@ -51,11 +118,27 @@ impl SourceReader {
         buffer.clear();
         buffer.resize(self.list.chunk_bytes(chunk, self.chunk_size), 0);
         let root = self.open_root()?;
+        let mut first = None;
         for extent in self.list.extents(chunk, self.chunk_size) {
+            if matches!(self.books().get(&extent.file), Some(None)) {
+                continue;
+            }
             let end = extent.chunk_offset + extent.length;
-            self.read_extent(&root, extent, &mut buffer[extent.chunk_offset..end])?;
+            match self.read_extent(&root, extent, &mut buffer[extent.chunk_offset..end]) {
+                Ok(()) => {
+                    let mut books = self.books();
+                    // What was left out meanwhile stays so.
+                    if matches!(books.get(&extent.file), Some(Some(_))) {
+                        books.remove(&extent.file);
+                    }
+                }
+                Err(error) => {
+                    let own = self.note(extent.file, error)?;
+                    first.get_or_insert(own);
+                }
+            }
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
     }
 
     /// Checks that every file still is what was listed: to be asked before a source is released.
@@ -65,7 +148,8 @@ impl SourceReader {
     /// As [`Self::read_chunk`].
     pub fn confirm(&self) -> Result<()> {
         let root = self.open_root()?;
-        for file in &self.list.files {
+        let is_meant = |file: &&FileEntry| file.kind != FileKind::LeftOut;
+        for file in self.list.files.iter().filter(is_meant) {
             let metadata = if file.path.is_empty() {
                 root.metadata().map_err(io::Error::other)
             } else {
@@ -77,6 +161,7 @@ impl SourceReader {
                 FileKind::Regular => metadata.is_file() && is_same(file, &metadata),
                 FileKind::Directory => metadata.is_dir(),
                 FileKind::Symlink { .. } => metadata.is_symlink() && is_same_time(file, &metadata),
+                FileKind::LeftOut => true,
             };
             if !same {
                 return Err(self.changed(file));
@@ -195,5 +280,35 @@ mod tests {
         assert_eq!(fails(), ErrorKind::NotFound);
         std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
         assert_eq!(fails(), ErrorKind::Changed);
+    }
+
+    #[test]
+    fn each_file_at_fault_is_told_and_reads_as_zeros_once_it_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, content) in [("a", "aa"), ("b", "bb"), ("c", "cc"), ("d", "dd")] {
+            fs::write(root.path().join(name), content).unwrap();
+        }
+        let list = Arc::new(scan(root.path()).unwrap());
+        let reader = SourceReader::new(root.path(), list, Bytes::new(8));
+        fs::write(root.path().join("b"), "longer").unwrap();
+        fs::remove_file(root.path().join("d")).unwrap();
+        let mut buffer = Vec::new();
+        assert!(reader.read_chunk(0, &mut buffer).is_err());
+        let faults = reader.faults(0);
+        let kinds: Vec<_> = faults
+            .iter()
+            .map(|fault| (fault.file, fault.kind))
+            .collect();
+        assert_eq!(kinds, [(2, ErrorKind::Changed), (4, ErrorKind::NotFound)]);
+        assert!(faults[0].what.contains("/b: it changed"), "{faults:?}");
+        assert!(!reader.lacks_some(0));
+        kinds.iter().for_each(|(file, _)| reader.leave_out(*file));
+        reader.read_chunk(0, &mut buffer).unwrap();
+        assert_eq!(buffer, b"aa\0\0cc\0\0");
+        assert!(reader.lacks_some(0) && reader.faults(0).is_empty());
+        // The directory itself is no file that can be left out.
+        fs::remove_dir_all(root.path()).unwrap();
+        assert!(reader.read_chunk(0, &mut buffer).is_err());
+        assert!(reader.faults(0).is_empty());
     }
 }

@@ -59,7 +59,7 @@ impl DepotFiles {
         let Ticket { manifest, holders } = ticket;
         let mut below: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
         for (place, file) in manifest.list.files.iter().enumerate() {
-            if !file.path.is_empty() {
+            if !file.path.is_empty() && file.kind != FileKind::LeftOut {
                 below.entry(above(&file.path)).or_default().push(place);
             }
         }
@@ -82,7 +82,8 @@ impl DepotFiles {
         let place = files
             .binary_search_by(|file| file.path[..].cmp(path))
             .ok()?;
-        files.get(place)
+        let found = files.get(place);
+        found.filter(|file| file.kind != FileKind::LeftOut)
     }
 
     fn missing(&self, operation: &'static str, path: &[u8]) -> Error {
@@ -109,7 +110,7 @@ fn above(path: &[u8]) -> Vec<u8> {
 
 fn entry_of(file: &FileEntry) -> Entry {
     let kind = match file.kind {
-        FileKind::Regular => Kind::File,
+        FileKind::Regular | FileKind::LeftOut => Kind::File,
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink { .. } => Kind::Link,
     };
@@ -326,7 +327,7 @@ impl Endpoint for DepotFiles {
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         let target = self.find(path).and_then(|file| match &file.kind {
             FileKind::Symlink { target } => Some(target.clone()),
-            FileKind::Regular | FileKind::Directory => None,
+            FileKind::Regular | FileKind::Directory | FileKind::LeftOut => None,
         });
         Box::pin(async move { target.ok_or_else(|| self.missing("read link", path)) })
     }

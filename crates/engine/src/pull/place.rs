@@ -127,7 +127,8 @@ impl Destination {
             .list
             .files
             .iter()
-            .map(|_| AtomicU32::new(0))
+            // Nobody has what was left out before it was sent.
+            .map(|file| AtomicU32::new(u32::from(file.kind == FileKind::LeftOut) * LEFT_OUT))
             .collect();
         let destination = Self {
             manifest,
@@ -396,6 +397,7 @@ impl Destination {
                 _ if self.is_left_out(index) => return Ok(()),
                 FileKind::Symlink { target } => self.make_link(file, target),
                 FileKind::Regular | FileKind::Directory => self.restore(file),
+                FileKind::LeftOut => Ok(()),
             };
             self.unless_left_out(index, finished)
         };

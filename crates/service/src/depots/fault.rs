@@ -5,18 +5,23 @@ use posthaste_endpoint::{Error, ErrorKind, Locus};
 
 /// What the mind needs to know of an error of the hands.
 pub(crate) fn fault_of(error: &Error) -> Fault {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "ErrorKind may grow; the rest is alike"
-    )]
     if error.locus() == Locus::Source {
-        return match error.kind() {
-            ErrorKind::NotFound => Fault::SourceVanished,
-            ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
-            _ => Fault::SourceUnreadable,
-        };
+        return fault_of_source(error.kind());
     }
     fault_of_kind(error.kind())
+}
+
+/// The same of an error at a source.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ErrorKind may grow; the rest is alike"
+)]
+pub(crate) fn fault_of_source(kind: ErrorKind) -> Fault {
+    match kind {
+        ErrorKind::NotFound => Fault::SourceVanished,
+        ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
+        _ => Fault::SourceUnreadable,
+    }
 }
 
 /// The same of one depot that was to send on to another: no source has a part in that, but the depot may

@@ -10,7 +10,7 @@ use posthaste_core::{
 use posthaste_endpoint::relay::{Departure, Haste, Scope, TOKEN_LIFETIME_S, mint};
 use posthaste_engine::sealed::{Encryption, Sealed};
 use posthaste_journal::ChunkRecord;
-use posthaste_types::{Bytes, Digest, RequestId, Timestamp};
+use posthaste_types::{Bytes, Digest, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
@@ -21,6 +21,7 @@ use crate::{
     driver::Arrival,
     follow::Lead,
     movers::{Ending, Movers, News, Offered},
+    omissions::tell_of_files,
 };
 
 /// Who sends, and where to.
@@ -55,13 +56,12 @@ impl Hands {
         let lead = self.leads.begin(leg);
         let span = self.traced.of_send(leg, &self.depots);
         let handle = self.running.spawn(async move {
-            let trouble = OnceLock::new();
+            let opened = OnceLock::new();
             let sending = async {
                 match sealed.await {
                     Ok(sealed) => {
                         let sent = send(&sealed, &way, &lead).await;
-                        let found = sealed.trouble().filter(|_| sent.is_err());
-                        found.map(|found| trouble.set(found.to_owned()));
+                        let _ = opened.set(sealed);
                         sent
                     }
                     Err(error) => Err(fault_of(&error)),
@@ -82,10 +82,10 @@ impl Hands {
                     chunk: Some(record),
                     ..Arrival::bare(leg.ended(Ok(())))
                 },
-                Err(fault) => {
-                    tell_of_source(&inputs, leg.request, fault, trouble.into_inner()).await;
-                    Arrival::bare(leg.ended(Err(fault)))
-                }
+                Err(fault) => match tell_of_source(&inputs, leg, fault, opened.get()).await {
+                    true => Arrival::bare(leg.recalled()),
+                    false => Arrival::bare(leg.ended(Err(fault))),
+                },
             };
             let is_stored = arrival.chunk.is_some();
             // The driver is gone only when the service ends, and then nobody waits for this.
@@ -98,16 +98,24 @@ impl Hands {
     }
 }
 
-/// Tells which file of the source is at fault, where one is: who asked wants to know which.
+/// Tells which files of the source are at fault, where some are: who asked wants to know which. Returns whether the rest can be
+/// sent without them.
 pub(crate) async fn tell_of_source(
     inputs: &mpsc::Sender<Arrival>,
-    request: RequestId,
+    leg: Leg,
     fault: Fault,
-    trouble: Option<String>,
-) {
-    let Some(what) = trouble.filter(|_| fault.is_of_source()) else {
-        return;
+    sealed: Option<&Arc<Sealed>>,
+) -> bool {
+    let Some(sealed) = sealed.filter(|_| fault.is_of_source()) else {
+        return false;
     };
+    if tell_of_files(inputs, sealed, leg).await {
+        return true;
+    }
+    let Some(what) = sealed.trouble() else {
+        return false;
+    };
+    let request = leg.request;
     tracing::warn!(%request, "{what}");
     let told = Input::SourceFileTold {
         request,
@@ -116,6 +124,7 @@ pub(crate) async fn tell_of_source(
     };
     // The driver is gone only when the service ends, and then nobody waits for this.
     let _ = inputs.send(Arrival::bare(told)).await;
+    false
 }
 
 async fn send(
@@ -206,6 +215,10 @@ async fn by_mover(
             }
             let is_whole = digests.len() == sealed.digests_expected();
             let unchanged = sealed.check_unchanged(leg.chunk, &digests);
+            if unchanged.is_err() && sealed.lacks_some(leg.chunk) {
+                // A file was left out meanwhile.
+                return Sent::Ours(None);
+            }
             Sent::Done(match unchanged {
                 Ok(()) if is_whole => Ok(digests),
                 Ok(()) => Err(Fault::Other),
@@ -235,6 +248,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
             depot: shown(&depot, &sealed),
             due_us: due.map(Timestamp::as_micros),
             gives_way,
+            left_out: sealed.left_out(),
             traceparent: traceparent.clone(),
         })
     };

@@ -114,7 +114,7 @@ pub(crate) async fn files(
 ) -> Answer<impl IntoResponse> {
     let request = checked(&desk, mover, &request)?;
     let store = &desk.centre.store;
-    let list = tokio::task::block_in_place(|| store.list_bytes(request))?;
+    let list = tokio::task::block_in_place(|| store.list(request))?.to_bytes();
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], list))
 }
 

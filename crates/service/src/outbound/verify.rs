@@ -32,7 +32,7 @@ pub(super) async fn verify(
             let file = &list.files[place];
             match file.kind {
                 FileKind::Regular => verify_one(destination, actor, root, file).await,
-                FileKind::Directory | FileKind::Symlink { .. } => Ok(()),
+                FileKind::Directory | FileKind::Symlink { .. } | FileKind::LeftOut => Ok(()),
             }
         })
         .buffer_unordered(AT_ONCE)

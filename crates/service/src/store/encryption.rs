@@ -142,6 +142,21 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Removes an envelope that was made before its dataset changed once more; another one is made when it is asked for.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn forget_envelope(&self, record: &RequestRecord) -> Result<()> {
+        let _one_at_a_time = self
+            .envelopes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match record.recipients.is_empty() {
+            true => Ok(()),
+            false => remove(self.envelope_path(&record.dataset)),
+        }
+    }
+
     /// Removes the key of a request that has ended; before, makes the envelope if that remains.
     ///
     /// # Errors

@@ -108,6 +108,7 @@ impl Deadlines {
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }
+            | Happening::LeftOut { .. }
             | Happening::Thinned { .. }
             | Happening::Reservation { .. }
             | Happening::Purged => {}

@@ -66,6 +66,8 @@ impl Drains {
             | Command::GiveBack { .. }
             | Command::ReserveSpace { .. }
             | Command::ReleaseSpace { .. }
+            | Command::LeaveOut { .. }
+            | Command::Renew { .. }
             | Command::Take { .. } => Vec::new(),
         };
         let wrong = gets.into_iter().find(|depot| is_wrong(depot));

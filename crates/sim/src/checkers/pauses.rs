@@ -56,6 +56,8 @@ impl Pauses {
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }
             | Command::ReleaseSpace { .. }
+            | Command::LeaveOut { .. }
+            | Command::Renew { .. }
             | Command::Take { .. } => None,
         };
         let wrong = begun.filter(|request| self.paused.contains(request));

@@ -10,12 +10,25 @@ pub(super) const NAME: &str = "nothing released before it is safe";
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     asked: BTreeSet<RequestId>,
+    safe: BTreeSet<RequestId>,
 }
 
 impl Releases {
     /// The user of this request asked for its release.
     pub(crate) fn on_asked(&mut self, request: RequestId) {
         self.asked.insert(request);
+    }
+
+    /// The mind leaves a file out: each once, and none of what was safe with it.
+    pub(crate) fn on_left_out(&mut self, request: RequestId, is_new: bool) -> Result<(), Found> {
+        ensure(NAME, is_new && !self.safe.contains(&request), || {
+            format!("a file of {request} is left out twice, or when it was safe")
+        })
+    }
+
+    /// It was safe once.
+    pub(crate) fn on_safe(&mut self, request: RequestId) {
+        self.safe.insert(request);
     }
 
     /// The mind says that the dataset is safe, or commands its release. `weakest` is a chunk that is

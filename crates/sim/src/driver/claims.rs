@@ -27,6 +27,7 @@ impl Run<'_> {
             .releases
             .on_claim(request, is_release, weakest);
         self.checkers.note(self.now, found);
+        self.checkers.releases.on_safe(request);
         if !self.pulled.contains(&request) {
             self.check_pins(request);
         }

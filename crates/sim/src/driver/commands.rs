@@ -156,6 +156,8 @@ impl Run<'_> {
                 let span = Duration::from_millis(self.dice.between(10, 2000));
                 self.after(span, Pending::Remove { epoch, request });
             }
+            Command::LeaveOut { request, .. } => self.leave_out(request),
+            Command::Renew { request, chunk, .. } => self.renew(request, chunk),
             Command::Forget { request, depot, .. } => self.forget(request, depot),
             Command::Fetch {
                 request,

@@ -73,6 +73,7 @@ impl Fates {
             | Happening::SourceLeft { .. }
             | Happening::SourceBack { .. }
             | Happening::CodeChosen { .. }
+            | Happening::LeftOut { .. }
             | Happening::Thinned { .. }
             | Happening::Reservation { .. }
             | Happening::Purged => {}

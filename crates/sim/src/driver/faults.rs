@@ -96,6 +96,10 @@ impl Run<'_> {
                 self.source_changed = true;
                 String::from("a source file changes")
             }
+            FaultKind::FileChanges => {
+                self.omissions.has_changed = true;
+                String::from("one file of each source changes")
+            }
         };
         self.log_world(kind, place, what);
         if let Some(lasts) = lasts {
@@ -203,7 +207,9 @@ impl Run<'_> {
             }
             // Healed above.
             FaultKind::DriverCrash => return,
-            FaultKind::SourceChanges => String::from("the source stays changed"),
+            FaultKind::SourceChanges | FaultKind::FileChanges => {
+                String::from("the source stays changed")
+            }
         };
         self.last_change = self.now;
         self.log_world(kind, place, what);
@@ -346,6 +352,7 @@ fn is_outage(kind: FaultKind) -> bool {
         | FaultKind::Neighbour
         | FaultKind::DriverCrash
         | FaultKind::SourceChanges
+        | FaultKind::FileChanges
         | FaultKind::Drains
         | FaultKind::Empties => false,
     }

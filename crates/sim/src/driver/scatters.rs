@@ -151,6 +151,10 @@ impl Run<'_> {
             self.fail_scatter(key, span, Fault::Unreachable);
             return true;
         }
+        if self.meets_file(key.1, key.2, latency) {
+            self.fail_scatter(key, latency, Fault::Busy);
+            return true;
+        }
         let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
         if self.source_changed || is_corrupt {
             let fault = match self.source_changed {

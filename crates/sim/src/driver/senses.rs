@@ -116,11 +116,11 @@ impl Run<'_> {
             return;
         }
         let is_orphan = self.is_orphan(&arrival);
-        let chunks = self
-            .world
-            .specs
-            .get(&sending.request)
-            .map_or(0, RequestSpec::chunks);
+        if !is_orphan && self.on_file(&arrival) {
+            return;
+        }
+        let spec = self.world.specs.get(&sending.request);
+        let chunks = spec.map_or(0, RequestSpec::chunks);
         let is_corrupt = self.dice.chance(self.scenario.corrupt_permille);
         let is_lost = self.dice.chance(self.scenario.answer_lost_permille);
         let is_changed = self.source_changed && from == Node::CENTRE;

@@ -247,7 +247,8 @@ impl Run<'_> {
                 | FaultKind::Offline
                 | FaultKind::Drains
                 | FaultKind::Empties
-                | FaultKind::SourceChanges => lasts,
+                | FaultKind::SourceChanges
+                | FaultKind::FileChanges => lasts,
             };
             let blow = Blow {
                 kind: plan.kind,

@@ -437,6 +437,7 @@ impl Ledger {
                 spec: order.spec.clone(),
                 wishes: posthaste_core::contract::Wishes::default(),
                 pinned: Vec::new(),
+                omissions: Vec::new(),
                 state: order.state,
                 paused: None,
                 at_risk: false,

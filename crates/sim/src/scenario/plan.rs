@@ -277,6 +277,9 @@ pub(crate) struct RequestPlan {
     pub(crate) release: bool,
     #[serde(default)]
     pub(crate) best_effort: bool,
+    /// How many files it has.
+    #[serde(default = "default_count")]
+    pub(crate) files: u64,
     /// What chooses how many fragments go to a depot at once, by name.
     pub(crate) optimizer: Option<String>,
     /// How much it matters beside others, by name or as a number.
@@ -358,6 +361,8 @@ pub(crate) enum FaultKind {
     DriverCrash,
     /// A file of every request changes.
     SourceChanges,
+    /// One file of every request changes: some of its chunks have something of it.
+    FileChanges,
     /// The depot leaves cleanly, with its data; connections are closed.
     Offline,
     /// An operator drains the depot: nothing new goes there.

@@ -33,7 +33,7 @@ const CODES: [(&str, u64); 10] = [
 
 /// Faults and how often each is drawn. A source that changes ends every request, so mostly something
 /// else is tried.
-const FAULTS: [(&str, u64); 8] = [
+const FAULTS: [(&str, u64); 9] = [
     ("dies", 20),
     ("vanishes", 15),
     ("hangs", 15),
@@ -42,6 +42,7 @@ const FAULTS: [(&str, u64); 8] = [
     ("full", 10),
     ("driver-crash", 15),
     ("source-changes", 2),
+    ("file-changes", 8),
 ];
 
 /// Chunks of a request at most: enough for every rule to apply, few enough to be played in
@@ -368,7 +369,7 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     let _ = writeln!(
         text,
         "\n[[request]]\nat_s = {}\nsize_mib = {}\nchunk_mib = {}\ndeadline_s = {}\ncode = \"{code}\"\n\
-         release = {}",
+         files = 2\nrelease = {}",
         tenths(dice.between(0, 2000)),
         quarter(chunks * quarters),
         quarter(quarters),

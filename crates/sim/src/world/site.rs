@@ -152,6 +152,17 @@ impl Site {
         true
     }
 
+    /// Takes all of a chunk away, of which each piece has so much.
+    pub(crate) fn take_back(&mut self, request: RequestId, chunk: ChunkIndex, each: Bytes) {
+        let held = self.held.get_mut(&request);
+        let Some(mask) = held.and_then(|held| held.get_mut(chunk.get() as usize)) else {
+            return;
+        };
+        let bytes = each.times(u64::from(core::mem::take(mask).count_ones()));
+        self.used -= bytes;
+        *self.stored.entry(request).or_default() -= bytes;
+    }
+
     /// Whether a fragment lies there.
     pub(crate) fn holds(
         &self,

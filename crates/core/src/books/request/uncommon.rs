@@ -4,7 +4,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, Timestamp, record};
 use super::{Asks, Request, Throttle, Turn};
 use crate::{
     books::Blank,
-    contract::{LentTerms, Pause, PinReason},
+    contract::{LentTerms, Omission, Pause, PinReason},
 };
 
 record! {
@@ -19,6 +19,10 @@ record! {
         pub(crate) pin_trouble: Option<PinReason>,
         /// When its source is to be purged, where that is known: the deadline is the earlier of both.
         pub(crate) purge_at: Option<Timestamp>,
+        /// Files that were left out, in the order of the list.
+        pub(crate) omissions: Vec<Omission>,
+        /// Chunks that became others when files were left out, and when they did last.
+        pub(crate) renewed: BTreeMap<ChunkIndex, Timestamp>,
         /// Releases that failed, and when the next one is due.
         pub(crate) release_failures: u32,
         pub(crate) release_at: Option<Timestamp>,
@@ -71,6 +75,8 @@ impl Blank for Uncommon {
         pinned: Vec::new(),
         pin_trouble: None,
         purge_at: None,
+        omissions: Vec::new(),
+        renewed: BTreeMap::new(),
         release_failures: 0,
         release_at: None,
         throttle: Throttle::FREE,

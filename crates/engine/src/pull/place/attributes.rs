@@ -96,7 +96,7 @@ fn mtime_of(found: &Stat) -> Option<FileTime> {
 pub(super) fn mode_of(file: &FileEntry) -> Mode {
     Mode::from_raw_mode(match file.kind {
         FileKind::Regular => without_lent_rights(file.mode),
-        FileKind::Directory | FileKind::Symlink { .. } => file.mode,
+        FileKind::Directory | FileKind::Symlink { .. } | FileKind::LeftOut => file.mode,
     })
 }
 

@@ -55,6 +55,7 @@ pub(super) fn class(what: &What) -> Option<&'static str> {
             | Happening::Resumed
             | Happening::DeliveryOnTime { .. }
             | Happening::CodeChosen { .. }
+            | Happening::LeftOut { .. }
             | Happening::Fetching
             | Happening::Prestaging
             | Happening::SourceLeft { .. }

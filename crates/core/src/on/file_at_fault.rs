@@ -1,0 +1,137 @@
+use alloc::vec::Vec;
+use posthaste_types::{ChunkIndex, DepotId, RequestId};
+
+use crate::{
+    Mind,
+    books::Release,
+    contract::{Command, Fault, Happening, Omission, Outbox, Reason},
+};
+
+/// Files of a request that may be left out: the mind knows each by name, and of a source of which more are at fault another
+/// list is wanted.
+const OMISSIONS_MAX: usize = 10_000;
+
+impl Omission {
+    fn reason(&self) -> Reason {
+        Reason::SourceFile {
+            fault: self.fault,
+            what: self.what.clone(),
+        }
+    }
+}
+
+impl Mind {
+    /// A file of a source is at fault. It is left out and the rest goes on, unless nothing else would be left.
+    pub(crate) fn on_file_at_fault(&mut self, id: RequestId, file: Omission, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        // Once all is safe nothing more is read: what reads still was begun before.
+        let reads = request.is_moving() && request.release != Release::Commanded;
+        if request.safe_at.is_some() {
+            if file.fault == Fault::SourceVanished {
+                self.on_source_fault(id, file.fault, Some(file.what), out);
+            } else if reads && !self.awaits_what_depots_hold(id) {
+                self.on_source_purged(id, file.reason(), out);
+            }
+            return;
+        }
+        if self.awaits_what_depots_hold(id) {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let Err(place) =
+            (request.uncommon.omissions).binary_search_by_key(&file.file, |of| of.file)
+        else {
+            return;
+        };
+        if !reads {
+            return;
+        }
+        let count = request.uncommon.omissions.len() + 1;
+        let reason = file.reason();
+        if count as u64 >= request.spec.files || count > OMISSIONS_MAX {
+            return self.fail(id, reason, out);
+        }
+        let (number, bytes) = (file.file, file.bytes);
+        request.uncommon.omissions.insert(place, file);
+        out.commands.push(Command::LeaveOut {
+            request: id,
+            file: number,
+            reason: reason.clone(),
+        });
+        self.tell(out, Some(id), None, Happening::LeftOut { bytes }, reason);
+    }
+
+    /// Whether depots have yet to say what they hold, which may be all of it: then nothing is sent meanwhile, and nothing is decided.
+    fn awaits_what_depots_hold(&mut self, id: RequestId) -> bool {
+        let request = self.requests.get_mut(&id);
+        let Some(request) = request.filter(|request| request.is_asking()) else {
+            return false;
+        };
+        request.uncommon.awaits_inventories = true;
+        true
+    }
+
+    /// A chunk is another one since a file was left out: what depots hold of it as it was counts no more, unless it is safe
+    /// as it was.
+    pub(crate) fn on_chunk_renewed(&mut self, id: RequestId, chunk: ChunkIndex, out: &mut Outbox) {
+        let now = self.now;
+        if self.awaits_what_depots_hold(id) {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let lacks = chunk.get() < request.replica.chunks() && request.replica.lacking(chunk) != 0;
+        let reads = request.is_moving() && request.release != Release::Commanded;
+        let Some(last) = request.uncommon.omissions.last().filter(|_| lacks && reads) else {
+            return;
+        };
+        let reason = last.reason();
+        let lanes = request.lanes.iter().map(|lane| lane.depot);
+        let pushed = lanes.filter(|&depot| self.pushes.get(depot, id, chunk).is_some());
+        let pushed: Vec<DepotId> = pushed.collect();
+        // What depots send each other is as it was; what goes there from here is told by its digest.
+        for depot in pushed {
+            self.abandon_pushes(id, depot, &reason, out);
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.uncommon.renewed.insert(chunk, now);
+        request.replica.renew(chunk);
+        if request.stripes.contains_key(&chunk) {
+            request.replica.open(chunk);
+        }
+        self.refresh_stripe(id, chunk);
+        self.reset_push(id);
+        out.commands.push(Command::Renew {
+            request: id,
+            chunk,
+            reason,
+        });
+        self.look_now();
+    }
+
+    /// What a depot said it holds when it was asked, without what became another one since.
+    pub(crate) fn without_renewed<T: Copy>(
+        &self,
+        id: RequestId,
+        depot: DepotId,
+        held: &[(ChunkIndex, T)],
+    ) -> Vec<(ChunkIndex, T)> {
+        let request = self.requests.get(&id);
+        let asked = request.and_then(|request| {
+            let lane = request.lane_of(depot)?;
+            Some((&request.uncommon.renewed, request.lanes[lane].asked_at?))
+        });
+        let is_of_now = |chunk: &ChunkIndex| {
+            asked.is_none_or(|(renewed, asked)| renewed.get(chunk).is_none_or(|at| *at < asked))
+        };
+        let held = held.iter().filter(|(chunk, _)| is_of_now(chunk));
+        held.copied().collect()
+    }
+}

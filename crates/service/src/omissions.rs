@@ -1,0 +1,126 @@
+//! Files of sources that are at fault while they are read: told to the mind, and left out where it says so.
+
+use std::sync::Arc;
+
+use posthaste_core::contract::{Command, Input, Omission};
+use posthaste_endpoint::Result;
+use posthaste_engine::{dataset::FileFault, sealed::Sealed};
+use posthaste_journal::ChunkRecord;
+use posthaste_types::{Bytes, ChunkIndex, RequestId};
+use tokio::sync::mpsc;
+
+use crate::{
+    depots::fault_of_source,
+    driver::{Arrival, Centre},
+    hands::Leg,
+    opened::Opened,
+    store::Store,
+};
+
+/// A file at fault, as the mind is told of it.
+fn omission(sealed: &Sealed, fault: FileFault) -> Omission {
+    let entry = sealed.list().files.get(fault.file);
+    Omission {
+        file: fault.file as u64,
+        bytes: Bytes::new(entry.map_or(0, |entry| entry.size)),
+        fault: fault_of_source(fault.kind),
+        what: fault.what,
+    }
+}
+
+/// Tells which files of a chunk are at fault, or that it is another one now. Returns whether that is all that kept it from being sent.
+pub(crate) async fn tell_of_files(
+    inputs: &mpsc::Sender<Arrival>,
+    sealed: &Sealed,
+    leg: Leg,
+) -> bool {
+    let (request, chunk) = (leg.request, leg.chunk);
+    let faults = sealed.faults(chunk);
+    let mut told: Vec<Input> = Vec::new();
+    for fault in faults {
+        let omission = omission(sealed, fault);
+        told.push(Input::FileAtFault { request, omission });
+    }
+    if told.is_empty() && sealed.is_renewed(chunk) {
+        told.push(Input::ChunkRenewed { request, chunk });
+    }
+    let are_all = !told.is_empty();
+    for input in told {
+        // The driver is gone only when the service ends, and then nobody waits for this.
+        let _ = inputs.send(Arrival::bare(input)).await;
+    }
+    are_all
+}
+
+/// Leaves out what is at fault with a chunk that is read to be handed out. Returns whether it can be read again.
+pub(crate) async fn leave_out(
+    centre: &Centre,
+    sealed: &Sealed,
+    request: RequestId,
+    chunk: ChunkIndex,
+) -> Result<bool> {
+    let faults = sealed.faults(chunk);
+    for fault in faults {
+        let (file, omission) = (fault.file, omission(sealed, fault));
+        let input = Input::FileAtFault { request, omission };
+        centre.put_down(input).await?;
+        let view = centre.mind().request(request);
+        let omitted = view.map(|view| view.omissions).unwrap_or_default();
+        if omitted.iter().all(|omitted| omitted.file != file as u64) {
+            return Ok(false);
+        }
+        sealed.leave_out(file);
+    }
+    Ok(sealed.faults(chunk).is_empty() && sealed.lacks_some(chunk))
+}
+
+/// Carries out what the mind decided of files that are at fault. Blocks.
+pub(crate) fn carry_out(store: &Store, opened: &Opened, command: &Command) {
+    let (Command::LeaveOut { request, .. } | Command::Renew { request, .. }) = *command else {
+        return;
+    };
+    let carry_out = |sealed: Arc<Sealed>| {
+        if let Command::LeaveOut { file, .. } = *command {
+            sealed.leave_out(usize::try_from(file).unwrap_or(usize::MAX));
+        }
+        if let Command::Renew { chunk, .. } = *command
+            && let Some(digests) = sealed.renew(chunk)
+        {
+            let record = ChunkRecord {
+                request,
+                chunk,
+                digests,
+            };
+            store.journal(|journal| journal.keep_chunks(&[record]))?;
+        }
+        store.forget_envelope(&store.request(request)?)
+    };
+    let done = tokio::task::block_in_place(|| opened.get(store, request).and_then(carry_out));
+    if let Err(error) = done {
+        tracing::warn!(%request, "{error}");
+    }
+}
+
+/// What is stored of a chunk as it was before it became another one counts no more: its send is as if it had been taken back.
+pub(crate) fn unless_outdated(opened: &Opened, arrival: Arrival) -> Arrival {
+    let Input::FragmentStored {
+        request,
+        depot,
+        chunk,
+        fragment,
+    } = arrival.input
+    else {
+        return arrival;
+    };
+    let known: Option<Arc<Sealed>> = opened.known(request);
+    let known = known.and_then(|sealed| sealed.digests_of(chunk));
+    let stored = arrival.chunk.as_ref().map(|record| &record.digests);
+    match (known, stored) {
+        (Some(known), Some(stored)) if known != *stored => Arrival {
+            input: Leg::new(request, depot, chunk, fragment).recalled(),
+            chunk: None,
+            ..arrival
+        },
+        _ => arrival,
+    }
+}
