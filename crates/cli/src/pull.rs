@@ -18,7 +18,7 @@ use posthaste_endpoint::{
 use posthaste_engine::{
     dataset::Manifest,
     envelope,
-    pull::{self, Holder, Progress, PullOptions, PullReport, Ticket},
+    pull::{self, ExtrasUnkept, Holder, Progress, PullOptions, PullReport, Ticket},
 };
 use posthaste_types::{ByteRate, Bytes};
 
@@ -130,6 +130,7 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let left_out = &report.left_out;
     let mut lines = left_out.named.clone();
     lines.extend(output::not_kept(report.unkept, left_out.links));
+    lines.extend(extras_not_kept(report.extras_unkept));
     lines.extend(report.unclean.clone());
     if let Some(first) = report.not_sent.first() {
         let files = output::counted(report.not_sent.len() as u64, "file");
@@ -156,6 +157,21 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(Exit::LessSerious as u8),
     }
+}
+
+/// What arrived without its owner, its other names, or attributes.
+fn extras_not_kept(unkept: ExtrasUnkept) -> Option<String> {
+    let kinds = [
+        (unkept.owners, "owner"),
+        (unkept.attributes, "extended attribute"),
+        (unkept.links, "hard link"),
+    ];
+    let refused = kinds.into_iter().filter(|&(count, _)| count > 0);
+    let refused: Vec<_> = refused
+        .map(|(count, kind)| output::counted(count, kind))
+        .collect();
+    let refused = (!refused.is_empty()).then(|| refused.join(", "))?;
+    Some(format!("not kept, as the destination refuses: {refused}"))
 }
 
 /// Pulls the request's dataset to `directory` and tells the service that it is delivered, unless something was left out.

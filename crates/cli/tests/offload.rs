@@ -317,6 +317,82 @@ fn files_that_change_or_vanish_meanwhile_are_left_out_and_named_and_the_rest_goe
     centre.pull_and_compare("r1");
 }
 
+/// What a file is besides its bytes: owner, group, how many names, which inode, and its attributes of these names.
+fn extras(path: &Path) -> (u32, u32, u64, Vec<Vec<u8>>) {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::symlink_metadata(path).unwrap();
+    let names = [
+        "user.kind",
+        "system.posix_acl_access",
+        "system.posix_acl_default",
+    ];
+    let values = names.iter().map(|name| {
+        let mut value = vec![0; 1000];
+        let size = rustix::fs::lgetxattr(path, *name, &mut value[..]).unwrap_or(0);
+        value.truncate(size);
+        value
+    });
+    (found.uid(), found.gid(), found.nlink(), values.collect())
+}
+
+#[test]
+fn owners_other_names_attributes_and_access_lists_come_home_before_their_source_is_gone_for_good() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let relays = [("ash", "60M"), ("birch", "50M"), ("cedar", "40M")];
+    let mut centre = Centre::with(&relays, 4, 12);
+    let deep = centre.scratch().join("deep");
+    fs::hard_link(deep.join("file 1"), centre.scratch().join("again")).unwrap();
+    let set = |path: &Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    // Its owner may write, one more and the group read, others nothing.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, rights, id) in [
+        (1u16, 6u16, u32::MAX),
+        (2, 4, 1234),
+        (4, 4, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&rights.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    set(&deep.join("file 2"), "system.posix_acl_access", &list);
+    set(&deep, "system.posix_acl_default", &list);
+    set(&deep.join("file 3"), "user.kind", b"raw\0\xff");
+    set(&centre.scratch().join("zero"), "user.kind", b"");
+    let read_only = fs::Permissions::from_mode(0o444);
+    fs::set_permissions(deep.join("file 3"), read_only).unwrap();
+    if rustix::process::geteuid().is_root() {
+        for name in ["deep/file 4", "deep/dangling", "deep/er"] {
+            std::os::unix::fs::lchown(centre.scratch().join(name), Some(1234), Some(4321)).unwrap();
+        }
+        chown(&deep, Some(1234), None).unwrap();
+    }
+    centre.before = picture(&centre.scratch());
+    let names = [
+        "again",
+        "zero",
+        "deep",
+        "deep/er",
+        "deep/dangling",
+        "deep/file 1",
+        "deep/file 2",
+        "deep/file 3",
+        "deep/file 4",
+    ];
+    let all = |root: &Path| names.map(|name| extras(&root.join(name)));
+    let before = all(&centre.scratch());
+    let request = centre.offload(&["--code", "2+1", "--release", "when-safe", "--wait"]);
+    assert_eq!(state(&request), "released", "{request}");
+    centre.pull_and_compare("r1");
+    let home = centre.folder.path().join("arrived");
+    assert_eq!(all(&home), before);
+    let inode = |name: &str| fs::metadata(home.join(name)).unwrap().ino();
+    assert_eq!(inode("again"), inode("deep/file 1"));
+}
+
 #[test]
 fn what_is_excluded_stays_and_the_rest_goes() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 11);

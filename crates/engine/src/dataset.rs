@@ -3,6 +3,7 @@
 //! [`scan`] lists a directory, [`SourceReader`] reads the stream's chunks and notices when a file
 //! is no longer what was listed, and [`Manifest`] is what the far end needs to put it together.
 
+mod extra;
 mod manifest;
 mod root;
 mod scan;
@@ -12,6 +13,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use posthaste_types::Bytes;
 
+pub use extra::{Extra, NOBODY_KNOWS};
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
 pub use root::Root;
@@ -68,6 +70,12 @@ pub struct FileEntry {
     pub inode: u64,
     /// Where its bytes start in the stream.
     pub offset: u64,
+    /// The number of its owner, and of its group; [`NOBODY_KNOWS`] in a list of a former release.
+    pub owner: u32,
+    /// That of its group.
+    pub group: u32,
+    /// What few files have.
+    pub extra: Option<Box<Extra>>,
 }
 
 impl FileEntry {
@@ -228,6 +236,9 @@ mod tests {
                 mtime_ns,
                 inode,
                 offset,
+                owner: NOBODY_KNOWS,
+                group: NOBODY_KNOWS,
+                extra: None,
             });
             list.bytes += size;
         }

@@ -24,7 +24,7 @@ use crate::dataset::{FileEntry, Manifest};
 use fetch::Fetcher;
 pub use files::DepotFiles;
 use place::Destination;
-pub use place::LeftOut;
+pub use place::{ExtrasUnkept, LeftOut};
 
 /// Memory for chunks on their way, in bytes, unless said otherwise.
 const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
@@ -126,6 +126,8 @@ pub struct PullReport {
     pub unkept: Unkept,
     /// What is not there, because the destination refuses it.
     pub left_out: LeftOut,
+    /// What arrived without its owner, its other names, or attributes.
+    pub extras_unkept: ExtrasUnkept,
     /// Files that the dataset lacks, since they were left out when it was sent.
     pub not_sent: Vec<String>,
     /// Why what was needed on the way could not be removed.
@@ -200,6 +202,7 @@ pub async fn pull(
             .count() as u64,
         skipped_chunks,
         unkept: run.place.unkept(),
+        extras_unkept: run.place.extras_unkept(),
         left_out,
         not_sent: manifest.list.left_out().map(FileEntry::shown).collect(),
         unclean: unclean.map(|error| error.to_string()),

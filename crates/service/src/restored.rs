@@ -314,6 +314,9 @@ mod tests {
             mtime_ns: 0,
             inode: 1,
             offset: 0,
+            owner: posthaste_engine::dataset::NOBODY_KNOWS,
+            group: posthaste_engine::dataset::NOBODY_KNOWS,
+            extra: None,
         };
         FileList {
             files: vec![file],

@@ -130,6 +130,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let patterns = record.patterns.clone();
     let look = move || listed(&Root::open(&root, false)?, &only, &patterns);
     let list = actor.blocking(look).await?;
+    scans::check_kept(&record, &list)?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)
 }

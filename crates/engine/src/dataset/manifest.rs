@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::{Bytes, ChunkIndex, Code, Digest, FragmentIndex, Record, TAG_BYTES};
 
-use super::{DatasetId, FileEntry, FileKind, FileList};
+use super::{
+    DatasetId, Extra, FileEntry, FileKind, FileList, NOBODY_KNOWS, extra::ATTRIBUTES_BYTES_MAX,
+};
 use crate::{
     envelope::{self, Cipher, age::Identity},
     stripe::digest_of,
@@ -188,11 +190,63 @@ impl FileList {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
+        // Where nobody knows more of any file, it is as it was written by former releases.
+        let has_more = |file: &FileEntry| file.owner != NOBODY_KNOWS || file.extra.is_some();
+        let has_extras = self.files.iter().any(has_more);
+        if has_extras {
+            WITH_EXTRAS.write(out);
+        }
         (self.files.len() as u64).write(out);
         for file in &self.files {
             write_file(file, out);
+            if has_extras {
+                write_extras(file, out);
+            }
         }
     }
+}
+
+/// Comes before a list whose files have owners and the like: more files than any list has.
+const WITH_EXTRAS: u64 = u64::MAX;
+
+fn write_extras(file: &FileEntry, out: &mut Vec<u8>) {
+    file.owner.write(out);
+    file.group.write(out);
+    let extra = file.extra.as_deref();
+    let same_as = extra.and_then(|extra| extra.same_as);
+    same_as.map_or(0, |place| place as u64 + 1).write(out);
+    let attributes = extra.map_or(&[][..], |extra| &extra.attributes);
+    (attributes.len() as u64).write(out);
+    for (name, value) in attributes {
+        write_text(name, out);
+        write_text(value, out);
+    }
+}
+
+/// Reads what a file at this place in its list has besides.
+fn read_extras(input: &mut &[u8], place: usize, file: &mut FileEntry) -> Result<(), Why> {
+    file.owner = u32::read(input).map_err(|_| CUT)?;
+    file.group = u32::read(input).map_err(|_| CUT)?;
+    let mut extra = Extra::default();
+    if let Some(same_as) = number(input)?.checked_sub(1) {
+        let same_as = usize::try_from(same_as).unwrap_or(usize::MAX);
+        if same_as >= place || file.kind == FileKind::Directory {
+            return Err("a file in it is the same as none before it");
+        }
+        extra.same_as = Some(same_as);
+    }
+    let mut left = ATTRIBUTES_BYTES_MAX;
+    for _ in 0..number(input)? {
+        let name = text_within(input, NAME_BYTES_MAX)?;
+        let value = text_within(input, left)?;
+        if name.is_empty() || name.contains(&0) {
+            return Err("an attribute in it has no name");
+        }
+        left = left.saturating_sub(name.len() + value.len());
+        extra.attributes.push((name, value));
+    }
+    file.extra = (extra != Extra::default()).then(|| Box::new(extra));
+    Ok(())
 }
 
 fn write_file(file: &FileEntry, out: &mut Vec<u8>) {
@@ -287,8 +341,12 @@ fn number(input: &mut &[u8]) -> Result<u64, Why> {
 }
 
 fn text(input: &mut &[u8]) -> Result<Vec<u8>, Why> {
+    text_within(input, PATH_BYTES_MAX)
+}
+
+fn text_within(input: &mut &[u8], most: usize) -> Result<Vec<u8>, Why> {
     let length = usize::try_from(number(input)?).map_err(|_| CUT)?;
-    if length > PATH_BYTES_MAX {
+    if length > most {
         return Err("a name in it is too long");
     }
     let (text, rest) = input.split_at_checked(length).ok_or(CUT)?;
@@ -297,11 +355,18 @@ fn text(input: &mut &[u8]) -> Result<Vec<u8>, Why> {
 }
 
 fn read_list(input: &mut &[u8]) -> Result<FileList, Why> {
-    let count = number(input)?;
+    let mut count = number(input)?;
+    let has_extras = count == WITH_EXTRAS;
+    if has_extras {
+        count = number(input)?;
+    }
     let mut list = FileList::default();
     for _ in 0..count {
         let mut file = read_file(input)?;
         file.offset = list.bytes;
+        if has_extras {
+            read_extras(input, list.files.len(), &mut file)?;
+        }
         list.bytes = list
             .bytes
             .checked_add(file.size)
@@ -351,6 +416,9 @@ fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
         mtime_ns,
         inode,
         offset: 0,
+        owner: NOBODY_KNOWS,
+        group: NOBODY_KNOWS,
+        extra: None,
     })
 }
 
@@ -401,6 +469,9 @@ mod tests {
             mtime_ns,
             inode,
             offset: 0,
+            owner: NOBODY_KNOWS,
+            group: NOBODY_KNOWS,
+            extra: None,
         }
     }
 
@@ -473,6 +544,46 @@ mod tests {
         );
         let empty = sealed(Vec::new());
         assert_eq!(Manifest::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    /// The example, with owners and what few files have.
+    fn with_extras() -> Manifest {
+        let mut manifest = example();
+        for (number, file) in (1000..).zip(&mut manifest.list.files) {
+            (file.owner, file.group) = (number, 7);
+        }
+        let last = manifest.list.files.last_mut().unwrap();
+        last.extra = Some(Box::new(Extra {
+            same_as: Some(3),
+            attributes: vec![
+                (b"user.a".to_vec(), vec![0, 255]),
+                (b"user.b".to_vec(), vec![]),
+            ],
+            lacks: None,
+        }));
+        manifest
+    }
+
+    #[test]
+    fn owners_other_names_and_attributes_come_back_as_they_were_written() {
+        let manifest = with_extras();
+        let bytes = manifest.to_bytes();
+        assert_eq!(Manifest::from_bytes(&bytes).unwrap(), manifest);
+        for end in 0..bytes.len() {
+            assert!(
+                Manifest::from_bytes(&bytes[..end]).is_err(),
+                "{end} bytes were taken"
+            );
+        }
+        let refused = |change: &dyn Fn(&mut Extra)| {
+            let mut manifest = with_extras();
+            let last = manifest.list.files.last_mut().unwrap();
+            change(last.extra.as_mut().unwrap());
+            Manifest::from_bytes(&manifest.to_bytes()).is_err()
+        };
+        assert!(refused(&|extra| extra.same_as = Some(5)), "itself");
+        assert!(refused(&|extra| extra.attributes[0].0 = Vec::new()));
+        assert!(refused(&|extra| extra.attributes[0].1 = vec![0; 70_000]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lists a directory tree.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     fs::{self, Metadata},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FileEntry, FileKind, FileList, Root};
+use super::{Extra, FileEntry, FileKind, FileList, Root};
 use crate::copy::Filter;
 
 /// Most files of one dataset: at about 150 bytes each the list stays in memory.
@@ -24,7 +24,7 @@ const FILES_MAX: usize = 20_000_000;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own; sockets, pipes and devices are left out and told in
+/// be one), hard links are files of their own that know each other; sockets, pipes and devices are left out and told in
 /// [`FileList::skipped`]. Blocking: two system calls for each file.
 ///
 /// # Errors
@@ -96,7 +96,11 @@ pub fn scan_files<N: AsRef<[u8]>>(
                     "it is a directory, and files were named",
                 ));
             }
-            Some(kind) => list.files.push(entry(name.to_vec(), kind, &metadata)),
+            Some(kind) => {
+                let found = entry(name.to_vec(), kind, &metadata, &place.path);
+                list.files
+                    .push(found.map_err(|cause| failed("look at", place.shown(), cause))?);
+            }
             None => list.skipped.push(name.to_vec()),
         }
     }
@@ -140,8 +144,9 @@ fn list_way(
             ));
         }
         folders.insert(folder.to_vec());
+        let found = entry(folder.to_vec(), FileKind::Directory, &metadata, &place.path);
         list.files
-            .push(entry(folder.to_vec(), FileKind::Directory, &metadata));
+            .push(found.map_err(|cause| failed("look at", place.shown(), cause))?);
     }
     Ok(())
 }
@@ -169,8 +174,11 @@ fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
 /// A list with its root alone.
 fn begin(root: &Root) -> Result<FileList> {
     let mut list = FileList::default();
+    let place = root.directory(b"");
+    let top = root.metadata()?;
+    let top = place.and_then(|place| entry(Vec::new(), FileKind::Directory, &top, &place.path));
     list.files
-        .push(entry(Vec::new(), FileKind::Directory, &root.metadata()?));
+        .push(top.map_err(|cause| failed("look at", root.path(), cause))?);
     Ok(list)
 }
 
@@ -179,6 +187,7 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.files.dedup_by(|a, b| a.path == b.path);
     list.skipped.sort_unstable();
+    join_names(&mut list);
     for file in &mut list.files {
         file.offset = list.bytes;
         list.bytes = list
@@ -187,6 +196,23 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
             .ok_or_else(|| too_much(root))?;
     }
     Ok(list)
+}
+
+/// Tells names of one file of each other: until now they know the device that it lies on.
+fn join_names(list: &mut FileList) {
+    let mut firsts: HashMap<(usize, u64), usize> = HashMap::new();
+    for (place, file) in list.files.iter_mut().enumerate() {
+        let Some(extra) = &mut file.extra else {
+            continue;
+        };
+        if let Some(device) = extra.same_as.take() {
+            let first = *firsts.entry((device, file.inode)).or_insert(place);
+            extra.same_as = (first != place).then_some(first);
+        }
+        if **extra == Extra::default() {
+            file.extra = None;
+        }
+    }
 }
 
 fn scan_directory(
@@ -231,13 +257,19 @@ fn scan_directory(
             }
             Some(Some(kind)) => kind,
         };
-        if kind == FileKind::Directory {
-            waiting.push(path.clone());
-        }
         if list.files.len() == FILES_MAX {
             return Err(too_much(root));
         }
-        list.files.push(entry(path, kind, &metadata));
+        let is_directory = kind == FileKind::Directory;
+        let found = entry(path.clone(), kind, &metadata, &place.path);
+        let found = found.map_err(|cause| failed("look at", place.shown(), cause));
+        let Some(found) = unless_gone(found, &path)? else {
+            continue;
+        };
+        list.files.push(found);
+        if is_directory {
+            waiting.push(path);
+        }
     }
     Ok(())
 }
@@ -274,8 +306,17 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     })
 }
 
-fn entry(path: Vec<u8>, kind: FileKind, metadata: &Metadata) -> FileEntry {
-    FileEntry {
+/// What lies at a place.
+fn entry(
+    path: Vec<u8>,
+    kind: FileKind,
+    metadata: &Metadata,
+    place: &Path,
+) -> std::io::Result<FileEntry> {
+    Ok(FileEntry {
+        extra: Extra::of(place, &kind, metadata)?,
+        owner: metadata.uid(),
+        group: metadata.gid(),
         path,
         size: if kind == FileKind::Regular {
             metadata.size()
@@ -288,7 +329,7 @@ fn entry(path: Vec<u8>, kind: FileKind, metadata: &Metadata) -> FileEntry {
         mtime_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
         inode: metadata.ino(),
         offset: 0,
-    }
+    })
 }
 
 fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Error {

@@ -5,6 +5,7 @@
 //! directory on the way there is opened by itself and never through a link.
 
 mod attributes;
+mod extras;
 mod left_out;
 mod staged;
 mod taken;
@@ -36,6 +37,7 @@ use rustix::{
 use super::resume::{self, ChunkSet};
 use crate::dataset::{Extent, FileEntry, FileKind, Manifest};
 use attributes::{mode_of, times, unless_refused};
+pub use extras::ExtrasUnkept;
 use left_out::LEFT_OUT;
 pub use left_out::LeftOut;
 
@@ -64,6 +66,7 @@ pub(super) struct Destination {
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
     unkept: Mutex<Unkept>,
+    extras: Mutex<ExtrasUnkept>,
     left_out: Mutex<LeftOut>,
     /// The directory used last: files come in order, so the next one is likely there too.
     last_parent: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
@@ -142,6 +145,7 @@ impl Destination {
             missing,
             files_done: AtomicUsize::new(0),
             unkept: Mutex::default(),
+            extras: Mutex::default(),
             left_out: Mutex::default(),
             last_parent: Mutex::new(None),
         };
@@ -366,6 +370,7 @@ impl Destination {
         let failed = |cause: Errno| self.failed(file, cause);
         let staged = self.stage(index)?;
         ftruncate(&staged, file.size).map_err(failed)?;
+        self.give_extras(&staged, file)?;
         // What is refused is asked for again at the end, and counted then.
         unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
         let found = fstat(&staged).map_err(failed)?;
@@ -396,7 +401,11 @@ impl Destination {
             let finished = match &file.kind {
                 _ if self.is_left_out(index) => return Ok(()),
                 FileKind::Symlink { target } => self.make_link(file, target),
-                FileKind::Regular | FileKind::Directory => self.restore(file),
+                FileKind::Regular => self.join_names(file).and_then(|()| self.restore(file)),
+                FileKind::Directory => {
+                    let given = self.give_directory_extras(file);
+                    given.and_then(|()| self.restore(file))
+                }
                 FileKind::LeftOut => Ok(()),
             };
             self.unless_left_out(index, finished)
@@ -460,6 +469,7 @@ impl Destination {
             })?;
             self.rename_staged(STAGED, file)?;
         }
+        self.give_link_owner(file)?;
         self.restore(file)
     }
 }

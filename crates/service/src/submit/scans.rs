@@ -127,12 +127,29 @@ pub(crate) fn failed(error: &Error) -> Scan {
 /// Lists a source; a small list is still to be kept.
 fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
     let list = listed_of(centre, record)?;
+    check_kept(record, &list)?;
     let small = centre.store.keep_if_large(record.id, &list)?;
     for skipped in &list.skipped {
         let shown = String::from_utf8_lossy(skipped);
         tracing::warn!(request = %record.id, "left out {}: no file", shown.escape_debug());
     }
     Ok((sealed(record, &list), small))
+}
+
+/// Sees that nothing is lost with a source that is to be removed.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] where a file has something that is not kept.
+pub(super) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> {
+    let Some((file, lacks)) = list.lacking().filter(|_| record.release) else {
+        return Ok(());
+    };
+    let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
+    let shown = file.below(root).display().to_string();
+    Err(Error::new(ErrorKind::Unsupported, "release", shown)
+        .at(Locus::Source)
+        .cause(lacks.to_owned())
+        .hint("leave it out with --exclude, or keep the source: without --release"))
 }
 
 /// What a request is about, listed with the rights of its owner. Blocking.

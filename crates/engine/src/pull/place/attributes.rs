@@ -37,6 +37,9 @@ impl Destination {
 
     /// The same of the destination itself: its mode only where nobody had chosen that.
     pub(super) fn restore_root(&self, root: &FileEntry) -> Result<()> {
+        if self.is_fresh {
+            self.give_directory_extras(root)?;
+        }
         let mode = self.is_fresh.then(|| mode_of(root));
         self.seal(
             root,

@@ -1,0 +1,121 @@
+//! What a file has beyond its bytes, mode and time: its other names, extended attributes and access lists.
+
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+};
+
+use rustix::{
+    fs::{getxattr, lgetxattr, listxattr, llistxattr},
+    io::Errno,
+};
+
+use super::{FileKind, FileList};
+
+/// Bytes of all extended attributes of one file that are kept, their names included: what Linux keeps of one.
+pub(super) const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
+/// An owner or a group that nobody knows.
+pub const NOBODY_KNOWS: u32 = u32::MAX;
+
+/// What few files have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Extra {
+    /// The place in the list of the file before it that is the same one under another name.
+    pub same_as: Option<usize>,
+    /// Extended attributes and access lists, by their names.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What it has that can't be kept, for people. Not in a manifest.
+    pub lacks: Option<String>,
+}
+
+/// Whether an attribute is the user's own or an access list; all others are the system's, and mean something there alone.
+fn is_kept(name: &[u8]) -> bool {
+    let lists: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+    name.starts_with(b"user.") || lists.contains(&name)
+}
+
+impl Extra {
+    /// What lies at a path, `metadata` being that of it. Of a directory that was opened it may be one that leads there.
+    pub(super) fn of(
+        path: &Path,
+        kind: &FileKind,
+        metadata: &std::fs::Metadata,
+    ) -> io::Result<Option<Box<Self>>> {
+        let mut extra = Self::default();
+        if *kind == FileKind::Regular && metadata.nlink() > 1 {
+            // The device, until the list knows its places.
+            extra.same_as = usize::try_from(metadata.dev()).ok();
+        }
+        if !matches!(kind, FileKind::Symlink { .. }) {
+            extra.read_attributes(path, *kind == FileKind::Directory)?;
+        }
+        Ok((extra != Self::default()).then(|| Box::new(extra)))
+    }
+
+    fn read_attributes(&mut self, path: &Path, is_directory: bool) -> io::Result<()> {
+        let list = |names: &mut [u8]| match is_directory {
+            true => listxattr(path, names),
+            false => llistxattr(path, names),
+        };
+        let mut names = vec![0; 256];
+        let count = match list(&mut names[..]) {
+            Err(Errno::RANGE) => {
+                names.resize(ATTRIBUTES_BYTES_MAX, 0);
+                list(&mut names[..])
+            }
+            listed => listed,
+        };
+        let count = match count {
+            Ok(count) => count,
+            Err(Errno::NOTSUP | Errno::NOSYS) => 0,
+            Err(Errno::NOENT) => return Err(Errno::NOENT.into()),
+            Err(cause) => {
+                self.lacks = Some(format!("its extended attributes can't be listed: {cause}"));
+                0
+            }
+        };
+        let mut left = ATTRIBUTES_BYTES_MAX;
+        for name in names[..count]
+            .split(|&byte| byte == 0)
+            .filter(|name| !name.is_empty())
+        {
+            let shown = name.escape_ascii();
+            if name == b"security.capability" {
+                self.lacks = Some(format!("{shown} lends rights, and is not kept"));
+            }
+            if !is_kept(name) {
+                continue;
+            }
+            let mut value = vec![0; left];
+            let called = OsStr::from_bytes(name);
+            let read = match is_directory {
+                true => getxattr(path, called, &mut value[..]),
+                false => lgetxattr(path, called, &mut value[..]),
+            };
+            match read {
+                Ok(size) if name.len() + size <= left => {
+                    value.truncate(size);
+                    left -= name.len() + size;
+                    self.attributes.push((name.to_vec(), value));
+                }
+                Err(Errno::NODATA) => {}
+                Ok(_) | Err(Errno::RANGE) => {
+                    self.lacks = Some(format!("{shown} is too long: 64 KiB of a file are kept"));
+                }
+                Err(cause) => self.lacks = Some(format!("{shown} can't be read: {cause}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileList {
+    /// The first file with something that can't be kept, and what that is.
+    #[must_use]
+    pub fn lacking(&self) -> Option<(&super::FileEntry, &str)> {
+        let mut files = self.files.iter();
+        files.find_map(|file| Some((file, file.extra.as_ref()?.lacks.as_deref()?)))
+    }
+}
