@@ -79,6 +79,13 @@ fn one_copy_at_a_destination_is_no_code() {
 }
 
 #[test]
+fn a_destination_alone_is_no_code_and_is_not_called_one() {
+    for report in play("destination-alone", 0..30) {
+        assert_eq!(report.count(Fate::Unsafe), 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn depots_of_one_hall_are_no_way_past_a_slow_destination() {
     play("one-domain-with-destination", 0..30);
 }
