@@ -13,6 +13,7 @@ mod depot;
 mod directory;
 mod endpoint;
 mod file;
+mod health;
 mod history;
 mod identity;
 mod job;
@@ -40,6 +41,7 @@ pub use depot::{Depot, DepotDrain, Invite, LentTerms, NewDepot, NewDrain, NewInv
 pub use directory::{Directory, DirectoryEntry, TreeLine};
 pub use endpoint::{EndpointKind, Endpoints};
 pub use file::{FilePage, FileProgress, FileState};
+pub use health::Health;
 pub use history::{History, MovedOnPath};
 pub use identity::{Bearer, Identity, Quota, Whoami};
 pub use job::{Job, JobEnd, JobName, Moved, NewJob, Scratch};
@@ -489,15 +491,6 @@ pub struct Problem {
     pub code: String,
     /// One line: what, while doing what, to what, what to try.
     pub message: String,
-}
-
-/// The service is there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Health {
-    /// Always `ok`.
-    pub status: String,
-    /// The version of posthaste.
-    pub version: String,
 }
 
 #[cfg(test)]

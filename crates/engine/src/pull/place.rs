@@ -402,10 +402,7 @@ impl Destination {
                 _ if self.is_left_out(index) => return Ok(()),
                 FileKind::Symlink { target } => self.make_link(file, target),
                 FileKind::Regular => self.join_names(file).and_then(|()| self.restore(file)),
-                FileKind::Directory => {
-                    let given = self.give_directory_extras(file);
-                    given.and_then(|()| self.restore(file))
-                }
+                FileKind::Directory => self.restore_directory(file),
                 FileKind::LeftOut => Ok(()),
             };
             self.unless_left_out(index, finished)

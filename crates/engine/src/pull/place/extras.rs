@@ -76,6 +76,12 @@ impl Destination {
         Ok(())
     }
 
+    /// All of a directory that is made last.
+    pub(super) fn restore_directory(&self, file: &FileEntry) -> Result<()> {
+        self.give_directory_extras(file)?;
+        self.restore(file)
+    }
+
     /// The same of a directory that has its place.
     pub(super) fn give_directory_extras(&self, file: &FileEntry) -> Result<()> {
         if owner_of(file).is_none() && file.extra.is_none() {
