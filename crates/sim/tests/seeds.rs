@@ -220,12 +220,16 @@ fn what_is_infeasible_is_said_at_once() {
 
 #[test]
 fn a_file_that_changes_is_left_out_and_all_else_is_safe() {
-    let mut omitted = 0;
-    for report in play("left-out", 0..200) {
+    let reports = play("left-out", 0..200);
+    let (mut omitted, played) = (0, reports.len());
+    for report in reports {
         assert_eq!(report.count(Fate::Met), 3, "{}", report.to_text());
         omitted += usize::from(report.to_text().contains("left out"));
     }
-    assert!(omitted > 100, "it changed before its end in {omitted} only");
+    assert!(
+        omitted * 2 > played,
+        "it changed before its end in {omitted} of {played} only"
+    );
 }
 
 #[test]
