@@ -31,7 +31,7 @@ pub struct Extra {
 }
 
 /// Whether an attribute is the user's own or an access list; all others are the system's, and mean something there alone.
-fn is_kept(name: &[u8]) -> bool {
+pub(crate) fn is_kept(name: &[u8]) -> bool {
     let lists: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
     name.starts_with(b"user.") || lists.contains(&name)
 }

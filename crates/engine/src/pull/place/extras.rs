@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use super::{Destination, attributes::unless_refused};
-use crate::dataset::{FileEntry, FileKind, NOBODY_KNOWS};
+use crate::dataset::{FileEntry, FileKind, NOBODY_KNOWS, is_kept};
 
 /// How many files, directories and links arrived without something that the destination refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,7 +64,9 @@ impl Destination {
             let set = fchown(open, owner, group);
             self.note_extra(set, file, |unkept| unkept.owners += 1)?;
         }
-        for (name, value) in file.extra.iter().flat_map(|extra| &extra.attributes) {
+        let attributes = file.extra.iter().flat_map(|extra| &extra.attributes);
+        // Whatever a manifest says, none is set that means something to the system.
+        for (name, value) in attributes.filter(|(name, _)| is_kept(name)) {
             let set = fsetxattr(open.as_fd(), &name[..], value, XattrFlags::empty());
             // Some file systems have less room for attributes than others, however much they have for files.
             let set = match set {
