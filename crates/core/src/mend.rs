@@ -37,12 +37,10 @@ struct Bench {
 type Rooms = BTreeMap<usize, u32>;
 
 impl Mind {
-    /// What lacks of a request whose source is gone is made again from now on.
+    /// What lacks of a request whose source is gone is made again from now on, or of chunks it can't give any more.
     pub(crate) fn begin_mend(&mut self, id: RequestId) {
         let lacks = |request: &Request| {
-            request.state == RequestState::Released
-                && request.mend.is_none()
-                && !request.replica.is_safe()
+            is_mended(request) && request.mend.is_none() && !request.replica.is_safe()
         };
         if self.requests.get(&id).is_some_and(lacks)
             && let Some(request) = self.requests.get_mut(&id)
@@ -70,8 +68,7 @@ impl Mind {
     /// Starts what of a request can be made again now. Returns whether anything.
     pub(crate) fn mend_for(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let has_work = |request: &Request| {
-            request.state == RequestState::Released
-                && request.mend.as_deref().is_some_and(Push::has_work)
+            is_mended(request) && request.mend.as_deref().is_some_and(Push::has_work)
         };
         let Some(request) = self.requests.get(&id).filter(|of| has_work(of)) else {
             return false;
@@ -141,6 +138,9 @@ impl Mind {
             let Some(request) = self.requests.get(&id) else {
                 return;
             };
+            if request.is_moving() && !request.replica.is_left(index) {
+                return;
+            }
             let Some(fragment) = self.lost_of(request, id, benches, index) else {
                 return;
             };
@@ -312,6 +312,12 @@ impl Mind {
         };
         benches.iter().map(spot).collect()
     }
+}
+
+/// Whether depots rebuild what lacks of a request, or of some of its chunks.
+fn is_mended(request: &Request) -> bool {
+    let has_left = request.is_moving() && request.replica.has_left() && !request.is_paused();
+    has_left || request.state == RequestState::Released
 }
 
 fn held(spot: Spot) -> Option<FragmentIndex> {

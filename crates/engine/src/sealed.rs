@@ -187,6 +187,17 @@ impl Sealed {
         self.reader.faults(chunk.get())
     }
 
+    /// The first and the last chunk that hold something of a file.
+    #[must_use]
+    pub fn chunks_of(&self, file: usize) -> (ChunkIndex, ChunkIndex) {
+        let entry = self.list.files.get(file);
+        let (offset, size) = entry.map_or((0, 0), |entry| (entry.offset, entry.size));
+        [offset, offset + size.saturating_sub(1)]
+            .map(|byte| byte / self.seal.chunk_size.get().max(1))
+            .map(|chunk| ChunkIndex::new(u32::try_from(chunk).unwrap_or(u32::MAX)))
+            .into()
+    }
+
     /// Reads a file no more.
     pub fn leave_out(&self, file: usize) {
         self.reader.leave_out(file);

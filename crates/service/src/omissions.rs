@@ -18,19 +18,28 @@ use crate::{
 };
 
 /// A file at fault, as the mind is told of it.
-fn omission(sealed: &Sealed, fault: FileFault) -> Omission {
+fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault) -> Input {
     let entry = sealed.list().files.get(fault.file);
-    Omission {
+    let (first, last) = sealed.chunks_of(fault.file);
+    let omission = Omission {
         file: fault.file as u64,
         bytes: Bytes::new(entry.map_or(0, |entry| entry.size)),
         fault: fault_of_source(fault.kind),
         what: fault.what,
+    };
+    Input::FileAtFault {
+        request,
+        omission,
+        first,
+        last,
+        is_restored: tokio::task::block_in_place(|| store.backup_of(request)).is_some(),
     }
 }
 
 /// Tells which files of a chunk are at fault, or that it is another one now. Returns whether that is all that kept it from being sent.
 pub(crate) async fn tell_of_files(
     inputs: &mpsc::Sender<Arrival>,
+    store: &Store,
     sealed: &Sealed,
     leg: Leg,
 ) -> bool {
@@ -38,8 +47,7 @@ pub(crate) async fn tell_of_files(
     let faults = sealed.faults(chunk);
     let mut told: Vec<Input> = Vec::new();
     for fault in faults {
-        let omission = omission(sealed, fault);
-        told.push(Input::FileAtFault { request, omission });
+        told.push(at_fault(store, sealed, request, fault));
     }
     if told.is_empty() && sealed.is_renewed(chunk) {
         told.push(Input::ChunkRenewed { request, chunk });
@@ -61,8 +69,8 @@ pub(crate) async fn leave_out(
 ) -> Result<bool> {
     let faults = sealed.faults(chunk);
     for fault in faults {
-        let (file, omission) = (fault.file, omission(sealed, fault));
-        let input = Input::FileAtFault { request, omission };
+        let file = fault.file;
+        let input = at_fault(&centre.store, sealed, request, fault);
         centre.put_down(input).await?;
         let view = centre.mind().request(request);
         let omitted = view.map(|view| view.omissions).unwrap_or_default();

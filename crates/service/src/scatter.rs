@@ -56,6 +56,7 @@ impl Hands {
         }
         let sealed = self.sealed(own.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
+        let store = Arc::clone(&self.store);
         let span = self.traced.of_send(own, &depots);
         let handle = self.running.spawn(async move {
             let opened = OnceLock::new();
@@ -75,10 +76,11 @@ impl Hands {
             match begun {
                 Ok((scattering, record)) => follow(scattering, &record, waiting).await,
                 Err(fault) => {
-                    let fault = match tell_of_source(&inputs, own, fault, opened.get()).await {
-                        true => Fault::Busy,
-                        false => fault,
-                    };
+                    let fault =
+                        match tell_of_source(&inputs, &store, own, fault, opened.get()).await {
+                            true => Fault::Busy,
+                            false => fault,
+                        };
                     let failed = Input::ScatterFailed {
                         request: own.request,
                         depot: own.depot,

@@ -59,6 +59,8 @@ record! {
         copies_parked: Bitmap,
         /// Chunks that lost a fragment with a depot and have not been made safe again.
         damaged: Bitmap,
+        /// Chunks that the source can't give any more as they were.
+        left: Bitmap,
         safe: u32,
         missing: u64,
         /// A chunk that lost fragments waits until one more loss is all it survives.
@@ -117,6 +119,7 @@ impl Replica {
             copies_todo: Bitmap::empty(chunks),
             copies_parked: Bitmap::empty(chunks),
             damaged: Bitmap::empty(chunks),
+            left: Bitmap::empty(chunks),
             safe: 0,
             missing: u64::from(chunks) * u64::from(spec.code.total()),
             is_lazy: false,
@@ -132,7 +135,9 @@ impl Replica {
         self.columns.len() == lanes
             && (self.pinned | self.holders) & !self.lanes() == 0
             && self.queues().iter().all(|set| set.fits(self.chunks))
-            && self.damaged.fits(self.chunks)
+            && [&self.damaged, &self.left]
+                .iter()
+                .all(|set| set.fits(self.chunks))
             && self
                 .columns
                 .iter()

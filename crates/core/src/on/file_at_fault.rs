@@ -1,4 +1,4 @@
-use alloc::vec::Vec;
+use alloc::{format, vec::Vec};
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{
@@ -21,8 +21,16 @@ impl Omission {
 }
 
 impl Mind {
-    /// A file of a source is at fault. It is left out and the rest goes on, unless nothing else would be left.
-    pub(crate) fn on_file_at_fault(&mut self, id: RequestId, file: Omission, out: &mut Outbox) {
+    /// A file of a source is at fault. What depots have of it outweighs that: chunks that they can rebuild are left to them. With any
+    /// other chunk, it is left out and the rest goes on, unless nothing else would be left.
+    pub(crate) fn on_file_at_fault(
+        &mut self,
+        id: RequestId,
+        file: Omission,
+        chunks: (ChunkIndex, ChunkIndex),
+        is_restored: bool,
+        out: &mut Outbox,
+    ) {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -36,10 +44,14 @@ impl Mind {
             }
             return;
         }
-        if self.awaits_what_depots_hold(id) {
+        if is_restored {
+            // The rest may be gone as well, and depots may hold more of it than they can be asked for.
+            return self.on_source_fault(id, file.fault, Some(file.what), out);
+        }
+        if !reads || self.awaits_what_depots_hold(id) {
             return;
         }
-        let Some(request) = self.requests.get_mut(&id) else {
+        let Some(request) = self.requests.get(&id) else {
             return;
         };
         let Err(place) =
@@ -47,9 +59,12 @@ impl Mind {
         else {
             return;
         };
-        if !reads {
+        if self.leave_to_depots(id, chunks, &file.reason()) {
             return;
         }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
         let count = request.uncommon.omissions.len() + 1;
         let reason = file.reason();
         if count as u64 >= request.spec.files || count > OMISSIONS_MAX {
@@ -65,6 +80,38 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::LeftOut { bytes }, reason);
     }
 
+    /// Leaves chunks to the depots as far as those can rebuild them. Returns whether they can rebuild all.
+    fn leave_to_depots(
+        &mut self,
+        id: RequestId,
+        (first, last): (ChunkIndex, ChunkIndex),
+        reason: &Reason,
+    ) -> bool {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let end = request.replica.chunks().min(last.get().saturating_add(1));
+        let (mut left, mut are_all) = (0u32, true);
+        for chunk in (first.get()..end).map(ChunkIndex::new) {
+            if request.replica.lacking(chunk) == 0 {
+                continue;
+            }
+            if request.replica.is_rebuildable(chunk) {
+                request.stripes.remove(&chunk);
+                left += u32::from(request.replica.leave(chunk));
+            } else {
+                are_all = false;
+            }
+        }
+        if left > 0 {
+            let what = format!("chunks left to depots, which can rebuild them: {left}");
+            self.remember(id, what, reason.clone());
+            self.reset_push(id);
+            self.look_now();
+        }
+        are_all
+    }
+
     /// Whether depots have yet to say what they hold, which may be all of it: then nothing is sent meanwhile, and nothing is decided.
     fn awaits_what_depots_hold(&mut self, id: RequestId) -> bool {
         let request = self.requests.get_mut(&id);
@@ -75,7 +122,7 @@ impl Mind {
         true
     }
 
-    /// A chunk is another one since a file was left out: what depots hold of it as it was counts no more, unless it is safe
+    /// A chunk is another one since a file was left out: what depots hold of it as it was counts no more, unless they can rebuild it
     /// as it was.
     pub(crate) fn on_chunk_renewed(&mut self, id: RequestId, chunk: ChunkIndex, out: &mut Outbox) {
         let now = self.now;
@@ -91,6 +138,12 @@ impl Mind {
             return;
         };
         let reason = last.reason();
+        if self.leave_to_depots(id, (chunk, chunk), &reason) {
+            return;
+        }
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
         let lanes = request.lanes.iter().map(|lane| lane.depot);
         let pushed = lanes.filter(|&depot| self.pushes.get(depot, id, chunk).is_some());
         let pushed: Vec<DepotId> = pushed.collect();

@@ -34,6 +34,7 @@ impl Mind {
         if fault.is_of_source() {
             self.on_source_fault(id, fault, None, out);
             self.refresh_stripe(id, chunk);
+            self.offer_mend(id, chunk);
             return;
         }
         if let Some(request) = self.requests.get_mut(&id) {
@@ -48,6 +49,7 @@ impl Mind {
             stripe.last_fault = Some(fault);
         }
         self.refresh_stripe(id, chunk);
+        self.offer_mend(id, chunk);
         self.blame(id, depot, flight.since, fault, out);
     }
 

@@ -27,5 +27,6 @@ impl Mind {
             request.spent_micro_usd = request.spent_micro_usd.saturating_sub(paid);
         }
         self.refresh_stripe(id, chunk);
+        self.offer_mend(id, chunk);
     }
 }

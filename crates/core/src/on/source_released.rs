@@ -27,7 +27,7 @@ impl Mind {
             }
             self.tell(out, Some(id), None, Happening::Unsafe { chunks }, reason);
         }
-        self.begin_mend(id);
+        self.reset_push(id);
         self.deliver_if_there(id, out);
     }
 
@@ -52,7 +52,7 @@ impl Mind {
             request.state = RequestState::Released;
         }
         self.tell(out, Some(id), None, Happening::Released, reason);
-        self.begin_mend(id);
+        self.reset_push(id);
         self.deliver_if_there(id, out);
         let request = self.requests.get(&id);
         let is_delivered = |request: &&Request| {

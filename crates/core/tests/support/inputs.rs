@@ -516,10 +516,33 @@ fn input() -> impl Strategy<Value = Input> {
             schedule: is_found.then(Default::default),
         }),
         12 => inbound(),
+        2 => source_of_files(),
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
         1 => request().prop_map(|request| Input::Delivered { request }),
         1 => request().prop_map(|request| Input::ForgetAsked { request }),
+    ]
+}
+
+/// Files of a source that are at fault, and chunks that are others since.
+fn source_of_files() -> impl Strategy<Value = Input> {
+    let at_fault = (request(), 0u64..4, chunk(), 0u32..4, fault(), any::<bool>());
+    prop_oneof![
+        at_fault.prop_map(
+            |(request, file, first, more, fault, is_restored)| Input::FileAtFault {
+                request,
+                omission: Omission {
+                    file,
+                    bytes: Bytes::new(1),
+                    fault,
+                    what: "file".into()
+                },
+                first,
+                last: ChunkIndex::new(first.get() + more),
+                is_restored: is_restored && file == 0,
+            }
+        ),
+        (request(), chunk()).prop_map(|(request, chunk)| Input::ChunkRenewed { request, chunk }),
     ]
 }
 

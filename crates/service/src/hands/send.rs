@@ -22,6 +22,7 @@ use crate::{
     follow::Lead,
     movers::{Ending, Movers, News, Offered},
     omissions::tell_of_files,
+    store::Store,
 };
 
 /// Who sends, and where to.
@@ -44,7 +45,7 @@ enum Sent {
 impl Hands {
     pub(super) fn send(&mut self, leg: Leg, manner: Manner) {
         let sealed = self.sealed(leg.request);
-        let inputs = self.inputs.clone();
+        let (inputs, store) = (self.inputs.clone(), Arc::clone(&self.store));
         let way = Way {
             depots: Arc::clone(&self.depots),
             movers: Arc::clone(&self.movers),
@@ -82,7 +83,8 @@ impl Hands {
                     chunk: Some(record),
                     ..Arrival::bare(leg.ended(Ok(())))
                 },
-                Err(fault) => match tell_of_source(&inputs, leg, fault, opened.get()).await {
+                Err(fault) => match tell_of_source(&inputs, &store, leg, fault, opened.get()).await
+                {
                     true => Arrival::bare(leg.recalled()),
                     false => Arrival::bare(leg.ended(Err(fault))),
                 },
@@ -102,6 +104,7 @@ impl Hands {
 /// sent without them.
 pub(crate) async fn tell_of_source(
     inputs: &mpsc::Sender<Arrival>,
+    store: &Store,
     leg: Leg,
     fault: Fault,
     sealed: Option<&Arc<Sealed>>,
@@ -109,7 +112,7 @@ pub(crate) async fn tell_of_source(
     let Some(sealed) = sealed.filter(|_| fault.is_of_source()) else {
         return false;
     };
-    if tell_of_files(inputs, sealed, leg).await {
+    if tell_of_files(inputs, store, sealed, leg).await {
         return true;
     }
     let Some(what) = sealed.trouble() else {

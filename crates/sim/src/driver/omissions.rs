@@ -51,7 +51,19 @@ impl Run<'_> {
                 fault: Fault::SourceChanged,
                 what: String::from("file 0"),
             };
-            self.tell_after(span, Input::FileAtFault { request, omission });
+            let chunks = self
+                .world
+                .specs
+                .get(&request)
+                .map_or(0, |spec| spec.chunks());
+            let at_fault = Input::FileAtFault {
+                request,
+                omission,
+                first: ChunkIndex::new(0),
+                last: ChunkIndex::new(CHUNKS.min(chunks).saturating_sub(1)),
+                is_restored: false,
+            };
+            self.tell_after(span, at_fault);
             return true;
         }
         let mut sites = self.world.sites.iter();

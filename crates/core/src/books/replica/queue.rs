@@ -47,6 +47,9 @@ impl Replica {
     }
 
     pub(super) fn await_turn(&mut self, chunk: u32) {
+        if self.is_left(ChunkIndex::new(chunk)) {
+            return self.open(ChunkIndex::new(chunk));
+        }
         if self.is_for_copies(chunk) {
             self.open(ChunkIndex::new(chunk));
             self.copies_todo.insert(chunk);

@@ -1,13 +1,37 @@
-//! Chunks that are no longer what they were.
+//! Chunks that their source can't give any more as they were.
 
 use posthaste_types::ChunkIndex;
 
 use super::{NOTHING, Replica};
 
 impl Replica {
+    /// Returns whether depots have enough of the chunk to rebuild it without its source.
+    pub(crate) fn is_rebuildable(&self, chunk: ChunkIndex) -> bool {
+        self.have(chunk.get()).fragments.count_ones() >= u32::from(self.code.data())
+    }
+
+    /// Leaves the chunk to the depots, as long as they can rebuild it: it waits for no send. Returns whether that is news.
+    pub(crate) fn leave(&mut self, chunk: ChunkIndex) -> bool {
+        let is_news = !self.left.contains(chunk.get());
+        self.left.insert(chunk.get());
+        self.open(chunk);
+        is_news
+    }
+
+    /// Returns whether the chunk is left to the depots.
+    pub(crate) fn is_left(&self, chunk: ChunkIndex) -> bool {
+        self.left.contains(chunk.get()) && self.is_rebuildable(chunk)
+    }
+
+    /// Returns whether some chunk was left to the depots.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.len() > 0
+    }
+
     /// The chunk is another one now: nothing of it lies anywhere.
     pub(crate) fn renew(&mut self, chunk: ChunkIndex) {
         let at = chunk.get();
+        self.left.remove(at);
         let lacked = self.lacks(at, self.have(at));
         let mut was_held = false;
         for lane in 0..self.columns.len() {

@@ -1,0 +1,265 @@
+//! Files of a source that change or vanish, and what depots hold of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once, and looks at few commands"
+)]
+
+use std::collections::BTreeSet;
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+
+const REQUEST: RequestId = RequestId::new(1);
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const CHUNKS: u32 = 8;
+const DEPOTS: [DepotId; 3] = [DepotId::new(1), DepotId::new(2), DepotId::new(3)];
+
+type Piece = (DepotId, ChunkIndex, FragmentIndex);
+
+/// A driver whose depots keep what they are told they stored.
+struct Desk {
+    mind: Mind,
+    commands: Vec<Command>,
+    held: BTreeSet<Piece>,
+}
+
+impl Desk {
+    /// A request of eight chunks, each in three fragments of which two are enough, and a depot for each fragment.
+    fn new() -> Self {
+        let mut desk = Self {
+            mind: Mind::new(Settings::default()),
+            commands: Vec::new(),
+            held: BTreeSet::new(),
+        };
+        let (capacity, rate_max) = (Bytes::mebi(4096), Some(ByteRate::new(10 << 20)));
+        for depot in DEPOTS {
+            desk.give(Input::DepotAdded {
+                depot,
+                name: format!("{depot}"),
+                capacity,
+                rate_max,
+            });
+            desk.give(Input::DepotUp {
+                depot,
+                free: capacity,
+                rate_max,
+            });
+        }
+        let spec = RequestSpec {
+            bytes: Bytes::mebi(CHUNKS.into()),
+            files: 10,
+            chunk_size: Bytes::mebi(1),
+            deadline: START + std::time::Duration::from_secs(600),
+            code: "2+1".parse().unwrap(),
+            via: DEPOTS.to_vec(),
+            destinations: Vec::new(),
+            release: ReleasePolicy::WhenSafe,
+            best_effort: false,
+        };
+        desk.give(Input::RequestSubmitted {
+            request: REQUEST,
+            spec,
+        });
+        desk
+    }
+
+    fn give(&mut self, input: Input) {
+        let mut out = Outbox::default();
+        self.mind.step(START, vec![input], &mut out);
+        self.commands.extend(out.commands);
+    }
+
+    /// Takes what was sent, or is to be, of chunks below this.
+    fn take_sent(&mut self, below: u32) -> Vec<Piece> {
+        let sent = self.commands.iter().filter_map(|command| match command {
+            Command::Send {
+                depot,
+                chunk,
+                fragment,
+                ..
+            } if chunk.get() < below => Some((*depot, *chunk, *fragment)),
+            _ => None,
+        });
+        let sent: Vec<Piece> = sent.collect();
+        let is_other = |command: &Command| !matches!(command, Command::Send { chunk, .. } if chunk.get() < below);
+        self.commands.retain(is_other);
+        sent
+    }
+
+    fn store(&mut self, (depot, chunk, fragment): Piece) {
+        self.held.insert((depot, chunk, fragment));
+        self.give(Input::FragmentStored {
+            request: REQUEST,
+            depot,
+            chunk,
+            fragment,
+        });
+    }
+
+    fn take_back(&mut self, (depot, chunk, fragment): Piece) {
+        self.give(Input::Recalled {
+            request: REQUEST,
+            depot,
+            chunk,
+            fragment,
+        });
+    }
+
+    /// Stores what is sent, until all of the chunks below this is there.
+    fn store_below(&mut self, below: u32) {
+        loop {
+            let sent = self.take_sent(below);
+            if sent.is_empty() {
+                return;
+            }
+            sent.into_iter().for_each(|piece| self.store(piece));
+        }
+    }
+
+    /// A file of these chunks is not what was listed.
+    fn find_at_fault(&mut self, file: u64, [first, last]: [u32; 2], is_restored: bool) {
+        self.give(Input::FileAtFault {
+            request: REQUEST,
+            omission: Omission {
+                file,
+                bytes: Bytes::mebi(1),
+                fault: Fault::SourceChanged,
+                what: format!("file {file}"),
+            },
+            first: ChunkIndex::new(first),
+            last: ChunkIndex::new(last),
+            is_restored,
+        });
+    }
+
+    /// Starts again from an older state. Depots have yet to say what they hold.
+    fn restore(&mut self, state: &[u8]) {
+        self.mind = Mind::restore(state).unwrap();
+        self.commands.clear();
+        self.give(Input::DriverStarted);
+    }
+
+    fn take_inventory(&mut self, depot: DepotId) {
+        let held = self.held.iter().filter(|(at, ..)| *at == depot);
+        self.give(Input::DepotInventory {
+            depot,
+            request: REQUEST,
+            held: held
+                .map(|&(_, chunk, fragment)| (chunk, fragment))
+                .collect(),
+        });
+    }
+
+    fn state(&self) -> RequestState {
+        self.mind.request(REQUEST).unwrap().state
+    }
+
+    fn is_left_out(&self) -> bool {
+        !self.mind.request(REQUEST).unwrap().omissions.is_empty()
+    }
+
+    fn renewed(&self) -> Vec<u32> {
+        let renewed = self.commands.iter().filter_map(|command| match command {
+            Command::Renew { chunk, .. } => Some(chunk.get()),
+            _ => None,
+        });
+        renewed.collect()
+    }
+
+    fn is_released(&self) -> bool {
+        let mut commands = self.commands.iter();
+        commands.any(|command| matches!(command, Command::Release { .. }))
+    }
+}
+
+#[test]
+fn a_source_that_was_released_after_the_state_that_is_restored_is_at_fault_with_nothing() {
+    let mut desk = Desk::new();
+    desk.store_below(3);
+    let old = desk.mind.snapshot();
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released(), "it is safe");
+    desk.give(Input::SourceReleased { request: REQUEST });
+    assert_eq!(desk.state(), RequestState::Released);
+
+    desk.restore(&old);
+    assert_eq!(desk.state(), RequestState::Moving);
+    for (file, depot) in (0..).zip(DEPOTS) {
+        // All of it, as each send would find while not every depot has said what it holds.
+        desk.find_at_fault(file, [0, CHUNKS - 1], false);
+        let chunk = ChunkIndex::new(CHUNKS - 1);
+        desk.give(Input::ChunkRenewed {
+            request: REQUEST,
+            chunk,
+        });
+        desk.take_inventory(depot);
+    }
+    assert_eq!(desk.state(), RequestState::Safe);
+    assert!(!desk.is_left_out() && desk.renewed().is_empty());
+    assert_eq!(desk.take_sent(CHUNKS), Vec::new());
+}
+
+#[test]
+fn of_a_request_from_a_backup_nothing_is_left_out_and_nothing_renewed() {
+    let mut desk = Desk::new();
+    desk.store_below(3);
+    let old = desk.mind.snapshot();
+    desk.restore(&old);
+    desk.find_at_fault(4, [3, 4], true);
+    DEPOTS
+        .into_iter()
+        .for_each(|depot| desk.take_inventory(depot));
+    assert_eq!(
+        desk.state(),
+        RequestState::Moving,
+        "depots had not said all"
+    );
+    desk.find_at_fault(4, [3, 4], true);
+    assert_eq!(desk.state(), RequestState::Failed);
+    assert!(!desk.is_left_out() && desk.renewed().is_empty());
+}
+
+#[test]
+fn chunks_that_depots_can_rebuild_are_left_to_them_and_no_file_of_those_alone_is_left_out() {
+    let mut desk = Desk::new();
+    let sent = desk.take_sent(2);
+    let (first, second): (Vec<Piece>, Vec<Piece>) =
+        sent.into_iter().partition(|(_, chunk, _)| chunk.get() == 0);
+    assert_eq!((first.len(), second.len()), (3, 3));
+    desk.store(first[0]);
+    desk.store(first[1]);
+    desk.store(second[0]);
+    desk.find_at_fault(0, [0, 0], false);
+    desk.take_back(first[2]);
+    assert!(!desk.is_left_out(), "depots have all of it");
+    let mends = desk.commands.iter().filter_map(|command| match command {
+        Command::Mend {
+            to,
+            chunk,
+            fragment,
+            ..
+        } => Some((*to, *chunk, *fragment)),
+        _ => None,
+    });
+    assert_eq!(
+        mends.collect::<Vec<_>>(),
+        [first[2]],
+        "they rebuild what lacks"
+    );
+    assert_eq!(desk.take_sent(1), Vec::new());
+    desk.find_at_fault(1, [0, 1], false);
+    desk.take_back(second[1]);
+    assert!(desk.is_left_out(), "its second chunk can't be rebuilt");
+    for chunk in [0, 1].map(ChunkIndex::new) {
+        desk.give(Input::ChunkRenewed {
+            request: REQUEST,
+            chunk,
+        });
+    }
+    assert_eq!(desk.renewed(), [1]);
+    desk.take_back(second[2]);
+    desk.store(first[2]);
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released(), "all else is safe");
+}
