@@ -317,6 +317,31 @@ fn files_that_change_or_vanish_meanwhile_are_left_out_and_named_and_the_rest_goe
     centre.pull_and_compare("r1");
 }
 
+#[test]
+fn what_a_relay_has_of_a_file_as_it_was_makes_way_for_its_chunks_without_it() {
+    let relays = [("ash", "60M"), ("birch", "60M"), ("cedar", "60M")];
+    let mut centre = Centre::with(&relays, 12, 4);
+    centre.relays[1..].iter_mut().for_each(Relay::kill);
+    let request = centre.offload(&["--code=2+1", "--release=when-safe", "--best-effort"]);
+    assert_eq!(state(&request), "moving", "{request}");
+    // One fragment of each chunk is of no use to anybody without a second.
+    let is_on_ash = |request: &Value| request["shares"][0]["stored"] == request["chunks"];
+    centre.service.wait_until("r1", is_on_ash);
+    let large = centre.scratch().join("large.bin");
+    let mut bytes = fs::read(&large).unwrap();
+    bytes.push(1);
+    fs::write(&large, &bytes).unwrap();
+    centre.relays[1..].iter_mut().for_each(Relay::restart);
+    let watched = centre.service.run(&["watch", "r1"]);
+    assert_eq!(watched.status.code(), Some(6), "{}", text(&watched.stderr));
+    let request = centre.service.status("r1");
+    assert_eq!(request["left_out"]["files"], 1, "{request}");
+    assert_eq!(fs::read(&large).unwrap(), bytes, "it stays");
+    let is_large = |line: &String| line.contains("large.bin") && !line.contains("link");
+    centre.before.retain(|line| !is_large(line));
+    centre.pull_and_compare("r1");
+}
+
 /// What a file is besides its bytes: owner, group, how many names, which inode, and its attributes of these names.
 fn extras(path: &Path) -> (u32, u32, u64, Vec<Vec<u8>>) {
     use std::os::unix::fs::MetadataExt;

@@ -9,6 +9,7 @@ mod address;
 mod cargo;
 mod client;
 mod connection;
+mod delete;
 mod departure;
 mod exchange;
 mod forward;

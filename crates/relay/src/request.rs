@@ -143,6 +143,9 @@ impl Service {
             Some(Target::Object(id, object)) if head.method == Method::PUT => {
                 return self.put(&head.headers, id, object, body).await;
             }
+            Some(Target::Object(id, object)) if head.method == Method::DELETE => {
+                self.delete_unless(id, object, head.uri.query()).await
+            }
             Some(Target::Object(id, object)) => self.get(id, object).await,
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => self.delete(id).await,
@@ -314,6 +317,20 @@ impl Service {
         Ok(response)
     }
 
+    pub(crate) async fn delete_unless(
+        &self,
+        dataset: DatasetId,
+        object: Object,
+        query: Option<&str>,
+    ) -> Result<Response<Body>, Refusal> {
+        let digest = wire::parse_unless(query);
+        let what = "the query is not unless=DIGEST";
+        let digest = digest.ok_or_else(|| Refusal::new(ErrorKind::Invalid, what))?;
+        let store = Arc::clone(&self.store);
+        blocking(move || store.remove_unless(&dataset, object, digest)).await?;
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
     async fn delete(&self, dataset: DatasetId) -> Result<Response<Body>, Refusal> {
         let store = Arc::clone(&self.store);
         blocking(move || store.remove(&dataset)).await?;
@@ -344,7 +361,7 @@ fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<Dat
                 | Target::Scatter(id, _),
             ),
         ) => (Scope::Write, Some(*id)),
-        (&Method::DELETE, Some(Target::Dataset(id)))
+        (&Method::DELETE, Some(Target::Dataset(id) | Target::Object(id, Object::Fragment(..))))
         | (&Method::PUT | &Method::DELETE, Some(Target::Space(id))) => (Scope::All, Some(*id)),
         (&Method::GET, Some(Target::Spaces)) => (Scope::All, None),
         (_, Some(Target::Register | Target::Heartbeat)) => {

@@ -336,6 +336,34 @@ impl Store {
         Ok(())
     }
 
+    /// Removes what is stored under a name unless it has this digest. What an object store has of it goes with its dataset. Blocking.
+    pub(crate) fn remove_unless(
+        &self,
+        dataset: &DatasetId,
+        object: Object,
+        digest: Digest,
+    ) -> Result<(), Refusal> {
+        let _alone = self.removal.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(there) = self.find(dataset, object) else {
+            return Ok(());
+        };
+        if there.digest == digest {
+            return Ok(());
+        }
+        let path = layout::object_path(&self.dir, dataset, object, &there.digest);
+        fs::remove_file(&path)?;
+        path.parent()
+            .map_or(Ok(()), |group| self.flush_dir(group))?;
+        let mut index = self.index();
+        if let Some(holding) = index.datasets.get_mut(dataset)
+            && holding.objects.remove(&object).is_some()
+        {
+            index.objects -= 1;
+            index.room.lose(dataset, there.size);
+        }
+        Ok(())
+    }
+
     /// Removes every dataset that has expired. Blocking.
     pub(crate) fn remove_expired(&self, now_s: u64) -> Result<(), Refusal> {
         let is_expired = |holding: &Holding| holding.expires_s <= now_s;

@@ -48,6 +48,8 @@ impl Placing<'_> {
         let fragment = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let may = self.settings.encode != Encode::Centre
             && scatter::spares(code, wanted.count_ones())
+            // Of chunks that became others, relays may have what no other relay replaces.
+            && self.request.uncommon.omissions.is_empty()
             // Where space is tight, who takes what is no matter of ways.
             && self.tight(chunk, fragment).is_none();
         if !may {

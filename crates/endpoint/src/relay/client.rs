@@ -340,25 +340,6 @@ impl RelayClient {
         .cause("the inventory does not end"))
     }
 
-    /// Deletes everything the relay holds of the dataset. Deleting it again changes nothing.
-    ///
-    /// # Errors
-    /// As [`Self::status`].
-    pub async fn delete_dataset(&self, dataset: &DatasetId) -> Result<()> {
-        let ask = Ask {
-            operation: "delete on",
-            method: Method::DELETE,
-            target: Target::Dataset(*dataset),
-            query: "",
-            scope: Scope::All,
-            body: None,
-        };
-        let (lease, response) = self.send(&ask).await?;
-        self.collect(&ask, lease, response, ANSWER_BYTES_MAX, None)
-            .await
-            .map(drop)
-    }
-
     fn request(&self, ask: &Ask<'_>, pulse: &Arc<Pulse>) -> Result<Request<Body>> {
         let token = self
             .credential

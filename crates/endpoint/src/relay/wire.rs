@@ -225,6 +225,12 @@ pub fn parse_from(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
     }
 }
 
+/// Reads the query of a removal: the digest of what stays. `None` when it is no such query.
+#[must_use]
+pub fn parse_unless(query: Option<&str>) -> Option<Digest> {
+    query?.strip_prefix("unless=")?.parse().ok()
+}
+
 /// One entry of an inventory.
 pub type Held = (ChunkIndex, FragmentIndex, Digest);
 

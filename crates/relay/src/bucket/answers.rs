@@ -36,6 +36,9 @@ impl Service {
             Some(Target::Object(id, object)) if head.method == Method::GET => {
                 self.lead_on(backing, id, object).await
             }
+            Some(Target::Object(id, object)) if head.method == Method::DELETE => {
+                self.delete_unless(id, object, head.uri.query()).await
+            }
             Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
             Some(Target::Dataset(id)) => {
                 if backing.passes.give_up(&id) {

@@ -218,6 +218,11 @@ impl Room {
         });
     }
 
+    /// So much less is stored.
+    pub(super) fn lose(&mut self, dataset: &DatasetId, bytes: u64) {
+        self.change(dataset, |account| account.stored -= bytes);
+    }
+
     /// What is stored is kept until this moment.
     pub(super) fn keep(&mut self, dataset: &DatasetId, expires_s: u64) {
         self.change(dataset, |account| account.expires_s = expires_s);

@@ -7,7 +7,10 @@ use posthaste_core::{
     contract::{Fault, Input},
     movers::MoverId,
 };
-use posthaste_endpoint::relay::{Departure, Haste, Scope, TOKEN_LIFETIME_S, mint};
+use posthaste_endpoint::{
+    Error, ErrorKind,
+    relay::{Departure, Haste, Scope, TOKEN_LIFETIME_S, mint},
+};
 use posthaste_engine::sealed::{Encryption, Sealed};
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{Bytes, Digest, Timestamp};
@@ -166,15 +169,23 @@ async fn from_here(
     let seal = sealed.seal();
     let sender = depot.sender(manner);
     let sender = sender.departing(Arc::clone(&way.departure));
-    let stored = sender.put_fragment(
-        &seal.dataset,
-        leg.chunk,
-        leg.fragment,
-        fragment.bytes,
-        fragment.digest,
-        seal.expires,
-    );
-    let stored = stored.await;
+    let put = async || {
+        let (bytes, digest) = (fragment.bytes.clone(), fragment.digest);
+        let (dataset, chunk, fragment) = (&seal.dataset, leg.chunk, leg.fragment);
+        let put = sender.put_fragment(dataset, chunk, fragment, bytes, digest, seal.expires);
+        put.await
+    };
+    let mut stored = put().await;
+    let is_there = |error: &Error| error.kind() == ErrorKind::Conflict;
+    if stored.as_ref().is_err_and(is_there) && sealed.lacks_some(leg.chunk) {
+        // What lies there is of before a file was left out.
+        let client = &depot.client;
+        let removed = client.delete_unless(&seal.dataset, leg.chunk, leg.fragment, fragment.digest);
+        stored = match removed.await {
+            Ok(()) => put().await,
+            Err(error) => Err(error),
+        };
+    }
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
     stored.map_err(|error| fault_of(&error))?;
     Ok(fragment.digests)
