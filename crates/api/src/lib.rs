@@ -218,6 +218,8 @@ pub enum Release {
     Never,
     /// As soon as the dataset is safe.
     WhenSafe,
+    /// The same, though owners, other names, attributes or access lists of some file can't be kept.
+    Anyway,
 }
 
 /// A request as the service sees it now.

@@ -130,6 +130,8 @@ enum Release {
     Never,
     /// As soon as every chunk survives the loss of any m depots, as --code says, wherever it lies; or all of it is at its address
     WhenSafe,
+    /// The same, though owners, hard links, attributes or access lists of some file can't be kept
+    Anyway,
 }
 
 /// Runs the command.
@@ -258,6 +260,7 @@ impl WishArguments {
             release: match self.release {
                 Release::Never => api::Release::Never,
                 Release::WhenSafe => api::Release::WhenSafe,
+                Release::Anyway => api::Release::Anyway,
             },
             best_effort: self.best_effort,
             keep_s: self.keep,

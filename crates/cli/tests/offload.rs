@@ -419,6 +419,37 @@ fn owners_other_names_attributes_and_access_lists_come_home_before_their_source_
 }
 
 #[test]
+fn what_no_address_keeps_is_said_and_removed_only_where_that_is_asked_for() {
+    let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 12);
+    let (scratch, folder) = (centre.scratch(), centre.folder.path());
+    fs::hard_link(scratch.join("deep/file 1"), scratch.join("zz")).unwrap();
+    let to = |name: &str| folder.join(name).display().to_string();
+    let ask = |to: &str, more: &[&str]| {
+        let base = [
+            "offload",
+            scratch.to_str().unwrap(),
+            "--to",
+            to,
+            "--deadline=10m",
+        ];
+        centre.service.run(&[&base[..], more].concat())
+    };
+    for more in [
+        &["--release=when-safe", "--wait"][..],
+        &["--release=when-safe", "--dry-run"],
+        &["--release=when-safe", "--dry-run", "--via=ash,birch"],
+    ] {
+        let (_, said) = failure(&ask(&to("refused"), more));
+        let names_it = said.contains("/zz") && said.contains("which an address does not keep");
+        assert!(names_it, "{more:?}: {said}");
+    }
+    assert!(scratch.join("zz").exists() && !folder.join("refused").exists());
+    let done = ask(&to("kept"), &["--release=anyway", "--wait"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(folder.join("kept/zz").exists() && !scratch.exists());
+}
+
+#[test]
 fn what_is_excluded_stays_and_the_rest_goes() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 11);
     let log = centre.scratch().join("log");

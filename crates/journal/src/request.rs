@@ -54,6 +54,8 @@ pub struct RequestRecord {
     pub recipients: Vec<String>,
     /// Whether the source is removed once safe.
     pub release: bool,
+    /// Its source is removed though something that a file of it has beyond its bytes can't be kept.
+    pub drops_extras: bool,
     /// Whether it runs even if the deadline can't be met.
     pub best_effort: bool,
     /// What chooses how many fragments go to a depot at once.
@@ -127,19 +129,16 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
         via: names(&row.get::<_, String>("via")?),
         pinned: names(&row.get::<_, String>("pinned")?),
         recipients: names(&row.get::<_, String>("recipients")?),
-        release: row.get("release")?,
+        release: row.get::<_, i64>("release")? > 0,
+        drops_extras: row.get::<_, i64>("release")? == ANYWAY,
         best_effort: row.get("best_effort")?,
         optimizer: optimizer.parse().unwrap_or_default(),
         wishes: row
             .get::<_, Option<Vec<u8>>>("wishes")?
             .and_then(|bytes| Wishes::from_bytes(&bytes).ok())
             .unwrap_or_default(),
-        stage_in: row
-            .get::<_, Option<Vec<u8>>>("stage_in")?
-            .and_then(|bytes| StageIn::from_bytes(&bytes).ok()),
-        one_file: row
-            .get::<_, Option<Vec<u8>>>("one_file")?
-            .and_then(|bytes| OneFile::from_bytes(&bytes).ok()),
+        stage_in: kept(row, "stage_in")?,
+        one_file: kept(row, "one_file")?,
         lent: row
             .get::<_, Option<Vec<u8>>>("lent")?
             .map(|bytes| Record::from_bytes(&bytes))
@@ -159,6 +158,14 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
     })
 }
 
+/// A release of the source whatever can't be kept, among those that are 0 for none and 1.
+const ANYWAY: i64 = 2;
+
+fn kept<T: Record>(row: &Row, column: &str) -> Result<Option<T>, Trouble> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    Ok(bytes.and_then(|bytes| T::from_bytes(&bytes).ok()))
+}
+
 fn names(joined: &str) -> Vec<String> {
     let names = joined.split(',').filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
@@ -172,7 +179,11 @@ fn insert(database: &dyn Database, request: &RequestRecord) -> Result<RequestId,
         request.destination,
         request.code.to_string(),
         request.via.join(","),
-        request.release,
+        if request.drops_extras {
+            ANYWAY
+        } else {
+            i64::from(request.release)
+        },
         request.best_effort,
         to_sql(request.created.as_micros()),
         to_sql(request.deadline.as_micros()),

@@ -156,6 +156,7 @@ fn request() -> RequestRecord {
         pinned: Vec::new(),
         recipients: vec!["age1x".into(), "age1y".into()],
         release: true,
+        drops_extras: true,
         best_effort: false,
         optimizer: Method::Promc,
         wishes: wishes(),

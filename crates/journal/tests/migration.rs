@@ -42,6 +42,7 @@ fn odd_request(dataset: &str) -> RequestRecord {
         source: b"/scratch/\xff\n".to_vec(),
         destination: "it's \\ \"home\"".into(),
         release: true,
+        drops_extras: false,
         ..request(dataset)
     }
 }

@@ -278,10 +278,10 @@ fn scanned(record: &RequestRecord) -> (u64, u64) {
 }
 
 fn release(record: &RequestRecord) -> api::Release {
-    if record.release {
-        api::Release::WhenSafe
-    } else {
-        api::Release::Never
+    match (record.release, record.drops_extras) {
+        (_, true) => api::Release::Anyway,
+        (true, false) => api::Release::WhenSafe,
+        (false, false) => api::Release::Never,
     }
 }
 

@@ -342,6 +342,7 @@ mod tests {
             pinned: Vec::new(),
             recipients: Vec::new(),
             release: true,
+            drops_extras: false,
             best_effort: false,
             optimizer: Method::Auto,
             wishes: Wishes::default(),

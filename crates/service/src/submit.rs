@@ -28,7 +28,7 @@ use crate::{
 pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
-pub(crate) use scans::{failed, listed, patterns, scan_all};
+pub(crate) use scans::{check_kept, failed, listed, patterns, scan_all};
 pub(crate) use times::purge_at;
 use times::{deadlines, expiry};
 use told::{asked, ids};
@@ -130,7 +130,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let patterns = record.patterns.clone();
     let look = move || listed(&Root::open(&root, false)?, &only, &patterns);
     let list = actor.blocking(look).await?;
-    scans::check_kept(&record, &list)?;
+    check_kept(&record, &list)?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)
 }
@@ -341,7 +341,8 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         via: via(centre, &new.via)?,
         pinned: via(centre, &new.wishes.pin)?,
         recipients: recipients(&new.encrypt_for)?,
-        release: new.release == api::Release::WhenSafe,
+        release: new.release != api::Release::Never,
+        drops_extras: new.release == api::Release::Anyway,
         best_effort: new.best_effort,
         optimizer: optimizer(new.optimizer.as_deref())?,
         wishes: Wishes {

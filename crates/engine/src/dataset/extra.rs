@@ -112,6 +112,29 @@ impl Extra {
 }
 
 impl FileList {
+    /// The first file with something that is kept with a dataset alone, and what that is: another name, attributes or access lists, or
+    /// another owner than the first file's.
+    #[must_use]
+    pub fn beyond_bytes(&self) -> Option<(&super::FileEntry, &str)> {
+        let owned = |file: &super::FileEntry| (file.owner, file.group);
+        let mut regular = self.files.iter();
+        let first = regular.find(|file| file.kind == FileKind::Regular);
+        self.files.iter().find_map(|file| {
+            let extra = file.extra.as_deref();
+            let is_of_another = |first| file.kind == FileKind::Regular && owned(file) != owned(first);
+            let what = if extra.is_some_and(|extra| extra.same_as.is_some()) {
+                "it is another name of a file, which an address does not keep"
+            } else if extra.is_some_and(|extra| !extra.attributes.is_empty()) {
+                "it has extended attributes or access lists, which an address does not keep"
+            } else if first.is_some_and(is_of_another) {
+                "its owner or group is another than that of other files, which an address does not keep"
+            } else {
+                return None;
+            };
+            Some((file, what))
+        })
+    }
+
     /// The first file with something that can't be kept, and what that is.
     #[must_use]
     pub fn lacking(&self) -> Option<(&super::FileEntry, &str)> {

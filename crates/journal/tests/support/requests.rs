@@ -19,6 +19,7 @@ pub fn request(dataset: &str) -> RequestRecord {
         pinned: Vec::new(),
         recipients: Vec::new(),
         release: false,
+        drops_extras: false,
         best_effort: false,
         optimizer: Method::Auto,
         wishes: Wishes::default(),

@@ -385,6 +385,7 @@ fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {
         pinned: Vec::new(),
         recipients: Vec::new(),
         release: false,
+        drops_extras: false,
         best_effort: new.best_effort,
         optimizer: posthaste_core::contract::Method::default(),
         wishes: Wishes {

@@ -110,6 +110,7 @@ pub(crate) fn of_new(
         named: None,
         lent: Vec::new(),
         release: false,
+        drops_extras: false,
         purge_at: None,
         stage_in: Some(StageIn {
             sources: Vec::new(),

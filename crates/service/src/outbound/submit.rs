@@ -92,7 +92,8 @@ pub(crate) fn check(
         via: Vec::new(),
         pinned: Vec::new(),
         recipients: Vec::new(),
-        release: new.release == api::Release::WhenSafe,
+        release: new.release != api::Release::Never,
+        drops_extras: new.release == api::Release::Anyway,
         best_effort: new.best_effort,
         optimizer: submit::optimizer(new.optimizer.as_deref())?,
         stage_in: Some(StageIn {
@@ -130,7 +131,7 @@ fn source(centre: &Centre, new: &api::NewRequest) -> Result<(String, Vec<String>
         let why = "files can be named of a directory of this machine only";
         return Err(invalid(&new.source, why).hint("name each one's own address"));
     }
-    if new.release == api::Release::WhenSafe {
+    if new.release != api::Release::Never {
         let why = "only what lies on this machine can be removed in the end";
         return Err(invalid(&new.source, why).hint("leave --release out"));
     }
@@ -263,6 +264,9 @@ pub(super) fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behal
 async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed)> {
     let listed = Listed::look(record, behalf).await?;
     check_one(record, &listed)?;
+    if let Listed::Here(list) = &listed {
+        submit::check_kept(record, list)?;
+    }
     look_ahead(record, behalf, &listed).await?;
     Ok((sealed(&listed), listed))
 }

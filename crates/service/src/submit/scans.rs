@@ -136,12 +136,17 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>
     Ok((sealed(record, &list), small))
 }
 
-/// Sees that nothing is lost with a source that is to be removed.
+/// Sees that nothing is lost with a source that is to be removed. An address keeps less than depots do.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] where a file has something that is not kept.
-pub(super) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> {
-    let Some((file, lacks)) = list.lacking().filter(|_| record.release) else {
+pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> {
+    if !record.release || record.drops_extras {
+        return Ok(());
+    }
+    let is_address = outbound::submit::is_address(&record.destination);
+    let beyond = || list.beyond_bytes().filter(|_| is_address);
+    let Some((file, lacks)) = list.lacking().or_else(beyond) else {
         return Ok(());
     };
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
@@ -149,7 +154,7 @@ pub(super) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> 
     Err(Error::new(ErrorKind::Unsupported, "release", shown)
         .at(Locus::Source)
         .cause(lacks.to_owned())
-        .hint("leave it out with --exclude, or keep the source: without --release"))
+        .hint("keep the source, leave it out with --exclude, or drop that with --release anyway"))
 }
 
 /// What a request is about, listed with the rights of its owner. Blocking.
