@@ -41,7 +41,7 @@ pub use drain::{Drain, DrainReason, DrainView};
 pub use due::{DeliveryView, Hindrance};
 pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
-pub use fault::{Fault, GiverEnd, Omission};
+pub use fault::{Fault, FileAtFault, GiverEnd, Omission};
 pub use input::Input;
 pub use lent::{LentReason, LentTerms, load_left};
 pub use near::NearReason;

@@ -322,16 +322,7 @@ impl Mind {
                 fault,
                 what,
             } => self.on_source_fault(request, fault, Some(what), out),
-            Input::FileAtFault {
-                request,
-                omission,
-                first,
-                last,
-                is_restored,
-            } => {
-                let chunks = (first, last);
-                self.on_file_at_fault(request, omission, chunks, is_restored, out);
-            }
+            Input::FileAtFault { request, file } => self.on_file_at_fault(request, file, out),
             Input::ChunkRenewed { request, chunk } => self.on_chunk_renewed(request, chunk, out),
             Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
             Input::Delivered { request } => self.on_delivered(request, out),

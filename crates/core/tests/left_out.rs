@@ -119,8 +119,7 @@ impl Desk {
 
     /// A file of these chunks is not what was listed.
     fn find_at_fault(&mut self, file: u64, [first, last]: [u32; 2], is_restored: bool) {
-        self.give(Input::FileAtFault {
-            request: REQUEST,
+        let file = FileAtFault {
             omission: Omission {
                 file,
                 bytes: Bytes::mebi(1),
@@ -130,6 +129,10 @@ impl Desk {
             first: ChunkIndex::new(first),
             last: ChunkIndex::new(last),
             is_restored,
+        };
+        self.give(Input::FileAtFault {
+            request: REQUEST,
+            file,
         });
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posthaste_core::contract::{Command, Input, Omission};
+use posthaste_core::contract::{Command, FileAtFault, Input, Omission};
 use posthaste_endpoint::Result;
 use posthaste_engine::{dataset::FileFault, sealed::Sealed};
 use posthaste_journal::ChunkRecord;
@@ -27,13 +27,13 @@ fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault
         fault: fault_of_source(fault.kind),
         what: fault.what,
     };
-    Input::FileAtFault {
-        request,
+    let file = FileAtFault {
         omission,
         first,
         last,
         is_restored: tokio::task::block_in_place(|| store.backup_of(request)).is_some(),
-    }
+    };
+    Input::FileAtFault { request, file }
 }
 
 /// Tells which files of a chunk are at fault, or that it is another one now. Returns whether that is all that kept it from being sent.

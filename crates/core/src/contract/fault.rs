@@ -1,7 +1,7 @@
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use posthaste_types::{Bytes, DepotId, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, record};
 
 record! {
     /// Why something the hands tried did not work, as far as the mind decides by it.
@@ -103,6 +103,21 @@ record! {
         pub fault: Fault,
         /// What was found, with its name: for people.
         pub what: String,
+    }
+}
+
+record! {
+    /// A file of a source that may have to be left out.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FileAtFault {
+        /// What it would be then.
+        pub omission: Omission,
+        /// The first chunk that holds something of it.
+        pub first: ChunkIndex,
+        /// The last one.
+        pub last: ChunkIndex,
+        /// The request comes from a backup: what became of its source since, nobody knows.
+        pub is_restored: bool,
     }
 }
 

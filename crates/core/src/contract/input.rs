@@ -7,8 +7,8 @@ use posthaste_types::{
 };
 
 use super::{
-    ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, GiverEnd, Holding,
-    LentTerms, News, Omission, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
+    ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, FileAtFault,
+    GiverEnd, Holding, LentTerms, News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
 };
 
 record! {
@@ -467,18 +467,7 @@ record! {
         /// Depots need not keep any longer what somebody pulled all of.
         136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
         /// A file of a source changed, vanished or can't be read: told before the send that met it is taken back.
-        137 = FileAtFault {
-            /// Of this request.
-            request: RequestId,
-            /// Which, and how.
-            omission: Omission,
-            /// The first chunk that holds something of it.
-            first: ChunkIndex,
-            /// The last one.
-            last: ChunkIndex,
-            /// The request comes from a backup: what became of its source since, nobody knows.
-            is_restored: bool,
-        },
+        137 = FileAtFault { #[doc = "Of this request."] request: RequestId, #[doc = "Which, and how."] file: FileAtFault },
         /// A chunk with something of a file that was left out was read again, and is another one now. Told before that send is taken back.
         138 = ChunkRenewed { #[doc = "Of this request."] request: RequestId, #[doc = "The chunk."] chunk: ChunkIndex },
         /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.

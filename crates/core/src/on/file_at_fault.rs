@@ -4,7 +4,7 @@ use posthaste_types::{ChunkIndex, DepotId, RequestId};
 use crate::{
     Mind,
     books::Release,
-    contract::{Command, Fault, Happening, Omission, Outbox, Reason},
+    contract::{Command, Fault, FileAtFault, Happening, Omission, Outbox, Reason},
 };
 
 /// Files of a request that may be left out: the mind knows each by name, and of a source of which more are at fault another
@@ -23,14 +23,8 @@ impl Omission {
 impl Mind {
     /// A file of a source is at fault. What depots have of it outweighs that: chunks that they can rebuild are left to them. With any
     /// other chunk, it is left out and the rest goes on, unless nothing else would be left.
-    pub(crate) fn on_file_at_fault(
-        &mut self,
-        id: RequestId,
-        file: Omission,
-        chunks: (ChunkIndex, ChunkIndex),
-        is_restored: bool,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn on_file_at_fault(&mut self, id: RequestId, found: FileAtFault, out: &mut Outbox) {
+        let (file, chunks) = (found.omission, (found.first, found.last));
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -44,7 +38,7 @@ impl Mind {
             }
             return;
         }
-        if is_restored {
+        if found.is_restored {
             // The rest may be gone as well, and depots may hold more of it than they can be asked for.
             return self.on_source_fault(id, file.fault, Some(file.what), out);
         }

@@ -531,15 +531,17 @@ fn source_of_files() -> impl Strategy<Value = Input> {
         at_fault.prop_map(
             |(request, file, first, more, fault, is_restored)| Input::FileAtFault {
                 request,
-                omission: Omission {
-                    file,
-                    bytes: Bytes::new(1),
-                    fault,
-                    what: "file".into()
+                file: FileAtFault {
+                    omission: Omission {
+                        file,
+                        bytes: Bytes::new(1),
+                        fault,
+                        what: "file".into()
+                    },
+                    first,
+                    last: ChunkIndex::new(first.get() + more),
+                    is_restored: is_restored && file == 0,
                 },
-                first,
-                last: ChunkIndex::new(first.get() + more),
-                is_restored: is_restored && file == 0,
             }
         ),
         (request(), chunk()).prop_map(|(request, chunk)| Input::ChunkRenewed { request, chunk }),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use posthaste_core::contract::{Fault, Input, Omission};
+use posthaste_core::contract::{Fault, FileAtFault, Input, Omission};
 use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId};
 
 use super::{
@@ -56,14 +56,13 @@ impl Run<'_> {
                 .specs
                 .get(&request)
                 .map_or(0, |spec| spec.chunks());
-            let at_fault = Input::FileAtFault {
-                request,
+            let file = FileAtFault {
                 omission,
                 first: ChunkIndex::new(0),
                 last: ChunkIndex::new(CHUNKS.min(chunks).saturating_sub(1)),
                 is_restored: false,
             };
-            self.tell_after(span, at_fault);
+            self.tell_after(span, Input::FileAtFault { request, file });
             return true;
         }
         let mut sites = self.world.sites.iter();
