@@ -15,7 +15,7 @@ impl RelayClient {
     /// Deletes a fragment of the dataset unless it has this digest.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::Unsupported`] of a relay that can't.
+    /// As [`Self::status`]; [`Unsupported`](crate::ErrorKind::Unsupported) of a relay that can't.
     pub async fn delete_unless(
         &self,
         dataset: &DatasetId,
