@@ -252,6 +252,9 @@ pub struct Request {
     pub at_risk: bool,
     /// Whether the deadline passed before it was safe.
     pub missed: bool,
+    /// Whether its source, or some of it, stays for good though it was to be removed: it changed, say. The reason says why.
+    #[serde(default)]
+    pub source_kept: bool,
     /// For whom it is encrypted; nobody when it is not.
     pub encrypt_for: Vec<String>,
     /// The erasure code.

@@ -87,7 +87,7 @@ pub fn is_settled(request: &api::Request) -> bool {
         return false;
     }
     match request.state.as_str() {
-        "safe" => request.release == api::Release::Never,
+        "safe" => request.release == api::Release::Never || request.source_kept,
         "arrived" => !request.stage_in.as_ref().is_some_and(|one| one.releases),
         "refused" | "released" | "delivered" | "cancelled" | "failed" => true,
         _ => false,
@@ -117,7 +117,7 @@ fn exit_of(request: &api::Request) -> ExitCode {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
-        (_, false) if request.left_out.is_some() => Exit::LessSerious,
+        (_, false) if request.left_out.is_some() || request.source_kept => Exit::LessSerious,
         (_, false) => return ExitCode::SUCCESS,
     };
     ExitCode::from(exit as u8)
@@ -192,6 +192,7 @@ pub(super) mod tests {
             error_code: None,
             at_risk: false,
             missed,
+            source_kept: false,
             encrypt_for: Vec::new(),
             code: "2+1".into(),
             release: api::Release::WhenSafe,
@@ -227,6 +228,13 @@ pub(super) mod tests {
     fn a_request_is_settled_only_when_the_release_it_asked_for_is_done() {
         assert!(!is_settled(&request("safe", false)));
         assert!(is_settled(&request("released", false)));
+        let kept = api::Request {
+            source_kept: true,
+            ..request("safe", false)
+        };
+        assert!(is_settled(&kept), "it is not tried again");
+        let exit = format!("{:?}", outcome_of(&kept).unwrap());
+        assert_eq!(exit, format!("{:?}", ExitCode::from(6)));
         assert!(!is_settled(&request("moving", true)));
     }
 }

@@ -5,7 +5,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use crate::{
     Mind,
-    books::{Crossing, Depot, Request, Route},
+    books::{Crossing, Depot, Release, Request, Route},
     contract::{
         Cost, DepotView, Forecast, PathView, Priority, RequestView, ShareView, Tally, TurnShare,
         TurnView,
@@ -287,6 +287,7 @@ impl Mind {
             paused: request.pause().cloned(),
             at_risk: request.at_risk,
             missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
+            source_kept: request.release == Release::Kept,
             purge_at: request.uncommon.purge_at,
             submitted: request.submitted,
             safe_at: request.safe_at,

@@ -18,7 +18,7 @@ pub use extra::{Extra, NOBODY_KNOWS};
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
 pub use root::Root;
-pub use scan::{is_path_below, scan, scan_files, scan_passing};
+pub use scan::{changed_ns, is_path_below, scan, scan_files, scan_passing};
 pub use source::{FileFault, SourceReader};
 
 /// Smallest chunk: less would cost a round trip and a disk flush each for too little.
@@ -75,6 +75,8 @@ pub struct FileEntry {
     pub owner: u32,
     /// That of its group.
     pub group: u32,
+    /// When anything about it changed last, in nanoseconds since 1970; 0 in a list of a former release.
+    pub changed_ns: i64,
     /// What few files have.
     pub extra: Option<Box<Extra>>,
 }
@@ -239,6 +241,7 @@ mod tests {
                 offset,
                 owner: NOBODY_KNOWS,
                 group: NOBODY_KNOWS,
+                changed_ns: 0,
                 extra: None,
             });
             list.bytes += size;

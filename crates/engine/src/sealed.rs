@@ -48,6 +48,8 @@ pub struct Sealed {
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
     /// Digests of chunks that are others now, since a file was left out, until that is taken note of.
     renewals: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
+    /// How often a failed read of a chunk was put down to a file that was left out meanwhile.
+    excused: Mutex<HashMap<ChunkIndex, u32>>,
     /// What was found at fault last of its source.
     trouble: Mutex<Option<String>>,
 }
@@ -62,6 +64,9 @@ pub enum Encryption {
     /// They were, and the key is gone: no chunk can be read any more.
     Over,
 }
+
+/// How often that is done for one chunk: what fails on is another fault.
+const EXCUSES_MAX: u32 = 8;
 
 /// A fragment ready to be sent.
 pub struct Fragment {
@@ -88,6 +93,7 @@ impl Sealed {
             stripes: Mutex::default(),
             digests: Mutex::new(known.into_iter().collect()),
             renewals: Mutex::default(),
+            excused: Mutex::default(),
             trouble: Mutex::default(),
             seal,
         }
@@ -207,6 +213,18 @@ impl Sealed {
     #[must_use]
     pub fn lacks_some(&self, chunk: ChunkIndex) -> bool {
         self.reader.lacks_some(chunk.get())
+    }
+
+    /// Whether a read of a chunk that failed is worth another, since a file of it was left out; each chunk has so many and no more.
+    #[must_use]
+    pub fn excuses(&self, chunk: ChunkIndex) -> bool {
+        if !self.lacks_some(chunk) {
+            return false;
+        }
+        let mut excused = self.excused.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = excused.entry(chunk).or_default();
+        *count = count.saturating_add(1);
+        *count <= EXCUSES_MAX
     }
 
     /// How many files were left out.

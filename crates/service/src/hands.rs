@@ -320,6 +320,7 @@ impl Hands {
             Arc::clone(&self.store),
             self.inputs.clone(),
         );
+        let outgoing = self.outbound.outgoing();
         self.running.spawn(async move {
             let released = match sealed.await {
                 Ok(sealed) => release::release(request, &sealed, &store, &depots).await,
@@ -328,7 +329,7 @@ impl Hands {
             let input = match released {
                 Ok(()) => Input::SourceReleased { request },
                 Err(error) => {
-                    tracing::warn!(%request, "{error}");
+                    outgoing.complaints.note(request, &error);
                     Input::SourceKept {
                         request,
                         fault: fault_of(&error),

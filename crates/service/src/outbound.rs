@@ -93,6 +93,11 @@ impl Outbound {
         }
     }
 
+    /// What is known beside the mind and the journal.
+    pub(crate) fn outgoing(&self) -> Arc<Outgoing> {
+        Arc::clone(&self.outgoing)
+    }
+
     /// Whether a request is one of these. Reads the journal where it is new; nobody else may touch one that can't be read.
     pub(crate) fn has(&mut self, request: RequestId) -> bool {
         self.find(request).is_none_or(|found| found.is_some())

@@ -1,11 +1,11 @@
 //! Removes a source from scratch: only what is in the sealed list, only while it is unchanged,
 //! and only after the depots hold all that is needed to bring it back.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{collections::HashSet, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
-    dataset::{FileEntry, FileKind, FileList, Root},
+    dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
     sealed::Sealed,
 };
 use posthaste_journal::RequestRecord;
@@ -95,10 +95,17 @@ pub(crate) fn remove(
         opened => opened?,
     };
     let mut kept = None;
+    // What removing one name of a file does to its others is no change.
+    let names = list.files.iter().filter(|entry| {
+        let extra = entry.extra.as_deref();
+        extra.is_some_and(|extra| extra.same_as.is_some())
+    });
+    let of_many_names: HashSet<u64> = names.map(|entry| entry.inode).collect();
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
-        if let Err(error) = remove_entry((root, &directory), entry, backup) {
+        let has_one_name = !of_many_names.contains(&entry.inode);
+        if let Err(error) = remove_entry((root, &directory), entry, has_one_name, backup) {
             kept.get_or_insert(error);
         }
     }
@@ -108,6 +115,7 @@ pub(crate) fn remove(
 fn remove_entry(
     (root, directory): (&Path, &Root),
     entry: &FileEntry,
+    has_one_name: bool,
     backup: Option<Timestamp>,
 ) -> Result<()> {
     let shown = entry.below(root).display().to_string();
@@ -130,7 +138,10 @@ fn remove_entry(
                 Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
             };
             let is_older = backup.is_none_or(|made| is_older(&found, made));
-            if !is_as_sealed(entry, &found) || !is_older {
+            // Its mode, owner or attributes may have changed, or its bytes and its time was set back.
+            let is_touched =
+                has_one_name && entry.changed_ns != 0 && entry.changed_ns != changed_ns(&found);
+            if !is_as_sealed(entry, &found) || is_touched || !is_older {
                 return Err(Error::new(ErrorKind::Changed, "release", shown)
                     .at(Locus::Source)
                     .cause("it changed after the dataset was sealed, so it stays"));
@@ -172,5 +183,47 @@ fn remove_directory(path: &Path, shown: &str) -> Result<()> {
             Ok(())
         }
         Err(cause) => Err(Error::io("remove", shown, cause).at(Locus::Source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::unix::fs::PermissionsExt};
+
+    use posthaste_engine::dataset::scan;
+
+    use super::*;
+
+    #[test]
+    fn what_changed_in_any_way_stays_and_all_names_of_a_file_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        fs::create_dir(&root).unwrap();
+        let path = |name: &str| root.join(name);
+        for name in ["bytes", "mode", "one"] {
+            fs::write(path(name), name).unwrap();
+        }
+        fs::hard_link(path("one"), path("another")).unwrap();
+        let list = scan(&root).unwrap();
+        let modified = fs::metadata(path("bytes")).unwrap().modified().unwrap();
+        // Until the clock of the file system moves on, nothing tells a change from the one before.
+        let is_told = |name: &str| {
+            let listed = list.files.iter().find(|file| file.path == name.as_bytes());
+            listed.unwrap().changed_ns != changed_ns(&fs::metadata(path(name)).unwrap())
+        };
+        while !is_told("bytes") || !is_told("mode") {
+            fs::write(path("bytes"), "BYTES").unwrap();
+            fs::set_permissions(path("mode"), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let bytes = File::options().write(true).open(path("bytes")).unwrap();
+        bytes.set_modified(modified).unwrap();
+        let error = remove(&root, &list, false, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        let mut left: Vec<_> = fs::read_dir(&root)
+            .unwrap()
+            .map(|item| item.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["bytes", "mode"]);
     }
 }

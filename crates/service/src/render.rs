@@ -169,6 +169,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),
+        source_kept: view.is_some_and(|view| view.source_kept),
         encrypt_for: record.recipients.clone(),
         code: view.map_or(record.code, |view| view.spec.code).to_string(),
         release: release(record),
@@ -203,6 +204,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
+    if shown.source_kept && shown.reason.is_none() {
+        shown.reason = ending::why_kept(centre, record, &decisions);
+    }
     shown
 }
 

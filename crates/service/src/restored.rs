@@ -316,6 +316,7 @@ mod tests {
             offset: 0,
             owner: posthaste_engine::dataset::NOBODY_KNOWS,
             group: posthaste_engine::dataset::NOBODY_KNOWS,
+            changed_ns: 0,
             extra: None,
         };
         FileList {

@@ -4,7 +4,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     Mind,
-    books::{Arrival, Near, Outward, SourceLane},
+    books::{Arrival, Near, Outward, Release, SourceLane},
     contract::{ArrivalView, DepotState, SourceShareView, SourceView},
 };
 
@@ -46,6 +46,7 @@ impl Mind {
             paused: arrival.pause().cloned(),
             goes_out: outward.is_some(),
             releases: outward.is_some_and(Outward::waits),
+            source_kept: outward.is_some_and(|outward| outward.release == Release::Kept),
             of: outward.and_then(|outward| outward.of),
             at_risk: arrival.at_risk,
             missed: arrival.missed

@@ -376,6 +376,8 @@ record! {
         pub goes_out: bool,
         /// Whether its source is still to be removed, once all of it is there.
         pub releases: bool,
+        /// Whether that stays for good, since it could not be removed.
+        pub source_kept: bool,
         /// The request from whose depots it is read; none of what is read elsewhere.
         pub of: Option<RequestId>,
         /// Whether its deadline is in danger.

@@ -298,6 +298,8 @@ record! {
         pub at_risk: bool,
         /// Whether the deadline passed before it was safe.
         pub missed: bool,
+        /// Whether its source stays for good, though it was to be removed.
+        pub source_kept: bool,
         /// When its source is to be purged, where that is known.
         pub purge_at: Option<Timestamp>,
         /// When it was submitted.

@@ -40,7 +40,7 @@ impl Ground {
     pub(super) fn place(&self, root: &Path, path: &[u8], make: bool) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
-        if parent.is_empty() {
+        if path.is_empty() {
             return Ok(Place::plain(plain));
         }
         if make && self.known().is_none() {
@@ -134,9 +134,20 @@ fn on_the_way(path: &Path, cause: Errno) -> Error {
     error.at(Locus::Destination)
 }
 
+/// Whether who asks for a list of it named a file, or something below one.
+fn is_or_lies_in_file(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => found.is_file(),
+        Err(cause) => cause.kind() == std::io::ErrorKind::NotADirectory,
+    }
+}
+
 /// What is said of a path that can't be read.
 fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     let error = match cause {
+        Errno::NOTDIR if operation == "list" && is_or_lies_in_file(path) => {
+            Error::io(operation, show(path), cause.into())
+        }
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
             Error::new(ErrorKind::Changed, operation, show(path))
                 .cause("a symbolic link or a file came to be on the way to it")

@@ -212,6 +212,7 @@ const WITH_EXTRAS: u64 = u64::MAX;
 fn write_extras(file: &FileEntry, out: &mut Vec<u8>) {
     file.owner.write(out);
     file.group.write(out);
+    file.changed_ns.write(out);
     let extra = file.extra.as_deref();
     let same_as = extra.and_then(|extra| extra.same_as);
     same_as.map_or(0, |place| place as u64 + 1).write(out);
@@ -227,6 +228,7 @@ fn write_extras(file: &FileEntry, out: &mut Vec<u8>) {
 fn read_extras(input: &mut &[u8], place: usize, file: &mut FileEntry) -> Result<(), Why> {
     file.owner = u32::read(input).map_err(|_| CUT)?;
     file.group = u32::read(input).map_err(|_| CUT)?;
+    file.changed_ns = i64::read(input).map_err(|_| CUT)?;
     let mut extra = Extra::default();
     if let Some(same_as) = number(input)?.checked_sub(1) {
         let same_as = usize::try_from(same_as).unwrap_or(usize::MAX);
@@ -418,6 +420,7 @@ fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
         offset: 0,
         owner: NOBODY_KNOWS,
         group: NOBODY_KNOWS,
+        changed_ns: 0,
         extra: None,
     })
 }
@@ -471,6 +474,7 @@ mod tests {
             offset: 0,
             owner: NOBODY_KNOWS,
             group: NOBODY_KNOWS,
+            changed_ns: 0,
             extra: None,
         }
     }

@@ -306,6 +306,13 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     })
 }
 
+/// When anything about a file changed last, as [`FileEntry::changed_ns`].
+#[must_use]
+pub fn changed_ns(metadata: &Metadata) -> i64 {
+    let seconds = metadata.ctime().saturating_mul(1_000_000_000);
+    seconds.saturating_add(metadata.ctime_nsec())
+}
+
 /// What lies at a place.
 fn entry(
     path: Vec<u8>,
@@ -328,6 +335,7 @@ fn entry(
         mtime_s: metadata.mtime(),
         mtime_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
         inode: metadata.ino(),
+        changed_ns: changed_ns(metadata),
         offset: 0,
     })
 }

@@ -29,7 +29,7 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::is_refu
 use rustix::{
     fs::{
         AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, fstat, ftruncate,
-        futimens, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat,
+        futimens, openat, readlinkat, renameat, statat, symlinkat, unlinkat,
     },
     io::Errno,
 };
@@ -101,13 +101,7 @@ impl Destination {
             return Err(Error::new(ErrorKind::Invalid, "pull", "the dataset")
                 .cause("it holds the directory this pull would write to"));
         }
-        match mkdirat(&root, staging_name.as_str(), Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(cause) => return Err(failed(cause.into())),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let staging = openat(&root, staging_name.as_str(), flags, Mode::empty());
-        let staging = staging.map_err(|cause| failed(cause.into()))?;
+        let staging = staged::open(&root, root_path, &staging_name)?;
         flock(&staging, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             Error::new(
                 ErrorKind::Conflict,
@@ -118,7 +112,8 @@ impl Destination {
             .cause("another pull of the same dataset is writing there")
         })?;
         let open = |name: &str| {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
+            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             openat(&staging, name, flags, Mode::RUSR | Mode::WUSR).map_err(|c| failed(c.into()))
         };
         if is_new || is_empty {

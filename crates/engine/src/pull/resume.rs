@@ -184,6 +184,7 @@ fn settle(destination: &Destination, index: usize, place: Place, there: &ChunkSe
         .count();
     let missing = u32::try_from(missing).unwrap_or(u32::MAX);
     if place == Place::Final && missing == 0 {
+        destination.give_extras_there(file)?;
         destination.is_settled(index);
         return Ok(());
     }

@@ -26,7 +26,7 @@ pub(crate) struct Complaints(Mutex<BTreeMap<RequestId, Complaint>>);
 
 impl Complaints {
     /// Notes what went wrong, and says it in the log.
-    pub(super) fn note(&self, request: RequestId, error: &Error) {
+    pub(crate) fn note(&self, request: RequestId, error: &Error) {
         tracing::warn!(%request, "{error}");
         let complaint = Complaint {
             text: error.to_string(),

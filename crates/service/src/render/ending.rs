@@ -2,7 +2,7 @@
 
 use posthaste_core::{
     Mind,
-    contract::{ArrivalState, Decision, Fault, Reason, RequestState},
+    contract::{ArrivalState, Decision, Fault, Happening, Reason, RequestState},
 };
 use posthaste_journal::{RequestRecord, Scan};
 
@@ -35,6 +35,21 @@ pub(super) fn why(
         .map(|complaint| complaint.text);
     let named = named.unwrap_or_else(|| reason(centre, &last.reason, centre.clock.now()));
     Some((named, code))
+}
+
+/// Why its source stays, with the name of the file that it stays for as long as this service runs.
+pub(super) fn why_kept(
+    centre: &Centre,
+    record: &RequestRecord,
+    decisions: &[Decision],
+) -> Option<String> {
+    if let Some(complaint) = centre.outgoing.complaints.of(record.id) {
+        return Some(format!("scratch not released: {}", complaint.text));
+    }
+    let is_it = |of: &&Decision| of.happening == Some(Happening::ReleaseFailed);
+    let last = decisions.iter().rev().find(is_it)?;
+    let why = reason(centre, &last.reason, centre.clock.now());
+    Some(format!("scratch not released: {why}"))
 }
 
 /// The page under `docs/errors/` that explains what ended a request.

@@ -48,6 +48,7 @@ fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Reques
         (shown.reason, shown.error_code) = (None, None);
     }
     (shown.at_risk, shown.missed) = (view.at_risk, view.missed);
+    shown.source_kept = view.source_kept;
     shown.paused = view.paused.as_ref().map(super::pause::pause);
     let deadline = view.spec.deadline;
     shown.deadline = moment(deadline);

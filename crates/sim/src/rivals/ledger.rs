@@ -441,6 +441,7 @@ impl Ledger {
                 state: order.state,
                 paused: None,
                 at_risk: false,
+                source_kept: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),
                 submitted: order.submitted,
                 safe_at: order.safe_at,

@@ -108,7 +108,8 @@ impl fmt::Display for Reason {
                 write!(f, "{needed} are needed on depots and {available} are free")
             }
             Self::GaveUp { fault, attempts } => {
-                write!(f, "gave up after {attempts} tries: {fault}")
+                let tries = if *attempts == 1 { "try" } else { "tries" };
+                write!(f, "gave up after {attempts} {tries}: {fault}")
             }
             Self::OutsideHours => f.write_str("it is outside the hours its owner lends it"),
             Self::TooFewDomains { code, available } => write!(

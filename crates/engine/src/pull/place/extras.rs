@@ -78,6 +78,14 @@ impl Destination {
         Ok(())
     }
 
+    /// The same of a file that was there, with the right bytes.
+    pub(in crate::pull) fn give_extras_there(&self, file: &FileEntry) -> Result<()> {
+        if owner_of(file).is_none() && file.extra.is_none() {
+            return Ok(());
+        }
+        self.give_extras(&self.open_final(file)?, file)
+    }
+
     /// All of a directory that is made last.
     pub(super) fn restore_directory(&self, file: &FileEntry) -> Result<()> {
         self.give_directory_extras(file)?;
