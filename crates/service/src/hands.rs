@@ -315,12 +315,8 @@ impl Hands {
             return self.outbound.release(&mut self.running, request);
         }
         let sealed = self.sealed(request);
-        let (depots, store, inputs) = (
-            Arc::clone(&self.depots),
-            Arc::clone(&self.store),
-            self.inputs.clone(),
-        );
-        let outgoing = self.outbound.outgoing();
+        let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
+        let (inputs, outgoing) = (self.inputs.clone(), self.outbound.outgoing());
         self.running.spawn(async move {
             let released = match sealed.await {
                 Ok(sealed) => release::release(request, &sealed, &store, &depots).await,
