@@ -21,9 +21,9 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  posthaste movers                  those that are there
-  posthaste movers drain dtn3       gives dtn3 nothing new, before it is switched off
-  posthaste movers drain dtn3 --off gives it work again
+  posthaste movers                    those that are there
+  posthaste movers drain dtn3         gives dtn3 nothing new, before it is switched off
+  posthaste movers drain dtn3 --off   gives it work again
 
 A mover that `rests` could not do what others could, three times in a row: it may see other files, or lack a
 profile. It gets work again after a minute. Where none is there the service moves data itself."

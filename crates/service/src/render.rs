@@ -147,6 +147,11 @@ pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String 
 
 /// A request: what was asked for, and what the mind makes of it.
 pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
+    // A record that was read before its source was listed is not told with the state of after: the list is noted first.
+    let newer = (record.scan.is_none() && mind.state_of(record.id).is_some())
+        .then(|| centre.store.request(record.id).ok())
+        .flatten();
+    let record = newer.as_ref().unwrap_or(record);
     let decisions = mind.explain(record.id).unwrap_or_default();
     let mut events = decisions.iter().rev();
     let last = events.find(|decision| decision.happening.is_some());

@@ -116,6 +116,24 @@ pub const SLURM_REST: DebianProgram = DebianProgram {
     package: "slurmrestd slurm-wlm-jwt-plugin",
 };
 
+/// Asks over HTTP, as pages of the documentation do.
+pub const CURL: DebianProgram = DebianProgram {
+    name: "curl",
+    package: "curl",
+};
+
+/// Reads JSON, as pages of the documentation do.
+pub const JQ: DebianProgram = DebianProgram {
+    name: "jq",
+    package: "jq",
+};
+
+/// Copies through gateways, as pages of the documentation do.
+pub const RSYNC: DebianProgram = DebianProgram {
+    name: "rsync",
+    package: "rsync",
+};
+
 /// Checks units of systemd.
 pub const SYSTEMD_ANALYZE: DebianProgram = DebianProgram {
     name: "systemd-analyze",

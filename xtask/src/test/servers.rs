@@ -46,7 +46,10 @@ pub fn install(night: bool) -> anyhow::Result<()> {
 type Found = (&'static str, anyhow::Result<PathBuf>);
 
 /// Programs of this machine's Debian that are found by their name alone.
-const DEBIAN: [DebianProgram; 11] = [
+const DEBIAN: [DebianProgram; 14] = [
+    install::CURL,
+    install::JQ,
+    install::RSYNC,
     install::GRIDFTP_SERVER,
     install::GLOBUS_URL_COPY,
     install::SLURM_CONTROLLER,
