@@ -303,7 +303,7 @@ fn config(folder: &Path) -> Result<String> {
          SwitchType=switch/none\n\
          SelectType=select/cons_tres\n\
          SchedulerType=sched/backfill\n\
-         SchedulerParameters=bf_interval=1,sched_interval=1\n\
+         SchedulerParameters=bf_interval=1,bf_max_time=30,bf_continue,sched_interval=1\n\
          SlurmdParameters=config_overrides\n\
          ReturnToService=2\n\
          MessageTimeout=60\n\
