@@ -59,11 +59,16 @@ until_so() {
     until "$@" > /tmp/waited 2>&1; do sleep 0.2; done
 }
 
-# Ends what was started.
+# Ends what was started, and waits until nothing of it runs.
 end() {
-    pkill --parent "$1"
-    kill "$1" 2> /dev/null
+    local process processes
+    processes="$(pgrep --parent "$1") $1"
+    # Some may have ended by themselves.
+    kill $processes 2> /dev/null || true
     wait "$1" || true
+    for process in $processes; do
+        while kill -0 "$process" 2> /dev/null; do sleep 0.1; done
+    done
 }
 
 # Has the service know a depot by the line that its relay just said.
