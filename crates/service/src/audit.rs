@@ -13,6 +13,7 @@ use posthaste_types::{RequestId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    credentials::shown,
     driver::Centre,
     render::{moment, reason},
 };
@@ -62,7 +63,7 @@ fn whose(centre: &Centre, request: RequestId) -> (Option<String>, Option<String>
         return (None, None);
     };
     let owner = record.wishes.owner.clone();
-    let source = String::from_utf8_lossy(&record.source).into_owned();
+    let source = shown(&String::from_utf8_lossy(&record.source));
     (Some(owner).filter(|owner| !owner.is_empty()), Some(source))
 }
 

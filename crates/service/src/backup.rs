@@ -16,10 +16,15 @@ use posthaste_types::Timestamp;
 use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::Clock, credentials::KEY_FILE, depots::secret_path, render, secrets, store};
+use crate::{
+    clock::Clock,
+    credentials::{ADDRESS_KEY_FILE, KEY_FILE},
+    depots::secret_path,
+    render, secrets, store,
+};
 
 /// What else lies in a state directory is not the service's.
-const FILES: [&str; 3] = ["token", "centre", KEY_FILE];
+const FILES: [&str; 4] = ["token", "centre", KEY_FILE, ADDRESS_KEY_FILE];
 /// Folders of files.
 const FOLDERS: [&str; 6] = [
     "secrets",

@@ -4,6 +4,7 @@
 //! is written down: an address of one's own credential is kept as `~NAME:path`, so that one that is removed later never comes to mean a
 //! profile that its owner may not use.
 
+mod addresses;
 mod keys;
 
 use std::{
@@ -23,10 +24,13 @@ use posthaste_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{render, store::Store, tokens};
+pub(crate) use addresses::shown;
 use keys::Keys;
 
 /// The file of the key in the state directory, where no other is named.
 pub(crate) const KEY_FILE: &str = "credentials.key";
+/// The file of the key of signatures in addresses, in the state directory. It is never changed: requests that wait need it.
+pub(crate) const ADDRESS_KEY_FILE: &str = "addresses.key";
 /// Credentials that are kept: each is in memory.
 const CREDENTIALS_MAX: usize = 10_000;
 /// Of one owner.
@@ -66,6 +70,8 @@ type Known = BTreeMap<(String, String), Arc<Own>>;
 pub(crate) struct Credentials {
     /// Held while something changes. None where nobody can give any.
     keys: Mutex<Option<Keys>>,
+    /// What seals signatures in addresses.
+    address_keys: Mutex<Option<Keys>>,
     known: RwLock<Known>,
     numbers: AtomicU64,
 }
@@ -74,6 +80,7 @@ impl Default for Credentials {
     fn default() -> Self {
         Self {
             keys: Mutex::new(None),
+            address_keys: Mutex::new(None),
             known: RwLock::default(),
             numbers: AtomicU64::new(0),
         }
@@ -92,8 +99,13 @@ impl Credentials {
     /// # Errors
     /// [`ErrorKind::Invalid`] where it is not the key that something was encrypted with, [`ErrorKind::NotFound`] where it is needed and
     /// not there; [`ErrorKind::PermissionDenied`] where others can read it.
-    pub(crate) fn open(key_file: &Path, records: &[CredentialRecord]) -> Result<Self> {
+    pub(crate) fn open(
+        key_file: &Path,
+        address_key_file: &Path,
+        records: &[CredentialRecord],
+    ) -> Result<Self> {
         let credentials = Self::default();
+        *credentials.address_keys() = Some(Keys::read(address_key_file)?);
         let keys = Keys::read(key_file)?;
         if !keys.are_there() && !records.is_empty() {
             let shown = key_file.display().to_string();
@@ -122,6 +134,11 @@ impl Credentials {
 
     fn keys(&self) -> MutexGuard<'_, Option<Keys>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address_keys(&self) -> MutexGuard<'_, Option<Keys>> {
+        let keys = self.address_keys.lock();
+        keys.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn own(&self, content: Content, created: Timestamp) -> Result<Own> {
@@ -246,10 +263,11 @@ impl Credentials {
         own.ok_or_else(|| unknown(owner, name))
     }
 
-    /// Writes an address that somebody gave as it is kept: where it means their own credential, with `~` before it.
+    /// Writes an address that somebody gave as it is kept: where it means their own credential, with `~` before it; where it has a
+    /// signature, with that sealed.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it was written so already, and they have no such credential.
+    /// [`ErrorKind::NotFound`] where it was written so already, and they have no such credential; those of making a key.
     pub(crate) fn claim(&self, owner: &str, address: &mut String) -> Result<()> {
         let Ok(location) = Location::parse(address.as_ref()) else {
             // Who opens it says what is wrong.
@@ -265,7 +283,10 @@ impl Credentials {
         {
             address.insert(0, OWN);
         }
-        Ok(())
+        match &mut *self.address_keys() {
+            Some(keys) => addresses::seal(keys, owner, address),
+            None => Ok(()),
+        }
     }
 
     /// The address, as it is kept, of one that FTS's clients write, where somebody has a credential that is called as its host.
@@ -338,6 +359,17 @@ impl Behalf {
         let own = self.credentials.find(&self.owner, name)?;
         let known_as = format!("{}{OWN}{name}", self.owner);
         Ok(access.with_given(format!("{OWN}{name}"), known_as, own.profile.clone()))
+    }
+
+    /// An address that is kept, as it was given: to be opened, and never to be written down.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] where its signature was not sealed for them.
+    pub(crate) fn given(&self, address: &str) -> Result<String> {
+        match &*self.credentials.address_keys() {
+            Some(keys) => addresses::open(keys, &self.owner, address),
+            None => Ok(address.to_owned()),
+        }
     }
 
     /// Writes an address as [`Credentials::claim`] does.

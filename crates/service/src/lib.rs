@@ -376,7 +376,8 @@ fn open_credentials(store: &store::Store, options: &Options) -> Result<credentia
     let usual = || options.state.join(credentials::KEY_FILE);
     let key_file = options.credentials_key.clone().unwrap_or_else(usual);
     let known = store.journal(|journal| journal.credentials())?;
-    credentials::Credentials::open(&key_file, &known)
+    let address_key_file = options.state.join(credentials::ADDRESS_KEY_FILE);
+    credentials::Credentials::open(&key_file, &address_key_file, &known)
 }
 
 /// Takes the port where sources are handed out.

@@ -20,7 +20,7 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{EventRecord, RequestRecord, Scan};
 use posthaste_types::{DepotId, Timestamp};
 
-use crate::{depots::Depot, driver::Centre};
+use crate::{credentials, depots::Depot, driver::Centre};
 pub(crate) use {
     path::{path, path_of_source, ranked},
     reservation::reservation,
@@ -165,7 +165,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     let mut shown = api::Request {
         id: record.id.to_string(),
         dataset: record.dataset.clone(),
-        source: String::from_utf8_lossy(&record.source).into_owned(),
+        source: credentials::shown(&String::from_utf8_lossy(&record.source)),
         only: record.only.clone(),
         to: record.destination.clone(),
         state: state(mind, record).to_owned(),

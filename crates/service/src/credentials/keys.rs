@@ -104,12 +104,36 @@ impl Keys {
     ///
     /// # Errors
     /// [`ErrorKind::Other`] where there is no key or no randomness.
-    pub(super) fn seal(&self, (owner, name): (&str, &str), text: &[u8]) -> Result<Vec<u8>> {
-        let key = self.keys.first().ok_or_else(no_noise)?;
+    pub(super) fn seal(&self, whose: (&str, &str), text: &[u8]) -> Result<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new()
             .fill(&mut nonce)
             .map_err(|_| no_noise())?;
+        self.seal_with(nonce, whose, text)
+    }
+
+    /// As [`Keys::seal`], so that the same text is sealed to the same bytes, as who submits it again needs. The nonce follows from all that
+    /// is sealed: none is used for two texts.
+    ///
+    /// # Errors
+    /// As [`Keys::seal`].
+    pub(super) fn seal_alike(&self, whose: (&str, &str), text: &[u8]) -> Result<Vec<u8>> {
+        let key = self.keys.first().ok_or_else(no_noise)?;
+        let key = blake3::derive_key("posthaste 2026-11-29 nonces of sealed addresses", key);
+        let all = [&bound(whose.0, whose.1)[..], &[0], text].concat();
+        let mut nonce = [0; NONCE_LEN];
+        let digest = blake3::keyed_hash(&key, &all);
+        nonce.copy_from_slice(&digest.as_bytes()[..NONCE_LEN]);
+        self.seal_with(nonce, whose, text)
+    }
+
+    fn seal_with(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        (owner, name): (&str, &str),
+        text: &[u8],
+    ) -> Result<Vec<u8>> {
+        let key = self.keys.first().ok_or_else(no_noise)?;
         let mut bytes = text.to_vec();
         cipher(key)?
             .seal_in_place_append_tag(

@@ -11,7 +11,7 @@ use posthaste_types::RequestId;
 use serde::Deserialize;
 
 use super::{Answer, Desk, requests::parse_id};
-use crate::render;
+use crate::{credentials, render};
 
 /// Datasets of one page, at most and where nothing is said.
 const PAGE_MAX: usize = 1_000;
@@ -99,7 +99,7 @@ fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
     Some(api::Dataset {
         id: record.dataset.clone(),
         request: record.id.to_string(),
-        source: String::from_utf8_lossy(&record.source).into_owned(),
+        source: credentials::shown(&String::from_utf8_lossy(&record.source)),
         state: render::state(&mind, record).to_owned(),
         bytes: view.spec.bytes.get(),
         files: view.spec.files,

@@ -119,7 +119,7 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
         request: stage.request.to_string(),
         chunk: chunk.get(),
         source: api::ChorePlace {
-            address: source.clone(),
+            address: stage.behalf.given(source).ok()?,
             profile: stage.wanted.profile.clone(),
             credential: own.map(|own| own.for_mover()),
         },

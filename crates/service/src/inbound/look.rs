@@ -54,7 +54,8 @@ pub(crate) async fn open_at(
     profile: Option<&String>,
     behalf: &Behalf,
 ) -> Result<Arc<dyn Endpoint>> {
-    let location = Location::parse(std::ffi::OsStr::new(address))?;
+    let address = behalf.given(address)?;
+    let location = Location::parse(std::ffi::OsStr::new(&address))?;
     open_location(location, profile, behalf).await
 }
 

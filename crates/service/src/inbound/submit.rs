@@ -24,7 +24,7 @@ use crate::{
 /// Sources of one stage-in.
 pub(super) const SOURCES_MAX: usize = 16;
 /// Bytes of an address or path.
-const ADDRESS_BYTES_MAX: usize = 4096;
+const ADDRESS_BYTES_MAX: usize = 8192;
 /// Checks a stage-in and writes it down. Submitting the same submission id again gives back the
 /// request of the first time.
 ///

@@ -50,7 +50,7 @@ impl ByMover {
         let place = |address: &str, profile: Option<&String>| {
             let own = behalf.own(address).ok()?;
             Some(api::ChorePlace {
-                address: address.to_owned(),
+                address: behalf.given(address).ok()?,
                 profile: profile.cloned(),
                 credential: own.map(|own| own.for_mover()),
             })

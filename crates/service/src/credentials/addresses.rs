@@ -1,0 +1,126 @@
+//! Addresses with a signature. What follows `?` in one opens what it names for whoever has it, so it is sealed before the address is
+//! written down: `https://host/file?~sealed-…` is what journal, audit and log have, and what is shown is `https://host/file?…`.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use posthaste_endpoint::{Error, ErrorKind, Location, Result, shown_address};
+
+use super::keys::Keys;
+
+/// What a sealed query begins with.
+const SEALED: &str = "~sealed-";
+
+/// Seals what follows `?` in an address of the web, where nobody did yet. The same address is sealed to the same text.
+///
+/// # Errors
+/// Those of making a key, the first time.
+pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result<()> {
+    if !has_query(address) {
+        return Ok(());
+    }
+    if !keys.are_there() {
+        keys.renew()?;
+    }
+    let Some((place, query)) = address.split_once('?') else {
+        return Ok(());
+    };
+    let sealed = keys.seal_alike((owner, place), query.as_bytes())?;
+    *address = format!("{place}?{SEALED}{}", URL_SAFE_NO_PAD.encode(sealed));
+    Ok(())
+}
+
+/// Whether an address of the web has something behind `?` that is not sealed.
+fn has_query(address: &str) -> bool {
+    match Location::parse(address.as_ref()) {
+        Ok(Location::Server(server)) => {
+            server.query.is_some_and(|query| !query.starts_with(SEALED))
+        }
+        Ok(_) | Err(_) => false,
+    }
+}
+
+/// The address as it was given.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] where it was sealed for somebody else, or with another key.
+pub(super) fn open(keys: &Keys, owner: &str, address: &str) -> Result<String> {
+    let Some((place, sealed)) = split(address) else {
+        return Ok(address.to_owned());
+    };
+    let opened = URL_SAFE_NO_PAD.decode(sealed).ok();
+    let opened = opened.and_then(|sealed| keys.open((owner, place), &sealed));
+    let query = opened.and_then(|query| String::from_utf8(query).ok());
+    let query = query.ok_or_else(|| {
+        Error::new(ErrorKind::Invalid, "open", shown_address(place.as_ref()))
+            .cause("its signature was sealed for somebody else, or with a key that is gone")
+            .hint("submit it again, with the address as you were given it")
+    })?;
+    Ok(format!("{place}?{query}"))
+}
+
+/// A text with addresses in it as it may be shown to anybody.
+pub(crate) fn shown(text: &str) -> String {
+    let mark = format!("?{SEALED}");
+    let mut rests = text.split(&mark);
+    let first = rests.next().unwrap_or_default().to_owned();
+    let is_sealed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    rests.fold(first, |shown, rest| {
+        shown + "?…" + rest.trim_start_matches(is_sealed)
+    })
+}
+
+fn split(address: &str) -> Option<(&str, &str)> {
+    let (place, query) = address.split_once('?')?;
+    Some((place, query.strip_prefix(SEALED)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIVEN: &str = "https://data.example.org/run7.h5?X-Amz-Signature=5f0c91d2";
+
+    #[test]
+    fn what_follows_the_path_is_sealed_for_its_owner_and_place_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keys = Keys::read(&folder.path().join("key")).unwrap();
+        let mut address = GIVEN.to_owned();
+        seal(&mut keys, "alice", &mut address).unwrap();
+        assert!(!address.contains("Amz") && !address.contains("5f0c"));
+        let mut again = GIVEN.to_owned();
+        seal(&mut keys, "alice", &mut again).unwrap();
+        assert_eq!(again, address);
+        seal(&mut keys, "alice", &mut again).unwrap();
+        assert_eq!(again, address, "what is sealed is left alone");
+        assert_eq!(open(&keys, "alice", &address).unwrap(), GIVEN);
+        let two = format!("{address} /archive/mesh");
+        assert_eq!(
+            shown(&two),
+            "https://data.example.org/run7.h5?… /archive/mesh"
+        );
+        let elsewhere = address.replace("data", "evil");
+        for (owner, address) in [("bob", &address), ("alice", &elsewhere)] {
+            let error = open(&keys, owner, address).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let mut keys = Keys::read(&file).unwrap();
+        for address in [
+            "https://data.example.org/run7",
+            "s3://bucket/what?",
+            "/scratch/what?",
+            "archive:what?",
+        ] {
+            let mut kept = address.to_owned();
+            seal(&mut keys, "", &mut kept).unwrap();
+            assert_eq!(kept, address);
+            assert_eq!(open(&keys, "", address).unwrap(), address);
+            assert_eq!(shown(address), address);
+        }
+        assert!(!file.exists(), "a key is made for what needs it");
+    }
+}
