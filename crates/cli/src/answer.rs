@@ -10,6 +10,12 @@ pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")
 }
 
+/// What may pass, and what is not known for sure.
+pub fn warnings(request: &api::Request) -> String {
+    let rows = request.warnings.iter();
+    rows.map(|warning| row("warning", warning)).collect()
+}
+
 /// When it will be safe, how long scratch is needed and what that costs.
 pub fn forecast(request: &api::Request) -> String {
     let Some(finish) = &request.finish else {

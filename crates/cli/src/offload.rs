@@ -178,7 +178,10 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         let text = if request.stage_in.is_some() {
             stage_in::describe(&request, arguments.dry_run)
         } else {
-            describe(&request, arguments.dry_run) + "\n" + &answer::forecast(&request)
+            describe(&request, arguments.dry_run)
+                + "\n"
+                + &answer::forecast(&request)
+                + &answer::warnings(&request)
         };
         output::line(text.trim_end());
         let offers = answer::offers(&request, &arguments.wish.via);

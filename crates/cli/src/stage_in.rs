@@ -274,6 +274,7 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
         );
     }
     text += &answer::reading(request);
+    text += &answer::warnings(request);
     text += &places(request, stage_in);
     if let Some(binding) = &stage_in.binding {
         let names = binding.sources.join(" and ");

@@ -601,6 +601,16 @@ fn what_can_not_work_is_refused_in_one_line_with_what_would() {
             4,
             "no depot of that name",
         ),
+        (
+            &["--deadline", "10m", "--via", "ash,brich"],
+            4,
+            "did you mean `birch`?",
+        ),
+        (
+            &["--deadline", "10m", "--via", "ash", "--without", "brich"],
+            4,
+            "did you mean `birch`?",
+        ),
         (&["--deadline", "-5m", "--via", "ash"], 2, "has passed"),
         (
             &["--deadline", "2001-01-01T00:00:00Z", "--via", "ash"],
@@ -624,6 +634,12 @@ fn what_can_not_work_is_refused_in_one_line_with_what_would() {
         "ash",
     ]));
     assert_eq!(code, 4, "{line}");
+    // A name that nobody has is that of whoever pulls it, but for a slip.
+    let meant = ["offload", scratch, "--to", "brich", "--via", "ash,cedar"];
+    let meant = [&meant[..], &["--deadline", "10m", "--dry-run"]].concat();
+    let (code, line) = failure(&centre.service.run(&meant));
+    assert_eq!(code, 4, "{line}");
+    assert!(line.contains("did you mean `birch`?"), "{line}");
     assert_eq!(picture(&centre.scratch()), centre.before);
 }
 

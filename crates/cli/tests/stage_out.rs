@@ -65,6 +65,51 @@ fn results_reach_a_bucket_as_they_are_and_leave_scratch_once_they_are_there() {
 }
 
 #[test]
+fn an_address_that_nobody_has_is_refused_with_the_one_that_was_meant() {
+    let (centre, _) = with_results("40M", 1);
+    for (address, said) in [
+        (
+            "archvie:x",
+            "no profile `archvie`, and no host of that name",
+        ),
+        ("archvie:x", "did you mean `archive`?"),
+        ("sftp://typo.invalid/x", "no host has that name"),
+        ("webdav://typo.invalid/x", "no host has that name"),
+        ("s3://no-such-bucket/x", "create the bucket first"),
+    ] {
+        for more in [&["--dry-run"][..], &[]] {
+            let (code, line) = refused(&centre, &[&["--to", address], more].concat());
+            assert!(line.contains(said), "{address} {more:?}: {line}");
+            assert_eq!(code, Some(4), "{line}");
+        }
+        let to = centre.scratch("in");
+        let from = ["stage-in", address, to.to_str().unwrap()];
+        let staged = centre.run(&[&from[..], &["--deadline", "10m"]].concat());
+        let line = text(&staged.stderr);
+        assert!(line.contains(said) || address.starts_with("s3"), "{line}");
+        assert_eq!(staged.status.code(), Some(4), "{line}");
+    }
+    for command in [&["ls", "archvie:x"][..], &["cp", "archvie:x", "here"]] {
+        let mut local = sources::command(centre.folder.path(), &centre.s3);
+        let line = text(&local.args(command).output().unwrap().stderr);
+        assert!(line.contains("did you mean `archive`?"), "{line}");
+    }
+}
+
+#[test]
+fn an_address_that_does_not_answer_now_is_a_warning() {
+    let (centre, _) = with_results("40M", 1);
+    let port = posthaste_testbed::free_port().unwrap();
+    let to = format!("webdav://127.0.0.1:{port}/x");
+    for more in [&["--dry-run"][..], &[]] {
+        let asked = [&["--to", &to, "--deadline", "10m"], more].concat();
+        let request = offload(&centre, &asked);
+        let warning = request["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.contains("refused"), "{request}");
+    }
+}
+
+#[test]
 fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
     // A file has a MiB, and so takes fifteen seconds.
     let (centre, whole) = with_results("70k", 1);

@@ -48,7 +48,7 @@ mod web;
 pub mod webdav;
 mod xml;
 
-pub use access::{Access, Prices};
+pub use access::{Access, Prices, is_slip, meant, nearest};
 pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;

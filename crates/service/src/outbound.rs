@@ -8,6 +8,7 @@ mod by_mover;
 mod carrier;
 mod complaints;
 mod expected;
+mod hosts;
 mod listed;
 pub(crate) mod onward;
 mod pace;
@@ -181,6 +182,9 @@ impl Outbound {
                 let carried = carrier.carry(&flow, &inputs).instrument(span.clone()).await;
                 posthaste_trace::ended(&span, &carried);
                 drop(span);
+                if carried.is_ok() {
+                    outgoing.complaints.pass(request);
+                }
                 if let Err(error) = carried {
                     outgoing.complaints.note(request, &error);
                     let fault = carrier.fault_of(&error);

@@ -171,6 +171,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         state: state(mind, record).to_owned(),
         reason,
         error_code: error_code.flatten(),
+        warnings: ending::warnings(centre, mind, record),
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),

@@ -37,6 +37,22 @@ pub(super) fn why(
     Some((named, code))
 }
 
+/// What went wrong last on its way and may pass, while it goes on.
+pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
+    let is_open = |view: &ArrivalState| view.is_live();
+    let going = match (mind.arrival(record.id), mind.request(record.id)) {
+        (Some(view), _) => is_open(&view.state),
+        (None, Some(view)) => view.state == RequestState::Moving,
+        (None, None) => false,
+    };
+    let complaint = centre.outgoing.complaints.of(record.id);
+    let complaint = complaint.filter(|complaint| going && complaint.may_pass);
+    complaint
+        .into_iter()
+        .map(|complaint| complaint.text)
+        .collect()
+}
+
 /// Why its source stays, with the name of the file that it stays for as long as this service runs.
 pub(super) fn why_kept(
     centre: &Centre,
