@@ -157,6 +157,9 @@ record! {
             /// Whether it can.
             follows: bool,
         },
+        /// Whether a depot lies in a store, which does nothing by itself: others bring what it gets and take what it gives. Without
+        /// it, it does not.
+        139 = DepotStores { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it does."] stores: bool },
         /// Whether a depot can keep space for datasets. Without it, it can't.
         117 = DepotReserves { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] reserves: bool },
         /// Something became known of a stage-in.
