@@ -220,7 +220,10 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
     for name in &new.wishes.without {
         centre.depots.known("do without", name)?;
     }
-    let depot_of = |name: &str| centre.depots.named(name).map(|depot| depot.record.id);
+    let depot_of = |name: &str| {
+        let depot = centre.depots.known("do without", name).ok()?;
+        Some(depot.record.id)
+    };
     Ok(Wishes {
         keep_until,
         ..wishes::read(&new.wishes, depot_of)?
@@ -229,10 +232,11 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
 
 /// The depots that may hold it, each once, in order of preference.
 pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
-    for name in names {
-        centre.depots.known("send via", name)?;
-    }
-    let mut via = names.to_vec();
+    let known = |name: &String| centre.depots.known("send via", name);
+    let via = names
+        .iter()
+        .map(|name| Ok(known(name)?.record.name.clone()));
+    let mut via: Vec<String> = via.collect::<Result<_>>()?;
     let mut seen = std::collections::BTreeSet::new();
     via.retain(|name| seen.insert(name.clone()));
     Ok(via)

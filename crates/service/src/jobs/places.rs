@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posthaste_batch::script::Wanted;
+use posthaste_batch::script::{Lent, Wanted};
 use posthaste_endpoint::{Error, Result};
 
 use super::owner;
@@ -57,6 +57,19 @@ pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The same depots by their names, where they are named by where they listen.
+pub(super) fn by_name(desk: &Desk, lent: &[Lent]) -> Vec<Lent> {
+    let named = |one: &Lent| {
+        let known = desk.centre.depots.known("send via", &one.name);
+        let name = known.map_or_else(|_| one.name.clone(), |depot| depot.record.name.clone());
+        Lent {
+            name,
+            ..one.clone()
+        }
+    };
+    lent.iter().map(named).collect()
 }
 
 fn at_line(line: usize, checked: Result<()>) -> Result<()> {
