@@ -53,7 +53,7 @@ pub use mover::{
     Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
 pub use overview::Overview;
-pub use path::{Path, PathWay};
+pub use path::{NewProbe, Path, PathWay};
 pub use plan::{Turn, TurnShare};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;

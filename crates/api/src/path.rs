@@ -44,6 +44,18 @@ pub struct Path {
     pub ways: Vec<PathWay>,
 }
 
+/// A place whose path is to be measured: something is written there and removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewProbe {
+    /// The address of a directory, or of a place where one may be.
+    #[schema(example = "s3://bucket/run7")]
+    pub address: String,
+    /// The profile of the service's user whose credentials open it; those of the environment when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+}
+
 /// One of several ways to a depot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PathWay {

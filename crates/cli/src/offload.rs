@@ -164,7 +164,8 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         if arguments.json {
             output::json(&request);
         } else {
-            let offers = answer::offers(&request, &arguments.wish.via);
+            let offers =
+                answer::warnings(&request) + &answer::offers(&request, &arguments.wish.via);
             if !offers.is_empty() {
                 output::line(offers.trim_end());
             }

@@ -175,7 +175,7 @@ fn refusal(request: &api::Request, json: bool) -> Failure {
     if json {
         output::json(request);
     } else {
-        let offers = answer::offers(request, &[]);
+        let offers = answer::warnings(request) + &answer::offers(request, &[]);
         if !offers.is_empty() {
             output::line(offers.trim_end());
         }

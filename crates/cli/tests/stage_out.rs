@@ -109,6 +109,58 @@ fn an_address_that_does_not_answer_now_is_a_warning() {
     }
 }
 
+/// The path to the bucket, as it is known.
+fn path_to_archive(centre: &Centre) -> Value {
+    let paths = centre.json(&["paths", "--json"]);
+    let mut paths = paths.as_array().unwrap().iter();
+    let found = paths.find(|path| path["to"] == "archive");
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_path_is_measured_before_a_large_dataset_is_refused_for_what_is_assumed() {
+    let (centre, _) = with_results("64M", 1);
+    let large = fs::File::create(centre.scratch("out/large")).unwrap();
+    // 4 MiB/s, which are assumed where nothing is known, take eight minutes and a half.
+    large.set_len(2 << 30).unwrap();
+    let more = ["--to", "archive:run7", "--deadline", "4m", "--dry-run"];
+    let request = offload(&centre, &more);
+    assert_eq!(request["state"], "moving", "{request}");
+    assert_eq!(request["at_risk"], false, "{request}");
+    let there = centre.s3.bucket_folder();
+    let left = picture(&there);
+    assert!(
+        left.iter().all(|(path, _)| path.starts_with("run")),
+        "{left:?}"
+    );
+    // A rehearsal changes nothing, so nothing is known yet.
+    assert_eq!(path_to_archive(&centre), Value::Null);
+    centre.json(&["paths", "--probe", "archive:run7", "--json"]);
+    let known = path_to_archive(&centre);
+    assert_eq!(known["known_by"], "transfers", "{known}");
+    let unknown = centre.run(&["paths", "--probe", "archvie:run7"]);
+    assert!(text(&unknown.stderr).contains("archvie"));
+    assert_eq!(unknown.status.code(), Some(5));
+}
+
+#[test]
+fn a_deadline_that_can_not_be_kept_is_said_when_it_is_moved() {
+    let (centre, _) = with_results("40M", 4);
+    let more = ["--to", "archive:run8", "--deadline", "20m"];
+    let request = offload(&centre, &[&more[..], &["--bwlimit", "10k"]].concat());
+    let id = request["id"].as_str().unwrap();
+    for moved in [
+        &["deadline", id, "5s"][..],
+        &["modify", id, "--deadline", "5s"],
+    ] {
+        let said = text(&centre.run(moved).stdout);
+        assert!(said.contains("AT RISK, nine times in ten by"), "{said}");
+        assert!(said.contains("is assumed"), "{said}");
+    }
+    let said = text(&centre.run(&["deadline", id, "20m"]).stdout);
+    assert!(!said.contains("assumed"), "{said}");
+}
+
 #[test]
 fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
     // A file has a MiB, and so takes fifteen seconds.

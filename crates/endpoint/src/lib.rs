@@ -62,6 +62,7 @@ pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store, shown_address};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
+pub use trial::measure_writes;
 pub use unfinished::{is_unfinished, new_word, trial_name};
 pub use unkept::Unkept;
 pub use web::{

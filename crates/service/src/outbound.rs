@@ -10,6 +10,7 @@ mod complaints;
 mod expected;
 mod hosts;
 mod listed;
+pub(crate) mod measure;
 pub(crate) mod onward;
 mod pace;
 mod places;

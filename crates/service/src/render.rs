@@ -210,6 +210,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
+    let assumed = ending::assumed(centre, mind, &shown, record.id);
+    shown.warnings.extend(assumed);
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, &decisions);
     }

@@ -9,7 +9,7 @@ use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
-use super::{goes_out, hosts::refuse_unknown_hosts, listed::Listed, onward};
+use super::{goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
@@ -223,7 +223,9 @@ pub(crate) async fn rehearse(
     mut record: RequestRecord,
 ) -> Result<api::Request> {
     record.id = REHEARSED;
-    let (scan, _, doubt) = look(&record, &behalf_of(centre, &record)?).await?;
+    let behalf = behalf_of(centre, &record)?;
+    let (scan, listed, doubt) = look(&record, &behalf).await?;
+    let measured = measure::before(centre, &record, &behalf, listed.bytes()).await;
     record.scan = Some(scan);
     let look = || purges::rehearsed(centre, record, None);
     let record = tokio::task::block_in_place(look);
@@ -231,7 +233,9 @@ pub(crate) async fn rehearse(
     let way = way(&record);
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
-    let inputs = inputs(&record, number, way);
+    let (number, told) = measured.unwrap_or((number, Vec::new()));
+    let asked = inputs(&record, number, way);
+    let inputs = told.into_iter().chain(asked).collect();
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
     let mut request = shown(centre, &mind, &record);
     request
@@ -245,7 +249,12 @@ pub(crate) async fn rehearse(
 /// # Errors
 /// As [`rehearse`].
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
-    let (scan, listed, doubt) = look(record, &behalf_of(centre, record)?).await?;
+    let behalf = behalf_of(centre, record)?;
+    let (scan, listed, doubt) = look(record, &behalf).await?;
+    let measured = measure::before(centre, record, &behalf, listed.bytes()).await;
+    for input in measured.into_iter().flat_map(|(_, told)| told) {
+        centre.tell(input).await?;
+    }
     let (id, store) = (record.id, &centre.store);
     if let Some(error) = doubt {
         centre.outgoing.complaints.note(id, &error);
@@ -398,6 +407,11 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
 pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
     format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
+}
+
+/// The name of the path from here to an end.
+pub(super) fn way_to(end: &str) -> String {
+    format!("{HERE}{BETWEEN}{end}")
 }
 
 /// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.
