@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod cut;
 mod dates;
+mod descriptors;
 mod dial;
 mod endpoint;
 mod error;
@@ -54,6 +55,7 @@ pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
 pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles, profiles};
+pub use descriptors::{descriptors_max, raise_descriptors};
 pub use endpoint::{
     Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, LentSegment, Listing,
     Parcel, Reader, Whole, Writer, base_name, join,
