@@ -601,16 +601,6 @@ fn what_can_not_work_is_refused_in_one_line_with_what_would() {
             4,
             "no depot of that name",
         ),
-        (
-            &["--deadline", "10m", "--via", "ash,brich"],
-            4,
-            "did you mean `birch`?",
-        ),
-        (
-            &["--deadline", "10m", "--via", "ash", "--without", "brich"],
-            4,
-            "did you mean `birch`?",
-        ),
         (&["--deadline", "-5m", "--via", "ash"], 2, "has passed"),
         (
             &["--deadline", "2001-01-01T00:00:00Z", "--via", "ash"],
@@ -634,13 +624,26 @@ fn what_can_not_work_is_refused_in_one_line_with_what_would() {
         "ash",
     ]));
     assert_eq!(code, 4, "{line}");
-    // A name that nobody has is that of whoever pulls it, but for a slip.
-    let meant = ["offload", scratch, "--to", "brich", "--via", "ash,cedar"];
-    let meant = [&meant[..], &["--deadline", "10m", "--dry-run"]].concat();
-    let (code, line) = failure(&centre.service.run(&meant));
-    assert_eq!(code, 4, "{line}");
-    assert!(line.contains("did you mean `birch`?"), "{line}");
     assert_eq!(picture(&centre.scratch()), centre.before);
+}
+
+#[test]
+fn a_slip_in_a_name_is_refused_with_the_name_that_was_meant() {
+    let relays = [("ash", "200K"), ("birch", "200K"), ("cedar", "200K")];
+    let centre = Centre::with(&relays, 48, 8);
+    let scratch = centre.scratch();
+    let scratch = scratch.to_str().unwrap();
+    let base = ["offload", scratch, "--deadline", "10m", "--dry-run"];
+    for more in [
+        &["--to", "home", "--via", "ash,brich"][..],
+        &["--to", "home", "--via", "ash", "--without", "brich"],
+        // A name that nobody has is that of whoever pulls it, but for a slip.
+        &["--to", "brich", "--via", "ash,cedar"],
+    ] {
+        let (code, line) = failure(&centre.service.run(&[&base[..], more].concat()));
+        assert_eq!(code, 4, "{line}");
+        assert!(line.contains("did you mean `birch`?"), "{line}");
+    }
 }
 
 #[test]

@@ -145,20 +145,18 @@ fn a_path_is_measured_before_a_large_dataset_is_refused_for_what_is_assumed() {
 
 #[test]
 fn a_deadline_that_can_not_be_kept_is_said_when_it_is_moved() {
-    let (centre, _) = with_results("40M", 4);
+    // By its own limit it takes six minutes and a half.
+    let (centre, _) = with_results("40M", 40);
     let more = ["--to", "archive:run8", "--deadline", "20m"];
-    let request = offload(&centre, &[&more[..], &["--bwlimit", "10k"]].concat());
+    let request = offload(&centre, &[&more[..], &["--bwlimit", "100k"]].concat());
     let id = request["id"].as_str().unwrap();
     for moved in [
-        &["deadline", id, "5s"][..],
-        &["modify", id, "--deadline", "5s"],
+        &["deadline", id, "10s"][..],
+        &["modify", id, "--deadline", "10s"],
     ] {
         let said = text(&centre.run(moved).stdout);
         assert!(said.contains("AT RISK, nine times in ten by"), "{said}");
-        assert!(said.contains("is assumed"), "{said}");
     }
-    let said = text(&centre.run(&["deadline", id, "20m"]).stdout);
-    assert!(!said.contains("assumed"), "{said}");
 }
 
 #[test]
