@@ -194,7 +194,7 @@ mod tests {
     fn a_host_that_nobody_knows_is_told_with_the_profile_that_was_meant() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("profiles.toml");
-        std::fs::write(&file, "[cloud.invalid]\nurl = \"s3://bucket\"\n").unwrap();
+        std::fs::write(&file, "[\"cloud.invalid\"]\nurl = \"s3://bucket\"\n").unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&file, private).unwrap();
         let access = Access::new(None, Vec::new()).with_profiles(file);
