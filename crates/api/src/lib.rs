@@ -20,6 +20,7 @@ mod job;
 mod left_out;
 mod mover;
 mod overview;
+mod path;
 mod plan;
 mod queue;
 mod ranked;
@@ -52,6 +53,7 @@ pub use mover::{
     Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
 pub use overview::Overview;
+pub use path::{NewProbe, Path, PathWay};
 pub use plan::{Turn, TurnShare};
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
@@ -60,66 +62,6 @@ pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use token::{MadeToken, NewToken, Scope, Token};
 pub use transfer::{Transfer, TransferState};
 pub use wishes::{LentFor, Wishes};
-
-/// The path from the centre or a depot to a depot, or from a source of stage-ins or to an address, as it is forecast now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Path {
-    /// Where it begins: `centre`, or the name of a depot or of a source.
-    pub from: String,
-    /// Where it ends: `centre`, or the name of a depot or of what holds an address.
-    pub to: String,
-    /// Forecast rate: nine in ten are higher.
-    pub rate_p10_bytes_per_s: u64,
-    /// Forecast rate: as likely higher as lower.
-    pub rate_p50_bytes_per_s: u64,
-    /// Forecast rate: one in ten is higher.
-    pub rate_p90_bytes_per_s: u64,
-    /// How that is known: `transfers` or `probe` (whichever tells more), `advertised` or `assumed`.
-    pub known_by: String,
-    /// When it was last measured, RFC 3339.
-    pub measured: Option<String>,
-    /// Seconds since then.
-    pub age_s: Option<f64>,
-    /// Measurements of transfers so far.
-    pub transfers: u64,
-    /// Probes so far that showed something.
-    pub probes: u64,
-    /// When the last probe ended, whether it showed anything or not, RFC 3339.
-    pub probed: Option<String>,
-    /// Mean absolute error of the forecast (p50) so far, as a share of the mean measurement.
-    pub error: Option<f64>,
-    /// Measurements that the error was taken from.
-    pub judged: u64,
-    /// Share of them below p10: 0.1 when it is right.
-    pub below_p10: Option<f64>,
-    /// Share of them above p90: 0.1 when it is right.
-    pub above_p90: Option<f64>,
-    /// The shortest round trip seen, in milliseconds; absent where nobody measured it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub round_trip_ms: Option<f64>,
-    /// The ways there are, where gateways lead to the depot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ways: Vec<PathWay>,
-}
-
-/// One of several ways to a depot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PathWay {
-    /// The gateways it leads through, the nearest first, or `straight`.
-    pub name: String,
-    /// Whether data takes it.
-    pub taken: bool,
-    /// Forecast rate: nine in ten are higher. Nothing before it was measured.
-    pub rate_p10_bytes_per_s: Option<u64>,
-    /// Forecast rate: as likely higher as lower.
-    pub rate_p50_bytes_per_s: Option<u64>,
-    /// Forecast rate: one in ten is higher.
-    pub rate_p90_bytes_per_s: Option<u64>,
-    /// When it was last measured, RFC 3339.
-    pub measured: Option<String>,
-    /// Seconds since then.
-    pub age_s: Option<f64>,
-}
 
 /// A stage-out to submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -248,6 +190,9 @@ pub struct Request {
     /// The page under `docs/errors/` that explains why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+    /// What may pass, and what is not known for sure: an address that did not answer, a rate that is only assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Whether its deadline is in danger.
     pub at_risk: bool,
     /// Whether the deadline passed before it was safe.

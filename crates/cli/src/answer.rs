@@ -10,6 +10,21 @@ pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")
 }
 
+/// What may pass, and what is not known for sure.
+pub fn warnings(request: &api::Request) -> String {
+    let rows = request.warnings.iter();
+    rows.map(|warning| row("warning", warning)).collect()
+}
+
+/// That it will not be in time, as far as is known, and what that hangs on.
+pub fn in_danger(request: &api::Request) -> String {
+    let finish = request.finish.as_ref().map_or_else(
+        || "no finish is in sight".to_owned(),
+        |finish| format!("nine times in ten by {}", moment::time_of_day(&finish.p90)),
+    );
+    format!("{}: AT RISK, {finish}\n{}", request.id, warnings(request))
+}
+
 /// When it will be safe, how long scratch is needed and what that costs.
 pub fn forecast(request: &api::Request) -> String {
     let Some(finish) = &request.finish else {

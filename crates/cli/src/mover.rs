@@ -78,6 +78,7 @@ pub struct MoverArguments {
 /// # Errors
 /// Where the service does not take it; whatever may pass is waited for.
 pub async fn run(arguments: MoverArguments) -> Outcome {
+    posthaste_endpoint::raise_descriptors();
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     if let Some(file) = &arguments.config {
         tracing::info!("with the settings of {}", file.display());

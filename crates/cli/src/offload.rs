@@ -164,7 +164,8 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         if arguments.json {
             output::json(&request);
         } else {
-            let offers = answer::offers(&request, &arguments.wish.via);
+            let offers =
+                answer::warnings(&request) + &answer::offers(&request, &arguments.wish.via);
             if !offers.is_empty() {
                 output::line(offers.trim_end());
             }
@@ -178,7 +179,10 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         let text = if request.stage_in.is_some() {
             stage_in::describe(&request, arguments.dry_run)
         } else {
-            describe(&request, arguments.dry_run) + "\n" + &answer::forecast(&request)
+            describe(&request, arguments.dry_run)
+                + "\n"
+                + &answer::forecast(&request)
+                + &answer::warnings(&request)
         };
         output::line(text.trim_end());
         let offers = answer::offers(&request, &arguments.wish.via);

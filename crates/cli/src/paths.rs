@@ -25,6 +25,8 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(120);
 Examples:
   posthaste paths                 every path from the centre
   posthaste paths --probe ash     measures the path to ash first, once nothing is on its way there
+  posthaste paths --probe s3://lab/run7
+                                  measures how fast that takes what is written there
   posthaste paths --probe ash --from birch
                                   lets birch measure its path to ash
 
@@ -34,9 +36,12 @@ KNOWN BY: `transfers` and `probe` were measured, `advertised` is what the depot 
 `assumed` is a guess. Where gateways lead to a depot, a line for each way says what it carries, and which is taken.
 Who operates the service also sees the paths of what comes in, and goes to addresses.")]
 pub struct PathsArguments {
-    /// Measure the path to this depot first
-    #[arg(long, value_name = "DEPOT")]
+    /// Measure the path to this depot or address first; at an address something is written and removed
+    #[arg(long, value_name = "DEPOT|ADDRESS")]
     probe: Option<String>,
+    /// Profile of the service's user for that address, where it has no name of its own
+    #[arg(long, value_name = "NAME", requires = "probe")]
+    profile: Option<String>,
     /// Let this depot measure it, rather than the centre
     #[arg(long, value_name = "DEPOT", requires = "probe")]
     from: Option<String>,
@@ -53,8 +58,11 @@ pub struct PathsArguments {
 /// The service's refusal, that it can't be reached, or that a probe asked for does not end.
 pub async fn run(arguments: PathsArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
-    if let Some(depot) = &arguments.probe {
-        probe(&service, arguments.from.as_deref(), depot).await?;
+    if let Some(end) = &arguments.probe {
+        match end.contains(':') || end.starts_with('/') {
+            true => probe_address(&service, &arguments, end).await?,
+            false => probe(&service, arguments.from.as_deref(), end).await?,
+        }
     }
     let paths: Vec<api::Path> = service.get("/v1/paths").await?;
     if arguments.json {
@@ -63,6 +71,24 @@ pub async fn run(arguments: PathsArguments) -> Outcome {
         output::table(&table(&paths));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the path to an address measured.
+async fn probe_address(
+    service: &ServiceClient,
+    arguments: &PathsArguments,
+    address: &str,
+) -> Result<(), Failure> {
+    if let Some(from) = &arguments.from {
+        let why = format!("can't probe the path from {from} to {address}: depots probe depots");
+        return Err(Failure::new(Exit::Usage, why));
+    }
+    let new = api::NewProbe {
+        address: address.to_owned(),
+        profile: arguments.profile.clone(),
+    };
+    service.post::<api::Path>("/v1/paths/probe", &new).await?;
+    Ok(())
 }
 
 /// Has the path from the centre, or from a depot, to a depot probed, and waits for the end of that.

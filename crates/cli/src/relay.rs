@@ -134,7 +134,10 @@ struct RunArguments {
 pub async fn run(arguments: RelayArguments) -> Outcome {
     match (arguments.verb, arguments.run) {
         (Some(Verb::Drain { dir, moves, off }), _) => drain(&dir, moves, off),
-        (None, Some(arguments)) => serve(arguments).await,
+        (None, Some(arguments)) => {
+            posthaste_endpoint::raise_descriptors();
+            serve(arguments).await
+        }
         (None, None) => Err(Failure::new(
             Exit::Usage,
             "a relay needs --dir and --capacity",

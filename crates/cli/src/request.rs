@@ -12,6 +12,7 @@ use posthaste_api as api;
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
+    answer,
     client::{ServiceArguments, ServiceClient},
     copy::history,
     failure::{Exit, Failure, Outcome},
@@ -391,6 +392,11 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
     }
     if let Some(priority) = &new.priority {
         output::line(&format!("{id}: priority {priority}"));
+    }
+    let request: api::Request = service.get(&path).await?;
+    if request.at_risk || request.missed {
+        let text = answer::in_danger(&request);
+        output::line(text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

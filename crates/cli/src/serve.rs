@@ -150,6 +150,7 @@ pub struct ServeArguments {
 /// # Errors
 /// When the state or the port is in use or can't be opened, and when the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
+    posthaste_endpoint::raise_descriptors();
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(anyhow::Error::from)?;
     if let Some(file) = &arguments.config {

@@ -175,7 +175,7 @@ fn refusal(request: &api::Request, json: bool) -> Failure {
     if json {
         output::json(request);
     } else {
-        let offers = answer::offers(request, &[]);
+        let offers = answer::warnings(request) + &answer::offers(request, &[]);
         if !offers.is_empty() {
             output::line(offers.trim_end());
         }
@@ -274,6 +274,7 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
         );
     }
     text += &answer::reading(request);
+    text += &answer::warnings(request);
     text += &places(request, stage_in);
     if let Some(binding) = &stage_in.binding {
         let names = binding.sources.join(" and ");

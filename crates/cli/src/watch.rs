@@ -190,6 +190,7 @@ pub(super) mod tests {
             paused: None,
             reason: None,
             error_code: None,
+            warnings: Vec::new(),
             at_risk: false,
             missed,
             source_kept: false,

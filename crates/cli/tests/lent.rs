@@ -153,6 +153,34 @@ fn a_depot_that_is_lent_below_a_load_takes_nothing_of_anybody_above_it() {
 }
 
 #[test]
+fn a_depot_is_named_by_where_it_listens_too() {
+    let centre = Centre::start("0.1");
+    let url = centre.relay.process.ready["url"].as_str().unwrap();
+    let place = url.trim_start_matches("https://").trim_end_matches('/');
+    let id = centre.offload(&json!({"depot": place}));
+    let request = centre
+        .service
+        .wait_until(&id, |request| request["state"] == "safe");
+    assert_eq!(request["wishes"]["lent"][0]["depot"], "ash", "{request}");
+    let out = centre.out();
+    let more = [
+        "offload",
+        out.to_str().unwrap(),
+        "--to",
+        "home",
+        "--via",
+        place,
+    ];
+    let more = [
+        &more[..],
+        &["--deadline", "10m", "--code", "1+0", "--dry-run", "--json"],
+    ]
+    .concat();
+    let request = centre.service.json(&more);
+    assert_eq!(request["shares"][0]["depot"], "ash", "{request}");
+}
+
+#[test]
 fn a_relay_that_does_not_know_its_load_is_used_and_that_is_said() {
     let centre = Centre::start("who knows\n");
     assert_eq!(said_by(&centre.relay).load_permille, None);

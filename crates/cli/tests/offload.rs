@@ -628,6 +628,25 @@ fn what_can_not_work_is_refused_in_one_line_with_what_would() {
 }
 
 #[test]
+fn a_slip_in_a_name_is_refused_with_the_name_that_was_meant() {
+    let relays = [("ash", "200K"), ("birch", "200K"), ("cedar", "200K")];
+    let centre = Centre::with(&relays, 48, 8);
+    let scratch = centre.scratch();
+    let scratch = scratch.to_str().unwrap();
+    let base = ["offload", scratch, "--deadline", "10m", "--dry-run"];
+    for more in [
+        &["--to", "home", "--via", "ash,brich"][..],
+        &["--to", "home", "--via", "ash", "--without", "brich"],
+        // A name that nobody has is that of whoever pulls it, but for a slip.
+        &["--to", "brich", "--via", "ash,cedar"],
+    ] {
+        let (code, line) = failure(&centre.service.run(&[&base[..], more].concat()));
+        assert_eq!(code, 4, "{line}");
+        assert!(line.contains("did you mean `birch`?"), "{line}");
+    }
+}
+
+#[test]
 fn a_dry_run_decides_the_same_and_changes_nothing() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 9);
     let would = centre.offload(&["--code", "2+1", "-n"]);

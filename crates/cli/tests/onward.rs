@@ -215,7 +215,10 @@ fn nothing_is_replaced_there_and_what_makes_no_sense_is_refused() {
     for (more, what) in [
         (&["--to", "archive:old"][..], "nothing is ever replaced"),
         (&["--to", "archive:x,archive:y"], "only destination"),
-        (&["--to", "archive:x", "--deadline", "1s"], "deadline"),
+        (
+            &["--to", "archive:x", "--deadline", "1s", "--bwlimit", "1M"],
+            "deadline",
+        ),
     ] {
         let arguments = [&["offload", from][..], &OVER[..6], more].concat();
         let arguments = match more.contains(&"--deadline") {

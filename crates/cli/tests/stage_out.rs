@@ -65,6 +65,101 @@ fn results_reach_a_bucket_as_they_are_and_leave_scratch_once_they_are_there() {
 }
 
 #[test]
+fn an_address_that_nobody_has_is_refused_with_the_one_that_was_meant() {
+    let (centre, _) = with_results("40M", 1);
+    for (address, said) in [
+        (
+            "archvie:x",
+            "no profile `archvie`, and no host of that name",
+        ),
+        ("archvie:x", "did you mean `archive`?"),
+        ("sftp://typo.invalid/x", "no host has that name"),
+        ("webdav://typo.invalid/x", "no host has that name"),
+        ("s3://no-such-bucket/x", "create the bucket first"),
+    ] {
+        for more in [&["--dry-run"][..], &[]] {
+            let (code, line) = refused(&centre, &[&["--to", address], more].concat());
+            assert!(line.contains(said), "{address} {more:?}: {line}");
+            assert_eq!(code, Some(4), "{line}");
+        }
+        let to = centre.scratch("in");
+        let from = ["stage-in", address, to.to_str().unwrap()];
+        let staged = centre.run(&[&from[..], &["--deadline", "10m"]].concat());
+        let line = text(&staged.stderr);
+        assert!(line.contains(said) || address.starts_with("s3"), "{line}");
+        assert_eq!(staged.status.code(), Some(4), "{line}");
+    }
+    for command in [&["ls", "archvie:x"][..], &["cp", "archvie:x", "here"]] {
+        let mut local = sources::command(centre.folder.path(), &centre.s3);
+        let line = text(&local.args(command).output().unwrap().stderr);
+        assert!(line.contains("did you mean `archive`?"), "{line}");
+    }
+}
+
+#[test]
+fn an_address_that_does_not_answer_now_is_a_warning() {
+    let (centre, _) = with_results("40M", 1);
+    let port = posthaste_testbed::free_port().unwrap();
+    let to = format!("webdav://127.0.0.1:{port}/x");
+    for more in [&["--dry-run"][..], &[]] {
+        let asked = [&["--to", &to, "--deadline", "10m"], more].concat();
+        let request = offload(&centre, &asked);
+        let warning = request["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.contains("refused"), "{request}");
+    }
+}
+
+/// The path to the bucket, as it is known.
+fn path_to_archive(centre: &Centre) -> Value {
+    let paths = centre.json(&["paths", "--json"]);
+    let mut paths = paths.as_array().unwrap().iter();
+    let found = paths.find(|path| path["to"] == "archive");
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_path_is_measured_before_a_large_dataset_is_refused_for_what_is_assumed() {
+    let (centre, _) = with_results("64M", 1);
+    let large = fs::File::create(centre.scratch("out/large")).unwrap();
+    // 4 MiB/s, which are assumed where nothing is known, take eight minutes and a half.
+    large.set_len(2 << 30).unwrap();
+    let more = ["--to", "archive:run7", "--deadline", "4m", "--dry-run"];
+    let request = offload(&centre, &more);
+    assert_eq!(request["state"], "moving", "{request}");
+    assert_eq!(request["at_risk"], false, "{request}");
+    let there = centre.s3.bucket_folder();
+    let left = picture(&there);
+    assert!(
+        left.iter().all(|(path, _)| path.starts_with("run")),
+        "{left:?}"
+    );
+    // A rehearsal changes nothing, so nothing is known yet.
+    assert_eq!(path_to_archive(&centre), Value::Null);
+    centre.json(&["paths", "--probe", "archive:run7", "--json"]);
+    let known = path_to_archive(&centre);
+    assert_eq!(known["known_by"], "transfers", "{known}");
+    let unknown = centre.run(&["paths", "--probe", "archvie:run7"]);
+    assert!(text(&unknown.stderr).contains("archvie"));
+    assert_eq!(unknown.status.code(), Some(5));
+}
+
+#[test]
+fn a_deadline_that_can_not_be_kept_is_said_when_it_is_moved() {
+    // By its own limit it takes six minutes and a half.
+    let (centre, _) = with_results("40M", 40);
+    let more = ["--to", "archive:run8", "--deadline", "20m"];
+    let request = offload(&centre, &[&more[..], &["--bwlimit", "100k"]].concat());
+    let id = request["id"].as_str().unwrap();
+    for moved in [
+        &["deadline", id, "10s"][..],
+        &["modify", id, "--deadline", "10s"],
+    ] {
+        let said = text(&centre.run(moved).stdout);
+        assert!(said.contains("AT RISK, nine times in ten by"), "{said}");
+    }
+}
+
+#[test]
 fn what_takes_longer_than_a_stall_by_its_cap_is_none() {
     // A file has a MiB, and so takes fifteen seconds.
     let (centre, whole) = with_results("70k", 1);

@@ -314,8 +314,10 @@ impl Mind {
                 is_live: live >> place & 1 == 1,
                 gives: is_there
                     && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
+                // A store gathers nothing.
                 is_open: is_destination
                     && is_there
+                    && !depot.stores
                     && is_free
                     && depot.is_open(self.now)
                     && self.space_to_deliver(id, request, place) >= chunk,

@@ -237,8 +237,10 @@ impl Mind {
                 is_live: live >> place & 1 == 1,
                 gives: is_there
                     && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
+                // A store rebuilds nothing.
                 is_open: is_there
                     && is_wished
+                    && !depot.stores
                     && !depot.is_draining()
                     && depot.is_open_to(request, place, self.now)
                     && depot.space() - self.index.kept(lane.depot) >= bytes,

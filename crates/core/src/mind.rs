@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 57;
+const SNAPSHOT_VERSION: u32 = 58;
 
 record! {
     /// The decision maker of one centre.
@@ -208,6 +208,7 @@ impl Mind {
             Input::DepotPriced { depot, prices } => self.on_depot_prices(depot, prices),
             Input::DepotLevelled { depot, level } => self.on_depot_levelled(depot, level),
             Input::DepotFollows { depot, follows } => self.on_depot_follows(depot, follows),
+            Input::DepotStores { depot, stores } => self.on_depot_stores(depot, stores),
             Input::DepotDrained {
                 depot,
                 drain,

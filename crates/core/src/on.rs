@@ -18,6 +18,7 @@ mod depot_follows;
 mod depot_inventory;
 mod depot_levelled;
 mod depot_removed;
+mod depot_stores;
 mod depot_terms;
 mod depot_up;
 mod distance_told;

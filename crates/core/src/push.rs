@@ -200,7 +200,9 @@ impl Mind {
     /// How it is between two of them; none where nothing may go.
     fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<Room> {
         let (now, settings) = (self.now, &self.settings);
-        let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed;
+        // From store to store nobody carries anything.
+        let has_hands = !self.stores(from.depot) || !self.stores(to.depot);
+        let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed && has_hands;
         let has_space = |depot: &Depot| depot.space() - self.index.kept(to.depot) >= bytes;
         let is_pair = is_pair && self.depots.get(&to.depot).is_some_and(has_space);
         let (from, to) = (from.depot, to.depot);

@@ -60,6 +60,33 @@ fn what_is_not_welcome_yet_begins_at_the_latest_start_and_not_before() {
 }
 
 #[test]
+fn nothing_is_refused_for_want_of_knowledge_and_its_danger_is_said_at_once() {
+    let mut desk = Desk::new([10, 5]);
+    let unknown = SourceId::new(3);
+    desk.give(vec![Input::SourceFound {
+        source: unknown,
+        name: "unknown".into(),
+        rate_max: None,
+    }]);
+    let wanted = |mebi| ArrivalSpec {
+        bytes: Bytes::mebi(mebi),
+        sources: vec![unknown],
+        ..spec(100, None)
+    };
+    let goes_out = |request| Input::StageInTold {
+        request,
+        news: StageInNews::GoesOut { release: false },
+    };
+    // 4 MiB/s are assumed to be there for sure, 1 GiB/s at most.
+    desk.give(vec![goes_out(R1), goes_out(R2)]);
+    desk.ask(R1, wanted(2_000));
+    assert_eq!(desk.said(R1), ["admitted", "at-risk", "fetching"]);
+    assert!(desk.view(R1).at_risk);
+    desk.ask(R2, wanted(200_000));
+    assert_eq!(desk.said(R2), ["refused"]);
+}
+
+#[test]
 fn what_can_not_be_in_time_is_refused_with_the_earliest_finish_and_that_is_taken() {
     let mut desk = Desk::new([10, 5]);
     desk.ask(R1, spec(5, None));

@@ -678,3 +678,35 @@ fn a_push_that_is_tried_again_names_who_gets_it() {
         .find(|said| matches!(said.reason, Reason::Retry { .. }));
     assert!(!again.unwrap().depot.is_empty());
 }
+
+#[test]
+fn nothing_goes_from_store_to_store_for_nobody_carries_it() {
+    let mut desk = Desk::with(&[1, 1, 1, 2], "2+1");
+    let stores = [1, 4].map(|number| Input::DepotStores {
+        depot: depot(number),
+        stores: true,
+    });
+    desk.give(stores.into());
+    desk.finish();
+    assert!(desk.is_safe());
+    let from: BTreeSet<DepotId> = desk.most.keys().map(|(from, _)| *from).collect();
+    assert_eq!(
+        from,
+        BTreeSet::from([depot(2), depot(3)]),
+        "relays bring it"
+    );
+    let alone = Desk::with(&[1, 1, 1, 2], "2+1");
+    let mut desk = alone;
+    desk.give(
+        (1..=4)
+            .map(|number| Input::DepotStores {
+                depot: depot(number),
+                stores: true,
+            })
+            .collect(),
+    );
+    desk.finish();
+    assert!(desk.is_safe());
+    assert!(desk.most.is_empty(), "{:?}", desk.most);
+    assert_eq!(desk.heard(|what| *what == Happening::Pushing), 0);
+}

@@ -1,5 +1,6 @@
 //! Opens addresses with the credentials people already have.
 
+mod names;
 mod reach;
 
 use std::{
@@ -9,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use names::resolves;
+pub use names::{is_slip, meant, nearest};
 use reach::refuse_plain;
 
 use crate::{
@@ -124,14 +127,6 @@ impl Access {
     pub fn with_profiles(mut self, path: PathBuf) -> Self {
         self.profiles_file = Some(path);
         self
-    }
-
-    /// Whether there is a profile of that name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
-    pub fn has_profile(&self, name: &str) -> Result<bool> {
-        Ok(self.profile(name)?.is_some())
     }
 
     fn profile(&self, name: &str) -> Result<Option<Profile>> {
@@ -274,6 +269,7 @@ impl Access {
     ) -> Boxed<'_, Result<Arc<dyn Endpoint>>> {
         Box::pin(async move {
             let was_local = matches!(location, Location::Local(_));
+            let written = location.clone();
             let (location, mut chosen) = self.place(location)?;
             if let (Location::Server(server), None) = (&location, &chosen)
                 && server.protocol == Protocol::Posthaste
@@ -290,7 +286,10 @@ impl Access {
             let limits =
                 profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
             let opening = self.open_place(location, chosen, rules, limits.clone());
-            let endpoint = opening.await?;
+            let endpoint = match opening.await {
+                Ok(endpoint) => endpoint,
+                Err(error) => return Err(self.name_host(written, error).await),
+            };
             Ok(match limits {
                 Some(limits) => Arc::new(Limited::new(endpoint, limits)),
                 None => endpoint,

@@ -147,6 +147,17 @@ impl Error {
         self
     }
 
+    /// The same as another kind of error, which decides whether a retry can help.
+    #[must_use]
+    pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
+        let status = Self::new(kind, self.operation, String::new()).status;
+        Self {
+            kind,
+            status,
+            ..self
+        }
+    }
+
     /// Says where it went wrong.
     #[must_use]
     pub fn at(mut self, locus: Locus) -> Self {

@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod cut;
 mod dates;
+mod descriptors;
 mod dial;
 mod endpoint;
 mod error;
@@ -48,12 +49,13 @@ mod web;
 pub mod webdav;
 mod xml;
 
-pub use access::{Access, Prices};
+pub use access::{Access, Prices, is_slip, meant, nearest};
 pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
 pub use checksum::{Checksum, Summer};
 pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles, profiles};
+pub use descriptors::{descriptors_max, raise_descriptors};
 pub use endpoint::{
     Boxed, ByteStream, Condition, Endpoint, Entry, FileSpec, FileTime, Kind, LentSegment, Listing,
     Parcel, Reader, Whole, Writer, base_name, join,
@@ -62,6 +64,7 @@ pub use error::{Error, ErrorKind, Locus, Result, Status};
 pub use location::{Location, Protocol, Server, Store, shown_address};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
+pub use trial::measure_writes;
 pub use unfinished::{is_unfinished, new_word, trial_name};
 pub use unkept::Unkept;
 pub use web::{

@@ -69,6 +69,11 @@ impl Proxies {
         Ok(Self(Some(Arc::new(matcher.build()))))
     }
 
+    /// Returns whether there may be any.
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The proxy on the way to `uri`. No other host leads to this one, nor to what is on this link alone.
     fn before(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host()?.trim_matches(['[', ']']);

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Error, ErrorKind, sftp::Host};
+use crate::{Error, ErrorKind, access::resolves, sftp::Host};
 
 /// How much of what `ssh` complains about is kept, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
@@ -41,6 +41,25 @@ pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     }
     let found = timeout(CONFIGURED_WITHIN, configured_ciphers(host)).await;
     aes_first(&found.ok()??)
+}
+
+/// Returns whether a host that `ssh` is to reach has an address, as far as can be told: what only a host on the way may know
+/// passes. Blocking.
+pub(crate) fn knows(host: &Host) -> bool {
+    let mut command = command(host).into_std();
+    command.args(["-G", "--", &host.host]).stdin(Stdio::null());
+    let Ok(output) = command.output() else {
+        return true;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |key: &str| {
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(key));
+        values.next().map(str::trim)
+    };
+    let leads_on = |value: Option<&str>| value.is_some_and(|value| value != "none");
+    leads_on(value("proxycommand "))
+        || leads_on(value("proxyjump "))
+        || value("hostname ").is_none_or(resolves)
 }
 
 /// What `ssh` would propose to `host`.

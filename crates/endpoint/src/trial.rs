@@ -1,7 +1,11 @@
 //! What is learnt of a store by a small file that is made there and removed.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+
 use crate::{
-    Checksum, Result,
+    Checksum, Error, ErrorKind, Result, Summer, clock,
     endpoint::{Endpoint, FileSpec, FileTime, beside},
     unfinished::trial_name,
     unkept::UnkeptCount,
@@ -15,6 +19,54 @@ pub(crate) const PROBE: FileTime = FileTime {
 
 /// A second, in nanoseconds.
 pub(crate) const SECOND_NS: u32 = 1_000_000_000;
+
+/// Bytes of the first trial of how fast a place takes what is written, and by how much the next one is larger.
+const FIRST_BYTES: usize = 1 << 20;
+const GROWTH: usize = 4;
+/// A trial that took so long tells more than what it began with.
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
+
+/// Measures how fast a place takes what is written: writes a file there and removes it, then a larger one, of `bytes_max` at most.
+/// Returns the bytes of the last one, and how long that took.
+///
+/// # Errors
+/// Those of writing.
+pub async fn measure_writes(
+    endpoint: &dyn Endpoint,
+    bytes_max: usize,
+) -> Result<(usize, Duration)> {
+    let path = trial_name(b"probe");
+    // Nothing on the way can make it smaller.
+    let mut block = vec![0; FIRST_BYTES];
+    getrandom::fill(&mut block).map_err(|cause| {
+        Error::new(ErrorKind::Other, "draw", "random bytes").cause(cause.to_string())
+    })?;
+    let block = Bytes::from(block);
+    let mut count = 1;
+    loop {
+        let data = vec![block.clone(); count];
+        let mut sum = Summer::default();
+        data.iter().for_each(|block| sum.add(block));
+        let bytes = count * FIRST_BYTES;
+        let spec = FileSpec {
+            size: bytes as u64,
+            mtime: None,
+            mode: None,
+            origin: endpoint.show(&path).into(),
+            version: None,
+        };
+        let begun = clock::now();
+        let put = endpoint.put(&path, &spec, data, sum.sum()).await;
+        let span = begun.elapsed();
+        // It is hidden, and its name says whose it is.
+        let _ = endpoint.remove(&path).await;
+        put?;
+        if span >= LONG_ENOUGH || bytes.saturating_mul(GROWTH) > bytes_max {
+            return Ok((bytes, span));
+        }
+        count *= GROWTH;
+    }
+}
 
 /// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is, which `unkept` does not count.
 ///

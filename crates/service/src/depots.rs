@@ -1,6 +1,7 @@
 //! The depots in the books: how each is reached, how it is doing, what it takes.
 
 mod fault;
+mod known;
 
 pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind, fault_of_source};
 

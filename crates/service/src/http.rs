@@ -212,6 +212,7 @@ pub(crate) type Answer<T> = Result<T, Refusal>;
         overview::show,
         paths::list,
         paths::probe,
+        paths::probe_address,
         paths::ranking,
         plan::show,
         queue::show,
@@ -295,6 +296,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route("/v1/overview", get(overview::show))
         .route("/v1/paths", get(paths::list))
         .route("/v1/ranking", get(paths::ranking))
+        .route("/v1/paths/probe", post(paths::probe_address))
         .route("/v1/paths/{to}/probe", post(paths::probe))
         .route("/v1/queue", get(queue::show))
         .merge(request_routes())

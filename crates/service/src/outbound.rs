@@ -8,7 +8,9 @@ mod by_mover;
 mod carrier;
 mod complaints;
 mod expected;
+mod hosts;
 mod listed;
+pub(crate) mod measure;
 pub(crate) mod onward;
 mod pace;
 mod places;
@@ -181,6 +183,9 @@ impl Outbound {
                 let carried = carrier.carry(&flow, &inputs).instrument(span.clone()).await;
                 posthaste_trace::ended(&span, &carried);
                 drop(span);
+                if carried.is_ok() {
+                    outgoing.complaints.pass(request);
+                }
                 if let Err(error) = carried {
                     outgoing.complaints.note(request, &error);
                     let fault = carrier.fault_of(&error);

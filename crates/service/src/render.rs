@@ -171,6 +171,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         state: state(mind, record).to_owned(),
         reason,
         error_code: error_code.flatten(),
+        warnings: ending::warnings(centre, mind, record),
         paused: view.and_then(|view| view.paused.as_ref()).map(pause::pause),
         at_risk: view.is_some_and(|view| view.at_risk),
         missed: view.is_some_and(|view| view.missed),
@@ -209,6 +210,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
+    let assumed = ending::assumed(centre, mind, &shown, record.id);
+    shown.warnings.extend(assumed);
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, &decisions);
     }

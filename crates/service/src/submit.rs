@@ -14,7 +14,7 @@ use posthaste_core::{
     Mind,
     contract::{Command, Input, Method, Outbox, ReleasePolicy, RequestSpec, Wishes},
 };
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, is_slip};
 use posthaste_engine::{
     dataset::{self, FileList, Root},
     envelope::age::{RECIPIENTS_MAX, Recipient},
@@ -140,7 +140,7 @@ fn decided(
     centre: &Centre,
     mut record: RequestRecord,
     list: &FileList,
-    onward: Vec<Input>,
+    (onward, doubt): (Vec<Input>, Option<Error>),
 ) -> Result<api::Request> {
     record.scan = Some(sealed(&record, list));
     let look = || purges::rehearsed(centre, record, Some(list));
@@ -158,7 +158,11 @@ fn decided(
                 tokio::task::block_in_place(|| out.commands.iter().filter_map(answer).collect());
         }
     }
-    Ok(shown(centre, &mind, &record))
+    let mut request = shown(centre, &mind, &record);
+    request
+        .warnings
+        .extend(doubt.map(|error| error.to_string()));
+    Ok(request)
 }
 
 /// What would be decided of a request that was rehearsed. It would get numbers of its own, which nobody knows.
@@ -213,7 +217,13 @@ pub(crate) fn optimizer(name: Option<&str>) -> Result<Method> {
 }
 
 fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>) -> Result<Wishes> {
-    let depot_of = |name: &str| centre.depots.named(name).map(|depot| depot.record.id);
+    for name in &new.wishes.without {
+        centre.depots.known("do without", name)?;
+    }
+    let depot_of = |name: &str| {
+        let depot = centre.depots.known("do without", name).ok()?;
+        Some(depot.record.id)
+    };
     Ok(Wishes {
         keep_until,
         ..wishes::read(&new.wishes, depot_of)?
@@ -222,14 +232,11 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
 
 /// The depots that may hold it, each once, in order of preference.
 pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
-    for name in names {
-        if centre.depots.named(name).is_none() {
-            return Err(Error::new(ErrorKind::NotFound, "send via", name)
-                .cause("no depot of that name is in the books")
-                .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
-        }
-    }
-    let mut via = names.to_vec();
+    let known = |name: &String| centre.depots.known("send via", name);
+    let via = names
+        .iter()
+        .map(|name| Ok(known(name)?.record.name.clone()));
+    let mut via: Vec<String> = via.collect::<Result<_>>()?;
     let mut seen = std::collections::BTreeSet::new();
     via.retain(|name| seen.insert(name.clone()));
     Ok(via)
@@ -246,12 +253,26 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     let unknown = names
         .iter()
         .find(|name| centre.depots.named(name).is_none());
-    if let Some(unknown) = unknown.filter(|name| names.len() > 1 || name.contains(',')) {
-        return Err(Error::new(ErrorKind::NotFound, "deliver to", *unknown)
-            .cause("no depot of that name is in the books")
-            .hint("each of several destinations runs a relay: `posthaste depot add` adds it"));
+    if let Some(unknown) = unknown {
+        if names.len() > 1 || unknown.contains(',') {
+            centre.depots.known("deliver to", unknown)?;
+        }
+        destination(centre, unknown)?;
     }
     Ok(names.join(","))
+}
+
+/// Sees that the name of a destination is that of a depot, or of nobody here, who pulls it; and not a slip of the first.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] with the name that was meant.
+pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
+    let all = centre.depots.all();
+    let is_known = all.iter().any(|depot| depot.record.name == name);
+    if !is_known && all.iter().any(|depot| is_slip(name, &depot.record.name)) {
+        centre.depots.known("deliver to", name)?;
+    }
+    Ok(())
 }
 
 /// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.

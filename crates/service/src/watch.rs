@@ -68,6 +68,7 @@ struct Told {
     terms: Option<DepotTerms>,
     drain: Option<Drain>,
     follows: Option<bool>,
+    stores: Option<bool>,
     reserves: Option<bool>,
     round_trip: Option<Duration>,
     /// Whether something is lent there below a load only; and what was told of that then.
@@ -97,6 +98,10 @@ impl Told {
         let follows = status.follows;
         if self.follows.replace(follows) != Some(follows) {
             news.push(Input::DepotFollows { depot: id, follows });
+        }
+        let stores = status.lets_through;
+        if self.stores.replace(stores) != Some(stores) {
+            news.push(Input::DepotStores { depot: id, stores });
         }
         let reserves = status.reserves;
         if self.reserves.replace(reserves) != Some(reserves) {

@@ -30,6 +30,18 @@ fn a_depot_that_is_drained_and_moved_can_be_switched_off_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_store_is_asked_for_nothing_that_it_can_not_do() {
+    for name in ["push", "delivery", "mend", "scatter", "crossings"] {
+        let text = written(name);
+        let all = text.replace("[[depot]]\n", "[[depot]]\nstores = true\n");
+        let some = text.replacen("[[depot]]\n", "[[depot]]\nstores = true\n", 1);
+        for text in [all, some] {
+            play_written(name, &text, 0..10);
+        }
+    }
+}
+
+#[test]
 fn depots_go_on_while_the_service_is_dead() {
     let reports = play("push-crashes", 0..60);
     let pushed = reports

@@ -31,6 +31,9 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     lines.extend(request.paused.as_ref().map(pause_line));
     lines.extend(delivery_line(request));
     lines.extend(request.reservations.iter().map(reservation_line));
+    for warning in &request.warnings {
+        lines.push(Line::new(format!("warning: {warning}"), Style::Warning));
+    }
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
     }

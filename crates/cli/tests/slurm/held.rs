@@ -101,17 +101,22 @@ fn refusals(centre: &Centre) {
 #[test]
 fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     let mut centre = Centre::start_with("1M", |_, _| {});
-    centre.script(
-        "job.sh",
-        "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
-         #POSTHASTE depot b:1M\n\
+    let depots = centre.service.json(&["depot", "list", "--json"]);
+    let mut depots = depots.as_array().unwrap().iter();
+    let b = depots.find(|depot| depot["name"] == "b").unwrap();
+    let place = b["url"].as_str().unwrap().trim_start_matches("https://");
+    let script = "#!/bin/sh\n#POSTHASTE stage_in source=archive:run destination=SCRATCH/weather\n\
+         #InterNode PLACE:1M\n\
          #POSTHASTE stage_out source=SCRATCH/out-%j destination=home after=ok\n\
          #POSTHASTE stage_out source=SCRATCH/*.nc destination=home via=a release=when-safe\n\
          #POSTHASTE stage_out source=SCRATCH/log*/last destination=archive:logs/%j release=when-safe\n\
          [ $POSTHASTE_STAGE_IN_1 = SCRATCH/weather ] || exit 1\n\
          mkdir out-$SLURM_JOB_ID; echo x > out-$SLURM_JOB_ID/x\n\
          mkdir -p log1/last log2/last; echo a > log1/last/a; echo b > log2/last/b\n\
-         cp -r weather used; echo 1 > 1.nc; echo 2 > 2.nc\n",
+         cp -r weather used; echo 1 > 1.nc; echo 2 > 2.nc\n";
+    centre.script(
+        "job.sh",
+        &script.replace("PLACE", place.trim_end_matches('/')),
     );
     refusals(&centre);
     let submitted = submit(&centre, &["job.sh", "--time=10"]);

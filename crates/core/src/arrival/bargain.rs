@@ -31,7 +31,7 @@ impl Mind {
         let Some(from) = from.filter(|_| self.arrivals.live().count() <= LIVE_MAX) else {
             return Vec::new();
         };
-        let left = self.left_for_arrivals(None);
+        let left = self.left_for_arrivals(None, Quantile::P10);
         let mut offers = Vec::from_iter(self.offer_limit_in(newcomer, from, &left));
         offers.extend(self.offer_source_back(newcomer, from, &left));
         offers.extend(self.offer_slack_in(newcomer, from));
@@ -114,7 +114,7 @@ impl Mind {
         let tried = others.into_iter().filter_map(|(_, id)| {
             let deadline = self.arrivals.requests.get(&id)?.spec.deadline;
             let later = least_later(&LATER_MIN, |later| {
-                let left = self.left_for_arrivals(Some((id, deadline + later)));
+                let left = self.left_for_arrivals(Some((id, deadline + later)), Quantile::P10);
                 self.try_arrival(newcomer, from, &left).is_some()
             })?;
             Some((later, id, deadline + later))
@@ -153,8 +153,12 @@ impl Mind {
         })
     }
 
-    /// What stage-ins that are promised something leave at p10, with another deadline of one of them.
-    pub(super) fn left_for_arrivals(&self, moved: Option<(RequestId, Timestamp)>) -> Inbound {
+    /// What stage-ins that are promised something leave, with another deadline of one of them.
+    pub(super) fn left_for_arrivals(
+        &self,
+        moved: Option<(RequestId, Timestamp)>,
+        quantile: Quantile,
+    ) -> Inbound {
         let deadline = |id: RequestId, arrival: &Arrival| match moved {
             Some((other, deadline)) if other == id => deadline,
             _ => arrival.spec.deadline,
@@ -166,7 +170,7 @@ impl Mind {
             .map(|(&id, arrival)| (deadline(id, arrival), id, arrival))
             .collect();
         promised.sort_unstable_by_key(|(deadline, id, _)| (*deadline, *id));
-        let mut left = self.inbound(Quantile::P10);
+        let mut left = self.inbound(quantile);
         for (deadline, _, arrival) in promised {
             left.late(arrival, self.now, deadline);
         }

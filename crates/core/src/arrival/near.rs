@@ -11,8 +11,8 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Sour
 
 use crate::{
     Mind,
-    books::{Arrival, Depot, Fetch, Flight, Forget, Near, Source},
-    contract::{Command, Fault, Happening, NearDepot, NearReason, Outbox, Reason},
+    books::{Arrival, Depot, Fetch, Flight, Forget, Link, Near, Source},
+    contract::{Command, Fault, Happening, Knowledge, NearDepot, NearReason, Outbox, Reason},
 };
 
 /// Chunks on their way to one depot near the centre for one stage-in: what hides the way there, and little in memory.
@@ -31,6 +31,14 @@ impl Mind {
         let depot = near.and_then(|near| self.depots.get(&near));
         let taken = depot.filter(|depot| !source.link.is_measured() && depot.link.is_measured());
         taken.map_or(source.link.rates, |depot| depot.link.rates)
+    }
+
+    /// Whether the rate of a source is a guess alone.
+    pub(super) fn is_assumed(&self, source: &Source, near: Option<DepotId>) -> bool {
+        let depot = near.and_then(|near| self.depots.get(&near));
+        let links = [Some(&source.link), depot.map(|depot| &depot.link)];
+        let is_guess = |link: &Link| link.knowledge(self.now, &self.settings) == Knowledge::Assumed;
+        links.into_iter().flatten().all(is_guess)
     }
 
     /// Whether nothing can come from a source now.

@@ -74,7 +74,7 @@ impl Mind {
         let finish = request.finish?;
         let finish = match quantile {
             // The slow case of one is that of the other.
-            Quantile::P10 => finish.p90,
+            Quantile::P10 | Quantile::Hopeful => finish.p90,
             Quantile::P50 => finish.p50,
             Quantile::P90 => finish.p10,
         };
@@ -119,7 +119,7 @@ impl Mind {
             return Ok(None);
         };
         let mut arrival = self.new_arrival(spec, &[]);
-        arrival.is_leftover = self.judge(&arrival, safe_at)?;
+        arrival.is_leftover = self.judge(&arrival, safe_at, true)?;
         Ok(Some(Weighed { id, arrival }))
     }
 

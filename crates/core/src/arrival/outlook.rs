@@ -36,6 +36,8 @@ pub(crate) enum Quantile {
     P10,
     P50,
     P90,
+    /// p10, but p90 where the rate is a guess: no request is refused for want of knowledge.
+    Hopeful,
 }
 
 impl Mind {
@@ -59,6 +61,8 @@ impl Mind {
             Quantile::P10 => rates.p10,
             Quantile::P50 => rates.p50,
             Quantile::P90 => rates.p90,
+            Quantile::Hopeful if self.is_assumed(source, near) => rates.p90,
+            Quantile::Hopeful => rates.p10,
         };
         if self.gives_nothing(source, near) {
             return Curve::constant(ByteRate::ZERO);
@@ -168,18 +172,19 @@ impl Mind {
         }
     }
 
-    /// When a newcomer that can be read from then on would be here at p90 if it took only what nobody was promised, and what
+    /// When a newcomer that can be read from then on would be here, as far as that is counted on, if it took only what nobody was promised, and what
     /// binds that.
     pub(crate) fn weigh_arrival(
         &self,
         newcomer: &Arrival,
         from: Option<Timestamp>,
+        quantile: Quantile,
     ) -> (Option<Timestamp>, Option<Binding>) {
         let now = self.now;
         let Some(from) = from else {
             return (None, None);
         };
-        let mut left = self.left_for_arrivals(None);
+        let mut left = self.left_for_arrivals(None, quantile);
         let fare = left.early(newcomer, |_| from.max(now));
         (fare.edge, self.binding(newcomer, fare))
     }

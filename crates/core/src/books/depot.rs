@@ -49,6 +49,8 @@ record! {
         pub(crate) round_trip: Option<Duration>,
         /// It can send on what it still receives.
         pub(crate) follows: bool,
+        /// It lies in a store: it neither sends nor takes anything by itself.
+        pub(crate) stores: bool,
         /// Whether an operator drains it, and whether it says itself that it ends.
         pub(crate) drain_asked: Drain,
         pub(crate) drain_own: Drain,
@@ -103,6 +105,7 @@ impl Depot {
             level: 1,
             round_trip: None,
             follows: false,
+            stores: false,
             drain_asked: Drain::Off,
             drain_own: Drain::Off,
             only_here: None,

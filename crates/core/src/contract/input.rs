@@ -151,12 +151,9 @@ record! {
             level: u8,
         },
         /// Whether a depot can send on what it still receives. Without it, it can't.
-        115 = DepotFollows {
-            /// The depot.
-            depot: DepotId,
-            /// Whether it can.
-            follows: bool,
-        },
+        115 = DepotFollows { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] follows: bool },
+        /// Whether a depot lies in a store, which neither sends nor takes anything by itself. Without it, it does not.
+        139 = DepotStores { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it does."] stores: bool },
         /// Whether a depot can keep space for datasets. Without it, it can't.
         117 = DepotReserves { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] reserves: bool },
         /// Something became known of a stage-in.

@@ -83,6 +83,7 @@ impl Placing<'_> {
                 && self.is_ready(lane, whole)
                 && self.relays_for_free(lane)
                 && self.pushes.may_code(depot, self.now)
+                && self.depots.get(&depot).is_some_and(|depot| !depot.stores)
         };
         let mut lanes: Vec<usize> = self.request.depot_lanes().filter(could).collect();
         lanes.sort_by_key(|&lane| (self.level(lane), self.finish_micros(lane, whole), lane));

@@ -30,7 +30,8 @@ impl Mind {
             arrival.set_purse(purse);
         }
         let from = self.readable_from(id, Quantile::P10);
-        match self.judge_within(&mut arrival, from) {
+        let goes_out = self.arrivals.outward.contains_key(&id);
+        match self.judge_within(&mut arrival, from, goes_out) {
             Err(reason) => self.refuse_dear_arrival(id, arrival, reason, out),
             Ok(is_leftover) => {
                 arrival.is_leftover = is_leftover;
@@ -54,14 +55,26 @@ impl Mind {
         self.arrivals.requests.insert(id, Box::new(arrival));
         self.look_at_arrivals();
         self.answer_arrival(id, out);
-        if is_leftover {
+        // One that is taken in hope is known to be at risk.
+        let arrival = self.arrivals.requests.get(&id);
+        let is_late = arrival.is_some_and(|arrival| {
+            let finish = arrival.finish;
+            finish.is_some_and(|finish| finish.p90 > arrival.spec.deadline)
+        });
+        if is_leftover || is_late {
             self.say_arrival_at_risk(id, out);
         }
         self.look_at_arrivals_now();
     }
 
-    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken.
-    pub(crate) fn judge(&self, arrival: &Arrival, from: Option<Timestamp>) -> Result<bool, Reason> {
+    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken. What goes out is not
+    /// refused for want of knowledge, as over depots: its source may be purged.
+    pub(crate) fn judge(
+        &self,
+        arrival: &Arrival,
+        from: Option<Timestamp>,
+        goes_out: bool,
+    ) -> Result<bool, Reason> {
         let spec = &arrival.spec;
         let deadline = spec.deadline;
         if !arrival.can_be_had() {
@@ -70,8 +83,10 @@ impl Mind {
         if deadline <= self.now {
             return Err(Reason::DeadlinePast { deadline });
         }
-        let (p90, binding) = self.weigh_arrival(arrival, from);
-        if p90.is_some_and(|finish| finish <= deadline) {
+        let (p90, binding) = self.weigh_arrival(arrival, from, Quantile::P10);
+        let hoped = goes_out.then(|| self.weigh_arrival(arrival, from, Quantile::Hopeful).0);
+        let mut finishes = p90.into_iter().chain(hoped.flatten());
+        if finishes.any(|finish| finish <= deadline) {
             return Ok(false);
         }
         if spec.best_effort {

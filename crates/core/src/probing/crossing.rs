@@ -109,7 +109,7 @@ impl Mind {
             let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
             let holds = request.replica.stored(lane).0 > 0;
             let is_calm = depot.link.flights == 0 || !request.at_risk;
-            (is_fed || holds) && is_calm && !request.is_destination(lane)
+            (is_fed || holds) && is_calm && !request.is_destination(lane) && !depot.stores
         });
         let ends = ends.filter(|end| !self.pushes.is_sending(end.depot));
         ends.take(ENDS_MAX).collect()

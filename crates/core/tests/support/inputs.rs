@@ -372,6 +372,8 @@ fn about_depots() -> impl Strategy<Value = Input> {
         3 => (depot(), any::<bool>())
             .prop_map(|(depot, follows)| Input::DepotFollows { depot, follows }),
         3 => (depot(), any::<bool>())
+            .prop_map(|(depot, stores)| Input::DepotStores { depot, stores }),
+        3 => (depot(), any::<bool>())
             .prop_map(|(depot, reserves)| Input::DepotReserves { depot, reserves }),
         6 => (request(), depot(), space_news())
             .prop_map(|(request, depot, news)| Input::SpaceTold { request, depot, news }),

@@ -9,7 +9,7 @@ use posthaste_types::ByteRate;
 use serde::{Deserialize, Deserializer, de};
 
 use super::{FILE_BYTES_MAX, folder, refuse_open_to_others};
-use crate::{Error, ErrorKind, Location, Locus, Result};
+use crate::{Error, ErrorKind, Location, Locus, Result, meant};
 
 /// A password, key or token: shown to nobody.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -307,9 +307,11 @@ fn load_from(path: &Path) -> Result<Profiles> {
 
 /// An error about a profile nobody knows.
 pub(crate) fn no_profile(name: &str) -> Error {
+    let known = profiles(None).unwrap_or_default();
+    let hint = "name one of ~/.config/posthaste/profiles.toml or ~/.aws/config";
     Error::new(ErrorKind::Invalid, "use profile", name)
         .cause("no such profile")
-        .hint("name one of ~/.config/posthaste/profiles.toml or ~/.aws/config")
+        .hint(meant(name, known.names(), hint))
         .at(Locus::Client)
 }
 

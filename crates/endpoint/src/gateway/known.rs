@@ -52,6 +52,12 @@ impl Gateways {
         }
     }
 
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// Reads them from a TOML file; secrets are named relative to it.
     ///
     /// # Errors

@@ -15,7 +15,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Answer, Centre, Desk};
-use crate::{render, tokens::Caller};
+use crate::{
+    outbound::{measure, submit::check_address},
+    render,
+    tokens::Caller,
+};
 
 /// Lists the paths from the centre, and those between depots of which anything is known: what each is forecast to carry, how that is known, and how far
 /// the forecast was off so far. Who operates sees those from sources of stage-ins, and to addresses, as well.
@@ -82,14 +86,8 @@ pub(crate) async fn ranking(
 
 /// The depot that people call so.
 fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId, Error> {
-    let depot = centre.depots.named(name).ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotFound,
-            operation,
-            format!("the path to {name}"),
-        )
-        .hint("`posthaste depot list` shows the depots in the books")
-    })?;
+    let depot = centre.depots.known(operation, name);
+    let depot = depot.map_err(|error| error.about(format!("the path to {name}")))?;
     Ok(depot.record.id)
 }
 
@@ -144,4 +142,21 @@ pub(crate) async fn probe(
     };
     centre.put_down(input).await?;
     Ok(StatusCode::ACCEPTED)
+}
+
+/// Measures the path to an address: writes something there, of 64 MiB at most, and removes it.
+#[utoipa::path(post, path = "/v1/paths/probe", tag = "paths", security(("bearer" = ["operate"])),
+    request_body = api::NewProbe,
+    responses((status = 200, body = api::Path), (status = 401, body = api::Problem),
+        (status = 404, body = api::Problem), (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]
+pub(crate) async fn probe_address(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Json(mut new): Json<api::NewProbe>,
+) -> Answer<Json<api::Path>> {
+    let owner = caller.owner().unwrap_or_default();
+    let credentials = &desk.centre.store.actors.credentials;
+    credentials.claim(owner, &mut new.address)?;
+    check_address(&new.address)?;
+    Ok(Json(measure::asked(&desk.centre, owner, &new).await?))
 }

@@ -76,6 +76,24 @@ pub(crate) async fn open_location(
     access.open(location, DraftRules::default()).await
 }
 
+/// Fails where nobody knows the host that an address names, and no profile has its name. Blocking.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`], with the profile that was meant, perhaps; that the profiles can't be read.
+pub(crate) fn refuse_unknown_host(
+    address: &str,
+    profile: Option<&String>,
+    behalf: &Behalf,
+) -> Result<()> {
+    let location = Location::parse(std::ffi::OsStr::new(address))?;
+    let access = match profile {
+        Some(profile) => ACCESS.with_profile(profile.clone()),
+        None => ACCESS.clone(),
+    };
+    let access = behalf.access(&access, &location)?;
+    tokio::task::block_in_place(|| access.refuse_unknown_host(&location))
+}
+
 /// Where a location really is: `NAME:path` lies below the address of the credential or the profile NAME.
 ///
 /// # Errors

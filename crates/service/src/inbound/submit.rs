@@ -338,6 +338,9 @@ fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
     }
     let owner = new.owner.as_deref().unwrap_or_default();
     let behalf = centre.store.actors.owner(owner)?;
+    for address in &new.sources {
+        look::refuse_unknown_host(address, new.profile.as_ref(), &behalf)?;
+    }
     behalf.run(|| stage::check_destination(&new.to))
 }
 

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use posthaste_batch::script::Wanted;
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_batch::script::{Lent, Wanted};
+use posthaste_endpoint::{Error, Result};
 
 use super::owner;
 use crate::{
     http::Desk,
-    inbound::submit::check_source,
+    inbound::{look::refuse_unknown_host, submit::check_source},
     outbound::submit::{address_of, check_address, is_address},
+    submit::destination,
 };
 
 /// Sees that sources can be read as addresses, that the rest lies on scratch, and that depots are in the books.
@@ -22,10 +23,9 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     let on_scratch = |path: &str| behalf.run(|| on_scratch(desk, path));
     for one in &wanted.stage_ins {
         at_line(one.line, check_source(&one.source))?;
-        at_line(
-            one.line,
-            owner::reads(desk, &behalf, &mut one.source.clone()),
-        )?;
+        let mut from = one.source.clone();
+        at_line(one.line, owner::reads(desk, &behalf, &mut from))?;
+        at_line(one.line, refuse_unknown_host(&from, None, &behalf))?;
         at_line(one.line, on_scratch(&one.destination))?;
         at_line(one.line, in_the_books(desk, &one.via))?;
     }
@@ -37,6 +37,9 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
             let mut to = address_of(&one.destination);
             at_line(one.line, check_address(&to))?;
             at_line(one.line, owner::writes(desk, &behalf, &mut to))?;
+            at_line(one.line, refuse_unknown_host(&to, None, &behalf))?;
+        } else {
+            at_line(one.line, destination(&desk.centre, &one.destination))?;
         }
     }
     Ok(())
@@ -56,6 +59,19 @@ pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
+/// The same depots by their names, where they are named by where they listen.
+pub(super) fn by_name(desk: &Desk, lent: &[Lent]) -> Vec<Lent> {
+    let named = |one: &Lent| {
+        let known = desk.centre.depots.known("send via", &one.name);
+        let name = known.map_or_else(|_| one.name.clone(), |depot| depot.record.name.clone());
+        Lent {
+            name,
+            ..one.clone()
+        }
+    };
+    lent.iter().map(named).collect()
+}
+
 fn at_line(line: usize, checked: Result<()>) -> Result<()> {
     checked.map_err(|error| {
         let kind = error.kind();
@@ -64,12 +80,8 @@ fn at_line(line: usize, checked: Result<()>) -> Result<()> {
 }
 
 fn in_the_books(desk: &Desk, depots: &[String]) -> Result<()> {
-    let is_unknown = |name: &&String| desk.centre.depots.named(name).is_none();
-    depots.iter().find(is_unknown).map_or(Ok(()), |unknown| {
-        Err(Error::new(ErrorKind::NotFound, "send via", unknown)
-            .cause("no depot of that name is in the books")
-            .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"))
-    })
+    let known = |name| desk.centre.depots.known("send via", name);
+    depots.iter().try_for_each(|name| known(name).map(drop))
 }
 
 /// As [`owner::on_scratch`], of what its job makes too: links are followed as far as the path is there.

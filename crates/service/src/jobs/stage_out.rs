@@ -21,7 +21,7 @@ use super::{
     lent::{Lent, usual_code},
     moved,
     owner::{self, LOOKED_AT_MAX},
-    read_again,
+    places, read_again,
 };
 use crate::{
     credentials::Behalf,
@@ -116,7 +116,7 @@ fn asked(
 
 /// What is left of the disks that are lent for a job by what was asked for already.
 fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent> {
-    let mut lent = Lent::new(&wanted.depots);
+    let mut lent = Lent::new(&places::by_name(desk, &wanted.depots));
     if lent.is_empty() {
         return Ok(lent);
     }
@@ -283,7 +283,7 @@ fn ways(
         names.collect()
     };
     let mut via: Vec<String> = match (one.via.is_empty(), lent.is_empty()) {
-        (false, _) => one.via.clone(),
+        (false, _) => submit::via(&desk.centre, &one.via)?,
         (true, false) => lent.names(),
         (true, true) => all(),
     };

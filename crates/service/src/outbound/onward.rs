@@ -16,6 +16,7 @@ use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{Code, RequestId, SourceId, Timestamp};
 
 use super::{
+    hosts::refuse_unknown_hosts,
     listed::Listed,
     submit::{self, address, check_address, is_address, is_far},
 };
@@ -49,6 +50,7 @@ pub(crate) fn over_depots(
         Err(error.cause(why.to_owned()).hint(hint))
     };
     check_address(&address)?;
+    refuse_unknown_hosts(centre, new, &address)?;
     if new.to.len() > 1 {
         let why = "an address is the only destination that it has";
         return invalid(why, "submit it once for each");
@@ -180,7 +182,12 @@ pub(crate) async fn look(
         };
         Ok::<_, Error>((find(centre, request)?, list))
     })?;
-    let scan = scan(centre, &onward, list).await?;
+    let (scan, doubt) = scan(centre, &onward, list).await?;
+    if let Some(error) = doubt {
+        // It is said of both.
+        centre.outgoing.complaints.note(request.id, &error);
+        centre.outgoing.complaints.note(onward.id, &error);
+    }
     let scanned = Scanned {
         request: onward.id,
         scan,
@@ -189,15 +196,19 @@ pub(crate) async fn look(
     tokio::task::block_in_place(|| centre.store.keep_scan(scanned))
 }
 
-/// How much goes to an address, and whether it can.
+/// How much goes to an address, and whether it can; and what was in the way just now.
 ///
 /// # Errors
 /// What is found there.
-async fn scan(centre: &Arc<Centre>, onward: &RequestRecord, list: FileList) -> Result<Scan> {
+async fn scan(
+    centre: &Arc<Centre>,
+    onward: &RequestRecord,
+    list: FileList,
+) -> Result<(Scan, Option<Error>)> {
     let listed = Listed::Here(list);
     let behalf = submit::behalf_of(centre, onward)?;
-    submit::look_ahead(onward, &behalf, &listed).await?;
-    Ok(submit::sealed(&listed))
+    let doubt = submit::look_ahead(onward, &behalf, &listed).await?;
+    Ok((submit::sealed(&listed), doubt))
 }
 
 /// A request's source could not be scanned: nothing goes on. Blocking.
@@ -233,14 +244,15 @@ pub(crate) async fn rehearsed(
     new: &api::NewRequest,
     request: &RequestRecord,
     list: &FileList,
-) -> Result<Vec<Input>> {
+) -> Result<(Vec<Input>, Option<Error>)> {
     let Some(onward) = of_new(centre, new, request)? else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     };
+    let (scan, doubt) = scan(centre, &onward, list.clone()).await?;
     let onward = RequestRecord {
         id: RequestId::new(u64::MAX),
         source: request.id.to_string().into_bytes(),
-        scan: Some(scan(centre, &onward, list.clone()).await?),
+        scan: Some(scan),
         ..onward
     };
     let way = submit::way(&onward);
@@ -248,7 +260,7 @@ pub(crate) async fn rehearsed(
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
     drop(mind);
-    Ok(submit::inputs(&onward, number, way))
+    Ok((submit::inputs(&onward, number, way), doubt))
 }
 
 /// What changes with a request that goes on, as its user asked; nothing with any other: what it goes on as has the same deadline until another is

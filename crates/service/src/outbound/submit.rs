@@ -9,7 +9,7 @@ use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
-use super::{goes_out, listed::Listed, onward};
+use super::{goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
@@ -62,6 +62,7 @@ pub(crate) fn check(
     let (source, only) = source(centre, new)?;
     check_address(&address)?;
     check_plain(new)?;
+    refuse_unknown_hosts(centre, new, &address)?;
     let now = centre.clock.now();
     let moment = |what: &'static str, at: &Option<String>| {
         let at = at.as_deref().map(|at| render::parse_moment(what, at));
@@ -222,7 +223,9 @@ pub(crate) async fn rehearse(
     mut record: RequestRecord,
 ) -> Result<api::Request> {
     record.id = REHEARSED;
-    let (scan, _) = look(&record, &behalf_of(centre, &record)?).await?;
+    let behalf = behalf_of(centre, &record)?;
+    let (scan, listed, doubt) = look(&record, &behalf).await?;
+    let measured = measure::before(centre, &record, &behalf, listed.bytes()).await;
     record.scan = Some(scan);
     let look = || purges::rehearsed(centre, record, None);
     let record = tokio::task::block_in_place(look);
@@ -230,9 +233,15 @@ pub(crate) async fn rehearse(
     let way = way(&record);
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
-    let inputs = inputs(&record, number, way);
+    let (number, told) = measured.unwrap_or((number, Vec::new()));
+    let asked = inputs(&record, number, way);
+    let inputs = told.into_iter().chain(asked).collect();
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
-    Ok(shown(centre, &mind, &record))
+    let mut request = shown(centre, &mind, &record);
+    request
+        .warnings
+        .extend(doubt.map(|error| error.to_string()));
+    Ok(request)
 }
 
 /// Lists the source of a request, looks at where it goes, and keeps the list.
@@ -240,8 +249,16 @@ pub(crate) async fn rehearse(
 /// # Errors
 /// As [`rehearse`].
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
-    let (scan, listed) = look(record, &behalf_of(centre, record)?).await?;
+    let behalf = behalf_of(centre, record)?;
+    let (scan, listed, doubt) = look(record, &behalf).await?;
+    let measured = measure::before(centre, record, &behalf, listed.bytes()).await;
+    for input in measured.into_iter().flat_map(|(_, told)| told) {
+        centre.tell(input).await?;
+    }
     let (id, store) = (record.id, &centre.store);
+    if let Some(error) = doubt {
+        centre.outgoing.complaints.note(id, &error);
+    }
     match listed {
         Listed::Here(list) => {
             tokio::task::block_in_place(|| store.keep_list(id, &list))?;
@@ -261,18 +278,18 @@ pub(super) fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behal
     tokio::task::block_in_place(|| centre.store.actors.of(record))
 }
 
-async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed)> {
+async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed, Option<Error>)> {
     let listed = Listed::look(record, behalf).await?;
     check_one(record, &listed)?;
     if let Listed::Here(list) = &listed {
         submit::check_kept(record, list)?;
     }
-    look_ahead(record, behalf, &listed).await?;
-    Ok((sealed(&listed), listed))
+    let doubt = look_ahead(record, behalf, &listed).await?;
+    Ok((sealed(&listed), listed, doubt))
 }
 
 /// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
-/// written.
+/// written, and what was found is returned to be said.
 ///
 /// # Errors
 /// What is found there.
@@ -280,10 +297,11 @@ pub(super) async fn look_ahead(
     record: &RequestRecord,
     behalf: &Behalf,
     listed: &Listed,
-) -> Result<()> {
+) -> Result<Option<Error>> {
     match look_there(record, behalf, listed).await {
-        Err(error) if !error.is_temporary() => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) => Ok(None),
+        Err(error) if error.is_temporary() => Ok(Some(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -389,6 +407,11 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
 pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
     format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
+}
+
+/// The name of the path from here to an end.
+pub(super) fn way_to(end: &str) -> String {
+    format!("{HERE}{BETWEEN}{end}")
 }
 
 /// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.

@@ -1,13 +1,20 @@
 //! Why a request ended badly.
 
+use posthaste_api as api;
 use posthaste_core::{
     Mind,
-    contract::{ArrivalState, Decision, Fault, Happening, Reason, RequestState},
+    contract::{
+        ArrivalState, Decision, Fault, Happening, Knowledge, Quantiles, Reason, RequestState,
+    },
 };
 use posthaste_journal::{RequestRecord, Scan};
+use posthaste_types::{DepotId, RequestId};
 
 use super::{reason, state};
 use crate::driver::Centre;
+
+/// Paths that are named: more tell no more.
+const ASSUMED_MAX: usize = 4;
 
 /// Why it was refused or failed, and the code of what failed.
 pub(super) fn why(
@@ -35,6 +42,74 @@ pub(super) fn why(
         .map(|complaint| complaint.text);
     let named = named.unwrap_or_else(|| reason(centre, &last.reason, centre.clock.now()));
     Some((named, code))
+}
+
+/// The paths of which nothing is known, where what was decided hangs on them.
+pub(super) fn assumed(
+    centre: &Centre,
+    mind: &Mind,
+    shown: &api::Request,
+    id: RequestId,
+) -> Vec<String> {
+    let is_short = shown.slack_s.is_none_or(|slack| slack < 0.0);
+    if !is_short || !(shown.at_risk || shown.state == "refused") {
+        return Vec::new();
+    }
+    let now = centre.clock.now();
+    let said = |from: &str, to: &str, rates: &Quantiles, probe: &str| {
+        let (least, most) = (rates.p10, rates.p90);
+        format!(
+            "nothing measured the path from {from} to {to} yet: {least} to {most} is assumed{probe}"
+        )
+    };
+    if let Some(arrival) = mind.arrival(id) {
+        let sources = mind.sources().filter(|view| {
+            arrival.spec.sources.contains(&view.source) && view.knowledge == Knowledge::Assumed
+        });
+        return sources
+            .map(|view| {
+                let path = super::path_of_source(&view, now);
+                let probe = match arrival.goes_out && arrival.of.is_none() {
+                    true => format!(" (`posthaste paths --probe {}` measures it)", shown.to),
+                    false => String::new(),
+                };
+                said(&path.from, &path.to, &view.rates, &probe)
+            })
+            .collect();
+    }
+    let Some(view) = mind.request(id) else {
+        return Vec::new();
+    };
+    let is_fed = view.shares.iter().any(|share| share.active);
+    let is_wanted = |depot: DepotId| {
+        let mut shares = view.shares.iter();
+        shares.any(|share| share.depot == depot && (share.active || !is_fed))
+    };
+    let paths = mind.paths(now).into_iter();
+    let paths = paths.filter(|path| path.knowledge == Knowledge::Assumed && is_wanted(path.depot));
+    paths
+        .take(ASSUMED_MAX)
+        .map(|path| {
+            let probe = format!(" (`posthaste paths --probe {}` measures it)", path.name);
+            said("centre", &path.name, &path.rates, &probe)
+        })
+        .collect()
+}
+
+/// What went wrong last on its way and may pass, while it goes on.
+pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
+    let is_open = |view: &ArrivalState| view.is_live();
+    let going = match (mind.arrival(record.id), mind.request(record.id)) {
+        (Some(view), _) => is_open(&view.state),
+        (None, Some(view)) => view.state == RequestState::Moving,
+        (None, None) => false,
+    };
+    let complaint = centre.outgoing.complaints.of(record.id);
+    let complaint = complaint.filter(|complaint| going && complaint.may_pass);
+    complaint
+        .into_iter()
+        .map(|complaint| complaint.text)
+        .collect()
 }
 
 /// Why its source stays, with the name of the file that it stays for as long as this service runs.

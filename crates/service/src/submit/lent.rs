@@ -34,16 +34,12 @@ fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
         )
         .cause(why)
     };
-    if centre.depots.named(&one.depot).is_none() {
-        return Err(Error::new(ErrorKind::NotFound, "send via", &one.depot)
-            .cause("no depot of that name is in the books")
-            .hint("`posthaste depot list` shows them, `posthaste depot add` adds one"));
-    }
+    let depot = centre.depots.known("send via", &one.depot)?;
     let windows = one.hours.as_deref().map(str::parse::<Windows>).transpose();
     let windows = windows.map_err(|error| invalid(error.to_string()))?;
     let load_max_permille = enlist::load_permille(one.load_below).map_err(invalid)?;
     Ok(LentFor {
-        depot: one.depot.clone(),
+        depot: depot.record.name.clone(),
         windows: windows.unwrap_or_default(),
         load_max_permille,
     })

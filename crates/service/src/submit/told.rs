@@ -1,7 +1,7 @@
 //! What the mind is told of a request that was written down.
 
 use posthaste_core::contract::{Input, RequestSpec};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::Result;
 use posthaste_journal::RequestRecord;
 use posthaste_types::DepotId;
 
@@ -40,15 +40,7 @@ pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<Depot
 
 /// The depots of these names.
 pub(super) fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
-    let id_of = |name: &String| {
-        centre
-            .depots
-            .named(name)
-            .map(|depot| depot.record.id)
-            .ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "send via", name)
-                    .cause("no depot of that name is in the books")
-            })
-    };
-    names.iter().map(id_of).collect()
+    let known = |name: &String| centre.depots.known("send via", name);
+    let ids = names.iter().map(|name| Ok(known(name)?.record.id));
+    ids.collect()
 }

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use posthaste_core::contract::Command;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{Found, ensure};
@@ -38,6 +39,28 @@ impl Conservation {
         let count = flying.0;
         ensure(NAME, count == 1, || {
             format!("{} {} sent to {} twice at once", send.2, send.3, send.0)
+        })
+    }
+
+    /// The mind commands something: a store neither sends, gathers, rebuilds, codes nor measures, and from store to store nobody
+    /// carries anything.
+    pub(crate) fn on_order(
+        command: &Command,
+        stores: impl Fn(DepotId) -> bool,
+    ) -> Result<(), Found> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "nothing else is asked of a depot but to take and to give"
+        )]
+        let is_sound = match command {
+            Command::Forward { from, to, .. } => !stores(*from) || !stores(*to),
+            Command::Follow { from, .. } | Command::ProbeCrossing { from, .. } => !stores(*from),
+            Command::Gather { to, .. } | Command::Mend { to, .. } => !stores(*to),
+            Command::Scatter { depot, .. } => !stores(*depot),
+            _ => true,
+        };
+        ensure(NAME, is_sound, || {
+            format!("a store does nothing by itself: {command:?}")
         })
     }
 

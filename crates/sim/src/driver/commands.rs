@@ -8,7 +8,7 @@ use super::{
     sends::{Send, answer, answered},
 };
 use crate::{
-    checkers::End,
+    checkers::{Conservation, End},
     rivals::Decider,
     world::{Condition, Node, Sending},
 };
@@ -34,8 +34,12 @@ impl Run<'_> {
             })
     }
 
-    /// Whether what is commanded goes nowhere that is drained.
-    fn check_drained(&mut self, command: &Command) {
+    /// Whether what is commanded goes nowhere that is drained, and wants nothing of a store that it can't do.
+    fn check_places(&mut self, command: &Command) {
+        let world = &self.world;
+        let stores = |depot| (world.place(depot)).is_some_and(|at| world.sites[at].stores);
+        let found = Conservation::on_order(command, stores);
+        self.checkers.note(self.now, found);
         if let Command::Send { request, .. }
         | Command::Forward { request, .. }
         | Command::Follow { request, .. }
@@ -51,7 +55,7 @@ impl Run<'_> {
 
     #[expect(clippy::too_many_lines, reason = "every kind of command, in one place")]
     pub(super) fn execute(&mut self, command: Command) {
-        self.check_drained(&command);
+        self.check_places(&command);
         let found = self.checkers.pauses.on_command(&command);
         self.checkers.note(self.now, found);
         match command {

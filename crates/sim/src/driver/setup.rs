@@ -99,6 +99,12 @@ impl Run<'_> {
             depot: site.id,
             follows: true,
         });
+        let stores = self.world.sites.iter().zip(&self.scenario.depots);
+        let stores = stores.filter(|(_, plan)| plan.stores);
+        let stores = stores.map(|(site, _)| Input::DepotStores {
+            depot: site.id,
+            stores: true,
+        });
         let reserves = self.world.sites.iter().zip(&self.scenario.depots);
         let reserves = reserves.filter(|(_, plan)| plan.reserves);
         let reserves = reserves.map(|(site, _)| Input::DepotReserves {
@@ -110,7 +116,7 @@ impl Run<'_> {
             round_trip: Duration::from_micros(2 * site.latency_micros),
         });
         let told = added.chain(lent).chain(levels).chain(distances);
-        told.chain(follows).chain(reserves).collect()
+        told.chain(follows).chain(stores).chain(reserves).collect()
     }
 
     /// What a driver does all the time.

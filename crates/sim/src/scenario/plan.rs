@@ -36,6 +36,9 @@ pub(crate) struct DepotPlan {
     /// Whether it is of a release that can send on what it still receives.
     #[serde(default)]
     pub(crate) follows: bool,
+    /// Whether it lies in a store, which does nothing by itself.
+    #[serde(default)]
+    pub(crate) stores: bool,
     /// Whether it is of a release that can keep space for datasets.
     #[serde(default)]
     pub(crate) reserves: bool,

@@ -81,6 +81,7 @@ impl<'a> Builder<'a> {
             says_full: false,
             advertises: plan.advertises,
             codes: plan.codes,
+            stores: plan.stores,
             capacity,
             used: Bytes::ZERO,
             stored: BTreeMap::new(),

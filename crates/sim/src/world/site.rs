@@ -30,6 +30,8 @@ pub(crate) struct Site {
     pub(crate) advertises: bool,
     /// It can code chunks.
     pub(crate) codes: bool,
+    /// It lies in a store, which does nothing by itself.
+    pub(crate) stores: bool,
     pub(crate) capacity: Bytes,
     pub(crate) used: Bytes,
     /// What of that each request has.

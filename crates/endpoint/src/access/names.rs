@@ -1,0 +1,228 @@
+//! Names that nobody has: the one that was meant, and hosts that no resolver knows.
+
+use std::net::ToSocketAddrs;
+
+use super::{Access, named};
+use crate::{Error, ErrorKind, Location, Protocol, Result, config, proxy::Proxies, sftp, ssh};
+
+/// Letters, changed, missing or swapped, by which a word may differ from the one that was meant.
+const NEAR: usize = 2;
+/// Letters of the shortest run in which a wrong one is a slip: `site-a` and `site-b` are two names.
+const SLIP_WITHIN: usize = 4;
+
+/// Returns the known name that was meant by `word`, perhaps.
+pub fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let far = |known: &str| (strsim::osa_distance(word, known), known.len());
+    let near = known.into_iter().min_by_key(|known| far(known))?;
+    (far(near).0 <= NEAR && far(near).0 < word.chars().count()).then_some(near)
+}
+
+/// Returns whether `word` is `known` with one slip of a finger in it, so that nobody would call another thing so.
+#[must_use]
+pub fn is_slip(word: &str, known: &str) -> bool {
+    let same = |(one, other): &(u8, u8)| one == other;
+    let before = word.bytes().zip(known.bytes()).take_while(same).count();
+    let backwards = word.bytes().rev().zip(known.bytes().rev());
+    let after = backwards.take_while(same).count();
+    let letters = |bytes: &mut dyn Iterator<Item = u8>| {
+        let run = bytes.take_while(u8::is_ascii_alphabetic);
+        run.count()
+    };
+    // The word in which they differ, and what differs.
+    let run = |text: &str| {
+        let (behind, ahead) = text.as_bytes().split_at(before.min(text.len()));
+        letters(&mut behind.iter().rev().copied()) + letters(&mut ahead.iter().copied())
+    };
+    let is_of_letters = |text: &str| {
+        let end = text.len().saturating_sub(after).max(before);
+        let middle = text.as_bytes().get(before..end).unwrap_or_default();
+        middle.iter().all(u8::is_ascii_alphabetic)
+    };
+    strsim::osa_distance(word, known) == 1
+        && run(word).max(run(known)) >= SLIP_WITHIN
+        && [word, known].into_iter().all(is_of_letters)
+}
+
+/// Returns `hint` with the name that was meant before it, where one is near.
+pub fn meant<'n>(word: &str, known: impl IntoIterator<Item = &'n str>, hint: &str) -> String {
+    match nearest(word, known) {
+        Some(near) => format!("did you mean `{near}`? {hint}"),
+        None => hint.to_owned(),
+    }
+}
+
+impl Access {
+    /// Whether there is a profile of that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
+    pub fn has_profile(&self, name: &str) -> Result<bool> {
+        Ok(self.profile(name)?.is_some())
+    }
+
+    /// Fails where an address names a host that no resolver knows, and no profile either. What a resolver can't say now, and what
+    /// only a proxy, a gateway or a store knows, passes. Blocking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for such a name, with the profile that was meant, perhaps; as [`Access::resolve`].
+    pub fn refuse_unknown_host(&self, location: &Location) -> Result<()> {
+        let (place, chosen) = self.place(location.clone())?;
+        let (host, is_known) = match &place {
+            Location::Host { host, user, .. } => {
+                let host = self.ssh_host(user.clone(), host, None, chosen.as_ref());
+                (host.host.clone(), ssh::knows(&host))
+            }
+            Location::Sftp {
+                user, host, port, ..
+            } => {
+                let host = self.ssh_host(user.clone(), host, *port, chosen.as_ref());
+                (host.host.clone(), ssh::knows(&host))
+            }
+            Location::Server(server) => {
+                let is_behind = match server.protocol {
+                    Protocol::Posthaste => !self.gateways.is_empty(),
+                    Protocol::Http | Protocol::Https | Protocol::WebDav | Protocol::WebDavs => {
+                        Proxies::of_environment()?.are_there()
+                    }
+                    Protocol::Ftp | Protocol::Ftps => false,
+                };
+                (server.host.clone(), is_behind || resolves(&server.host))
+            }
+            Location::Local(_)
+            | Location::S3 { .. }
+            | Location::Bucket { .. }
+            | Location::Plugin { .. } => return Ok(()),
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(self.unknown_host(ErrorKind::NotFound, location, &host)),
+        }
+    }
+
+    /// An error about an address whose host nobody knows.
+    fn unknown_host(&self, kind: ErrorKind, location: &Location, host: &str) -> Error {
+        let fail = |cause: String| Error::new(kind, "find", host).cause(cause);
+        let Some((name, _)) = named(location) else {
+            return fail("no host has that name".into()).hint("check the address");
+        };
+        let profiles = config::profiles(self.profiles_file.as_deref()).unwrap_or_default();
+        let hint = "profiles are in ~/.config/posthaste/profiles.toml";
+        fail(format!("no profile `{name}`, and no host of that name")).hint(meant(
+            name,
+            profiles.names(),
+            hint,
+        ))
+    }
+
+    /// Says of what could not be reached that nobody has its name, where that is so.
+    pub(super) async fn name_host(&self, location: Location, error: Error) -> Error {
+        if error.kind() != ErrorKind::Unreachable {
+            return error;
+        }
+        let access = self.clone();
+        let looked = tokio::task::spawn_blocking(move || access.refuse_unknown_host(&location));
+        match looked.await {
+            // A resolver may know it again later.
+            Ok(Err(unknown)) if unknown.kind() == ErrorKind::NotFound => {
+                unknown.at(error.locus()).of_kind(ErrorKind::Unreachable)
+            }
+            Ok(Ok(()) | Err(_)) | Err(_) => error,
+        }
+    }
+
+    fn ssh_host(
+        &self,
+        user: Option<String>,
+        host: &str,
+        port: Option<u16>,
+        chosen: Option<&super::Chosen>,
+    ) -> sftp::Host {
+        sftp::Host {
+            user,
+            host: host.to_owned(),
+            port,
+            options: self.ssh_options(chosen),
+        }
+    }
+}
+
+/// Returns whether a host has an address, as far as can be told: a resolver that is away knows nothing against it.
+pub(crate) fn resolves(host: &str) -> bool {
+    match (host, 0).to_socket_addrs() {
+        Ok(_) => true,
+        Err(cause) => cause.to_string().contains("Temporary failure"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_was_meant_is_near() {
+        let known = ["home", "ash", "site-a", "site-b"];
+        for (word, wanted) in [
+            ("hmoe", Some("home")),
+            ("ahs", Some("ash")),
+            ("x", None),
+            ("elsewhere", None),
+            ("site-c", Some("site-a")),
+        ] {
+            assert_eq!(nearest(word, known), wanted, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_slip_is_no_other_name() {
+        for (word, known, wanted) in [
+            ("hmoe", "home", true),
+            ("hoome", "home", true),
+            ("hme", "home", true),
+            ("hone", "home", true),
+            ("home", "home", false),
+            ("home2", "home", false),
+            ("site-c", "site-a", false),
+            ("ash", "ask", false),
+            ("r1", "r2", false),
+            ("archive", "home", false),
+        ] {
+            assert_eq!(is_slip(word, known), wanted, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_nobody_knows_is_told_with_the_profile_that_was_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("profiles.toml");
+        std::fs::write(&file, "[\"cloud.invalid\"]\nurl = \"s3://bucket\"\n").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).unwrap();
+        let access = Access::new(None, Vec::new()).with_profiles(file);
+        let look = |address: &str| {
+            let location = Location::parse(address.as_ref()).unwrap();
+            access
+                .refuse_unknown_host(&location)
+                .map_err(|error| error.to_string())
+        };
+        let said = look("clowd.invalid:x").unwrap_err();
+        assert!(said.contains("no profile `clowd.invalid`"), "{said}");
+        assert!(said.contains("did you mean `cloud.invalid`?"), "{said}");
+        for known in [
+            "cloud.invalid:x",
+            "/x",
+            "sftp://127.0.0.1/x",
+            "ftp://localhost/x",
+            "s3://no/x",
+        ] {
+            look(known).unwrap();
+        }
+        for unknown in [
+            "sftp://typo.invalid/x",
+            "me@typo.invalid:x",
+            "ftp://typo.invalid/x",
+        ] {
+            let said = look(unknown).unwrap_err();
+            assert!(said.contains("no host has that name"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Depots by the names that people give.
+
+use std::sync::Arc;
+
+use posthaste_endpoint::{Error, ErrorKind, Result, meant};
+
+use super::{Depot, Depots};
+
+impl Depots {
+    /// The depot of that name, or that listens there, as papers name it: `host:port`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] with the name that was meant, perhaps, where there is none.
+    pub(crate) fn known(&self, operation: &'static str, name: &str) -> Result<Arc<Depot>> {
+        let found = self.named(name).or_else(|| self.listening_at(name));
+        found.ok_or_else(|| {
+            let all = self.all();
+            let names = all.iter().map(|depot| &*depot.record.name);
+            let hint = "`posthaste depot list` shows them, `posthaste depot add` adds one";
+            Error::new(ErrorKind::NotFound, operation, name)
+                .cause("no depot of that name is in the books")
+                .hint(meant(name, names, hint))
+        })
+    }
+
+    fn listening_at(&self, place: &str) -> Option<Arc<Depot>> {
+        let is_there = |url: &str| {
+            let at = url.strip_prefix("https://").unwrap_or(url);
+            at.trim_end_matches('/').eq_ignore_ascii_case(place)
+        };
+        let mut all = self.all().into_iter();
+        all.find(|depot| is_there(&depot.record.url))
+    }
+}

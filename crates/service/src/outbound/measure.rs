@@ -1,0 +1,121 @@
+//! Measures how fast an address takes what is written there, before something is promised on a guess.
+
+use std::time::Duration;
+
+use posthaste_api as api;
+use posthaste_core::contract::{Input, Knowledge};
+use posthaste_endpoint::{Error, ErrorKind, Location, Result, measure_writes};
+use posthaste_journal::RequestRecord;
+use posthaste_types::{Bytes, SourceId};
+
+use super::submit::{open, way};
+use crate::{
+    credentials::{Behalf, apart},
+    driver::Centre,
+    inbound::{look::open_at, way_of},
+    render,
+};
+
+/// Less than this is decided on what is believed: it is there before a trial would be through.
+const FROM_BYTES: u64 = 1 << 30;
+/// Of what is to go there, one in so many bytes may be written for a trial.
+const SHARE: u64 = 100;
+/// Bytes of one trial at most.
+const TRIAL_BYTES_MAX: u64 = 64 << 20;
+/// A trial that takes longer tells that much, and no more is waited for.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Measures the path that a request is to take where nothing is known of it and it is large. Returns what the mind is told before
+/// it decides; nothing where the trial fails, for that shows again when it moves.
+pub(super) async fn before(
+    centre: &Centre,
+    record: &RequestRecord,
+    behalf: &Behalf,
+    bytes: Bytes,
+) -> Option<(SourceId, Vec<Input>)> {
+    let way = way(record);
+    let is_known = |view: &posthaste_core::contract::SourceView| {
+        view.name == way && view.knowledge != Knowledge::Assumed
+    };
+    let is_far = |address: &str| {
+        let location = Location::parse(address.as_ref());
+        location.is_ok_and(|location| !matches!(location, Location::Local(_)))
+    };
+    if bytes.get() < FROM_BYTES
+        || record.one_file.is_some()
+        || super::submit::is_far(&String::from_utf8_lossy(&record.source))
+        || !is_far(&record.destination)
+        || centre.mind().sources().any(|view| is_known(&view))
+    {
+        return None;
+    }
+    let most = (bytes.get() / SHARE).min(TRIAL_BYTES_MAX);
+    let trial = async {
+        let endpoint = open(record, behalf).await?;
+        trial(endpoint.as_ref(), most).await
+    };
+    let number = || centre.store.journal(|journal| journal.source(&way));
+    let measured = trial
+        .await
+        .and_then(|measured| Ok((tokio::task::block_in_place(number)?, measured)));
+    match measured {
+        Ok((source, (bytes, window))) => Some((source, told(source, way, bytes, window))),
+        Err(error) => {
+            tracing::info!(request = %record.id, "{error}");
+            None
+        }
+    }
+}
+
+/// Measures the path to an address that a person names.
+///
+/// # Errors
+/// What writing there brings.
+pub(crate) async fn asked(centre: &Centre, owner: &str, new: &api::NewProbe) -> Result<api::Path> {
+    let behalf = tokio::task::block_in_place(|| centre.store.actors.owner(owner))?;
+    let endpoint = open_at(&new.address, new.profile.as_ref(), &behalf).await?;
+    endpoint.check_writes()?;
+    let (bytes, window) = trial(endpoint.as_ref(), TRIAL_BYTES_MAX).await?;
+    let end = apart(owner, &way_of(&new.address));
+    let way = super::submit::way_to(&end);
+    let source =
+        tokio::task::block_in_place(|| centre.store.journal(|journal| journal.source(&way)))?;
+    for input in told(source, way, bytes, window) {
+        centre.put_down(input).await?;
+    }
+    let now = centre.clock.now();
+    let found = centre.mind().sources().find(|view| view.source == source);
+    found
+        .map(|view| render::path_of_source(&view, now))
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, "probe", &new.address))
+}
+
+async fn trial(
+    endpoint: &dyn posthaste_endpoint::Endpoint,
+    most: u64,
+) -> Result<(Bytes, Duration)> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let measured = tokio::time::timeout(WITHIN, measure_writes(endpoint, most)).await;
+    let (bytes, window) = measured.unwrap_or_else(|_| {
+        let subject = endpoint.show(b"");
+        Err(Error::new(ErrorKind::TimedOut, "probe", subject)
+            .cause(format!("the trial took longer than {} s", WITHIN.as_secs())))
+    })?;
+    Ok((Bytes::new(bytes as u64), window))
+}
+
+fn told(source: SourceId, name: String, bytes: Bytes, window: Duration) -> Vec<Input> {
+    vec![
+        Input::SourceFound {
+            source,
+            name,
+            rate_max: None,
+        },
+        Input::Inbound {
+            source,
+            bytes,
+            window,
+            saturated: true,
+        },
+    ]
+}
