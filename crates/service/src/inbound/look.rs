@@ -55,7 +55,7 @@ pub(crate) async fn open_at(
     behalf: &Behalf,
 ) -> Result<Arc<dyn Endpoint>> {
     let location = Location::parse(std::ffi::OsStr::new(address))?;
-    open_location(location, profile, behalf).await
+    open_location(location, profile, behalf, DraftRules::default()).await
 }
 
 /// Opens what an address stands for.
@@ -66,13 +66,30 @@ pub(crate) async fn open_location(
     location: Location,
     profile: Option<&String>,
     behalf: &Behalf,
+    rules: DraftRules,
 ) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
     let access = behalf.access(&access, &location)?;
-    access.open(location, DraftRules::default()).await
+    access.open(location, rules).await
+}
+
+/// Spells the place that a location stands for in one way.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn spelling(
+    location: Location,
+    profile: Option<&String>,
+    behalf: &Behalf,
+) -> Result<String> {
+    let access = match profile {
+        Some(profile) => ACCESS.with_profile(profile.clone()),
+        None => ACCESS.clone(),
+    };
+    behalf.access(&access, &location)?.spelling(location)
 }
 
 /// Where a location really is: `NAME:path` lies below the address of the credential or the profile NAME.
