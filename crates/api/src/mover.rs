@@ -322,6 +322,9 @@ pub struct CarryChore {
     /// Its permission bits, where its source has some.
     #[serde(default)]
     pub mode: Option<u32>,
+    /// Something that has its name already stays, and the mover fails.
+    #[serde(default)]
+    pub only_new: bool,
     /// What it is a copy of, as the service names its source.
     pub origin: String,
     /// The segment that is meant; the whole file, all or nothing, without.

@@ -220,6 +220,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,
+        ..DraftRules::default()
     };
     let source_access = match &arguments.source_profile {
         Some(profile) => access.with_profile(profile.clone()),

@@ -92,6 +92,7 @@ impl PlaceArguments {
         let rules = DraftRules {
             verify: false,
             fsync: true,
+            ..DraftRules::default()
         };
         let location = Location::parse(url.as_ref())?;
         self.access(profile)?.open(location, rules).await

@@ -37,6 +37,8 @@ mod plugin;
 mod processes;
 #[path = "copy/relay.rs"]
 mod relay;
+#[path = "copy/roots.rs"]
+mod roots;
 #[path = "copy/s3.rs"]
 mod s3;
 #[path = "copy/stream.rs"]

@@ -156,6 +156,22 @@ impl Access {
         Ok(self.place(location)?.0)
     }
 
+    /// Spells the place that `location` stands for in one way, with the account it is one of where the address does not say that.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn spelling(&self, location: Location) -> Result<String> {
+        let (location, chosen) = self.place(location)?;
+        let account = chosen.filter(|_| {
+            matches!(
+                location,
+                Location::S3 { .. } | Location::Bucket { .. } | Location::Plugin { .. }
+            )
+        });
+        let account = account.map(|chosen| chosen.name).unwrap_or_default();
+        Ok(format!("{account} {}", location.spelling()))
+    }
+
     /// What reading from `location` costs, as its profile says. Paths of this machine cost nothing, unless the `url` of a
     /// profile names them.
     ///
@@ -318,7 +334,7 @@ impl Access {
             }
             Location::S3 { bucket, key } => {
                 let known = chosen.as_ref();
-                s3::open_chosen((&bucket, &key), known, self.unsigned, limits)
+                s3::open_chosen((&bucket, &key), known, self.unsigned, (limits, rules))
             }
             Location::Sftp {
                 user,
@@ -338,12 +354,12 @@ impl Access {
                 store: Store::Azblob,
                 bucket,
                 key,
-            } => azure::open_chosen(&bucket, &key, chosen.as_ref(), limits),
+            } => azure::open_chosen(&bucket, &key, chosen.as_ref(), (limits, rules)),
             Location::Bucket {
                 store: Store::Gcs,
                 bucket,
                 key,
-            } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), limits),
+            } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), (limits, rules)),
             Location::Server(server) => self.open_server(&server, chosen, rules, limits).await,
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
@@ -375,7 +391,7 @@ impl Access {
         let known = chosen.as_ref();
         Ok(match server.protocol {
             Protocol::Https if azure::is_address(server) => {
-                azure::open_address(server, known, limits)?
+                azure::open_address(server, known, (limits, rules))?
             }
             Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
             Protocol::WebDav | Protocol::WebDavs => {

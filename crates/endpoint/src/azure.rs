@@ -35,6 +35,7 @@ use crate::{
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
+    posix::DraftRules,
 };
 use account::Account;
 pub(crate) use account::is_address;
@@ -54,10 +55,10 @@ pub(crate) fn open_chosen(
     container: &str,
     key: &str,
     chosen: Option<&Chosen>,
-    limits: Option<Limits>,
+    held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let client = client_of(Account::load(chosen)?, container)?;
-    Ok(Objects::open(client, key, limits))
+    Ok(Objects::open(client, key, held_to))
 }
 
 /// Opens the address of a blob or container of an account: `server`, whose host
@@ -68,7 +69,7 @@ pub(crate) fn open_chosen(
 pub(crate) fn open_address(
     server: &Server,
     chosen: Option<&Chosen>,
-    limits: Option<Limits>,
+    held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let fail = |cause: &'static str| {
         let shown = format!("https://{}", server.host);
@@ -83,7 +84,7 @@ pub(crate) fn open_address(
         return Err(fail("no container"));
     }
     let client = client_of(Account::of_address(server, chosen)?, container)?;
-    Ok(Objects::open(client, key, limits))
+    Ok(Objects::open(client, key, held_to))
 }
 
 fn client_of(account: Account, container: &str) -> Result<AzureClient> {

@@ -26,6 +26,7 @@ use crate::{
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Objects, RawStore, check_held},
+    posix::DraftRules,
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
 };
@@ -53,12 +54,12 @@ pub(crate) fn open_chosen(
     bucket: &str,
     key: &str,
     chosen: Option<&Chosen>,
-    limits: Option<Limits>,
+    held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let Address { base, authority } = Address::find(chosen)?;
     let ca_file = chosen.and_then(|chosen| chosen.ours.as_ref()?.ca_file.as_deref());
     let client = GcsClient::new(Web::new(ca_file)?, authority, base, bucket.to_owned())?;
-    Ok(Objects::open(client, key, limits))
+    Ok(Objects::open(client, key, held_to))
 }
 
 /// What it can do.

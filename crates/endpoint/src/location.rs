@@ -2,6 +2,7 @@
 //! `user@host:path`.
 
 mod below;
+mod spelling;
 
 use std::{
     ffi::{OsStr, OsString},

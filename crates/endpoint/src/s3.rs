@@ -37,6 +37,7 @@ use crate::{
     endpoint::{Entry, FileSpec, Kind, Reader, Whole},
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
+    posix::DraftRules,
     web::Web,
 };
 use client::{Call, S3Client};
@@ -75,10 +76,10 @@ pub(crate) fn open_chosen(
     (bucket, key): (&str, &str),
     chosen: Option<&Chosen>,
     unsigned: bool,
-    limits: Option<Limits>,
+    held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let client = signed(bucket, Signing::load(chosen, unsigned)?)?;
-    Ok(Objects::open(client, key, limits))
+    Ok(Objects::open(client, key, held_to))
 }
 
 /// Opens `key` in `bucket` of a store whose address and keys the caller has.
@@ -87,7 +88,7 @@ pub(crate) fn open_chosen(
 /// [`ErrorKind::Invalid`] for a malformed store address.
 pub fn open_store(bucket: &str, key: &str, store: &Store) -> Result<Arc<dyn Endpoint>> {
     let client = signed(bucket, Signing::with_keys(store)?)?;
-    Ok(Objects::open(client, key, None))
+    Ok(Objects::open(client, key, (None, DraftRules::default())))
 }
 
 fn signed(bucket: &str, signing: Signing) -> Result<S3Client> {

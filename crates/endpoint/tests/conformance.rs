@@ -267,6 +267,7 @@ async fn sftp_passes_the_suite() {
         let rules = DraftRules {
             verify,
             fsync: false,
+            ..DraftRules::default()
         };
         let sftp = Sftp::open(host(&server), root.into_bytes(), rules).await;
         Arc::new(sftp.unwrap())

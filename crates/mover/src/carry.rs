@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use futures_util::StreamExt;
 use posthaste_api as api;
 use posthaste_endpoint::{
-    ByteStream, Checksum, Error, ErrorKind, FileSpec, LentSegment, Locus, Result,
+    ByteStream, Checksum, Condition, Error, ErrorKind, FileSpec, LentSegment, Locus, Result,
 };
 use posthaste_types::Bytes;
 
@@ -121,8 +121,17 @@ async fn carry_whole(
     let destination = tools.sources.endpoint(&actor, into).await.map_err(at)?;
     tools.leases.check()?;
     let (bytes, sum) = (entry.size, whole.checksum);
-    let spec = spec_of(chore);
-    let put = destination.put(piece.path.as_bytes(), &spec, whole.data, sum);
+    let (spec, path) = (spec_of(chore), piece.path.as_bytes());
+    let put = if !chore.only_new {
+        destination.put(path, &spec, whole.data, sum)
+    } else if destination.capabilities().conditional_writes {
+        destination.put_if(path, &spec, whole.data, sum, &Condition::Absent)
+    } else if destination.stat(path, false).await.map_err(at)?.is_none() {
+        destination.put(path, &spec, whole.data, sum)
+    } else {
+        let error = Error::new(ErrorKind::Conflict, "write", destination.show(path));
+        return Err(at(error.cause("something else got this name meanwhile")));
+    };
     put.await.map_err(at)?;
     progress.fetch_add(bytes, Ordering::Relaxed);
     tools.sources.add(bytes);

@@ -452,7 +452,16 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     let straight = centre.store.journal(|journal| journal.stage_ins())?;
     for record in straight.iter().filter(|record| outbound::goes_out(record)) {
         if outbound::submit::is_open(centre, record) {
-            centre.outgoing.places.take(record);
+            let places = &centre.outgoing.places;
+            places.take(record.id, outbound::places_as_written(record));
+            // Where its links lead is looked at by somebody who may wait for that.
+            let (centre, record) = (Arc::clone(centre), record.clone());
+            drop(tokio::task::spawn_blocking(move || {
+                let behalf = centre.store.actors.of(&record)?;
+                let places = outbound::places(&record, &behalf);
+                centre.outgoing.places.take(record.id, places);
+                Ok::<_, Error>(())
+            }));
         }
     }
     let untold = centre.store.journal(|journal| journal.untold_requests())?;

@@ -43,7 +43,7 @@ use crate::{
 use carrier::{Carrier, Granted};
 pub(crate) use complaints::Complaints;
 pub(crate) use expected::{Expected, Wanted};
-pub(crate) use places::Places;
+pub(crate) use places::{Places, places, places_as_written};
 
 /// Whether a request goes to an address: of a stage-in the destination is a path.
 pub(crate) fn goes_out(record: &RequestRecord) -> bool {
@@ -135,7 +135,7 @@ impl Outbound {
                 return;
             }
             self.store.forget_outward(request);
-            self.outgoing.places.give_back(carrier.record());
+            self.outgoing.places.give_back(request);
         }
         self.carriers.remove(&request);
     }
@@ -231,7 +231,7 @@ impl Outbound {
             carrier.stop();
             self.carriers.remove(&request);
             self.store.forget_outward(request);
-            self.outgoing.places.give_back(carrier.record());
+            self.outgoing.places.give_back(request);
             return;
         }
         running.spawn(async move {

@@ -89,7 +89,8 @@ pub(crate) fn keep(
 /// Writes down a request that was checked, which gets its number, with that as what it goes on.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] where its owner has as much open as they may; the journal's.
+/// [`ErrorKind::Busy`] where its owner has as much open as they may, [`ErrorKind::Conflict`] where another goes to its address too;
+/// the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     mut record: RequestRecord,
@@ -99,14 +100,17 @@ pub(crate) fn write_down(
     let place = centre.quotas.reserve(centre, &record)?;
     centre.store.make_key(&record)?;
     record.id = match onward {
-        Some(onward) => outbound::onward::write_down(centre, &record, onward)?,
+        Some(onward) => outbound::onward::write_down(centre, &record, &onward)?,
+        None if outbound::goes_out(&record) => {
+            outbound::submit::take_place(centre, &record, || {
+                let id = centre.store.insert_request(record.clone())?;
+                Ok((id, id))
+            })?
+        }
         None => centre.store.insert_request(record.clone())?,
     };
     if let Some(place) = place {
         place.keep(&record);
-    }
-    if outbound::goes_out(&record) {
-        centre.outgoing.places.take(&record);
     }
     Ok(record)
 }

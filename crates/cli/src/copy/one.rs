@@ -55,6 +55,7 @@ pub(crate) async fn copy_one(
     let rules = DraftRules {
         verify: true,
         fsync: false,
+        ..DraftRules::default()
     };
     let mut ends = Ends::new(
         (std::slice::from_ref(source), access.clone()),

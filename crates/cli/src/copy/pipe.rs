@@ -80,6 +80,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     let rules = DraftRules {
         verify: !arguments.ignore_checksum,
         fsync: arguments.fsync,
+        ..DraftRules::default()
     };
     let location = Location::parse(&arguments.destination)?;
     let parking = parking(arguments, &access, &location).await?;
@@ -229,6 +230,7 @@ async fn parking(
     let rules = DraftRules {
         verify: false,
         fsync: true,
+        ..DraftRules::default()
     };
     let (address, profile) = (places::absolute(&address)?, arguments.profile.clone());
     let place = access

@@ -29,7 +29,7 @@ record! {
         96 = SourcesDiffer,
         /// What came can't be written where it goes.
         97 = Unwritable,
-        /// Two of its names are one where it goes: one of the files would replace the other.
+        /// One of its names is taken where it goes: by another of its files that has the same one there, or by something else.
         98 = NamesMeet,
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Fault {
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
             Self::Unwritable => "it can't be written where it goes",
-            Self::NamesMeet => "two of its names are one where it goes",
+            Self::NamesMeet => "one of its names is taken where it goes",
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",
         })

@@ -181,15 +181,18 @@ impl Segments for Blocks {
     async fn complete(
         &self,
         segments: Vec<Segment<Checksum>>,
-        _size: u64,
-        whole: Checksum,
+        (_, whole): (u64, Checksum),
+        only_new: bool,
     ) -> Result<(), Incomplete> {
         let about = self.client.writing("finish", &self.key);
-        let call = Call::new("PUT", &self.key, about)
+        let mut call = Call::new("PUT", &self.key, about)
             .query(&[("comp", "blocklist")])
             .headers(dressed(&self.spec, Kind::File, Some(whole)))
             .header("content-type", "application/xml")
             .body(Sent::pieces(vec![self.order(&segments).into()]));
+        if only_new {
+            call = call.header("if-none-match", "*");
+        }
         let stored = self.client.store(call).await;
         stored.map_err(|error| Incomplete {
             is_gone: has_code(&error, BLOCKS_GONE),

@@ -378,6 +378,12 @@ impl Remote {
                     .cause("a directory has that name")
                     .at(Locus::Destination))
             }
+            Some(_) if !self.rules.replaces => {
+                let error = Error::new(ErrorKind::Conflict, "write", self.show_full(to));
+                Err(error
+                    .cause("something else got this name meanwhile")
+                    .at(Locus::Destination))
+            }
             Some(_) => self.replace(lease, renamed, (from, to), ours).await,
             None => Err(self.refused(renamed, "write", to, Locus::Destination)),
         }

@@ -19,7 +19,7 @@ use super::{
     resource::{FIELDS, Resource, kept_of},
 };
 use crate::{
-    Checksum, Error, ErrorKind, Kind, Result, Status,
+    Checksum, Condition, Error, ErrorKind, Kind, Result, Status,
     checksum::Crc32c,
     cut::Limits,
     endpoint::{ByteStream, FileSpec, PARTIAL_SUFFIX, base_name, new_word, partial_name},
@@ -147,7 +147,7 @@ impl Components {
         let composing = groups.map(|(index, group)| async move {
             let name = self.hidden.name(height, index);
             let kept = json!({ "contentType": "application/octet-stream" });
-            let made = self.compose(group, &name, kept).await?;
+            let made = self.compose(group, &name, kept, false).await?;
             if is_last {
                 self.check(&made, wanted)?;
             }
@@ -168,6 +168,7 @@ impl Components {
         sources: &[Source],
         key: &str,
         kept: Value,
+        only_new: bool,
     ) -> Result<Resource, Incomplete> {
         let sources: Vec<Value> = sources
             .iter()
@@ -175,7 +176,10 @@ impl Components {
             .collect();
         let order = json!({ "sourceObjects": sources, "destination": kept });
         let path = format!("{}/compose", self.client.object(key));
-        let call = Call::new(Method::POST, path, self.about("finish")).query("fields", FIELDS);
+        let mut call = Call::new(Method::POST, path, self.about("finish")).query("fields", FIELDS);
+        if only_new {
+            call = call.query("ifGenerationMatch", "0");
+        }
         let composed = self.client.ask(call.json(&order)).await;
         composed.map_err(|error: Error| Incomplete {
             is_gone: error.kind() == ErrorKind::NotFound,
@@ -310,13 +314,14 @@ impl Segments for Components {
     async fn complete(
         &self,
         segments: Vec<Segment<Stored>>,
-        size: u64,
-        whole: Checksum,
+        (size, whole): (u64, Checksum),
+        only_new: bool,
     ) -> Result<(), Incomplete> {
         let (own, mut sources) = self.sources(segments, size, whole)?;
         let kept = kept_of(&self.spec, Kind::File);
         if sources.is_empty() {
-            object::store(&self.client, &self.key, kept, Content::default(), None).await?;
+            let condition = only_new.then_some(&Condition::Absent);
+            object::store(&self.client, &self.key, kept, Content::default(), condition).await?;
             return Ok(());
         }
         let mut height = 0;
@@ -324,7 +329,7 @@ impl Segments for Components {
             height += 1;
             sources = self.compose_groups(&sources, height, (size, own)).await?;
         }
-        let published = self.compose(&sources, &self.key, kept).await?;
+        let published = self.compose(&sources, &self.key, kept, only_new).await?;
         Ok(self.check(&published, (size, own))?)
     }
 

@@ -21,6 +21,7 @@ use crate::{
         Writer, join, unsupported,
     },
     limits::Limits,
+    posix::DraftRules,
 };
 
 /// A bucket and a key or prefix in it.
@@ -28,6 +29,7 @@ pub(crate) struct Objects<S> {
     store: Arc<S>,
     root: String,
     limits: Option<Limits>,
+    rules: DraftRules,
     /// Whether nothing was at the root or below it when it was looked at.
     was_empty: AtomicBool,
 }
@@ -42,11 +44,16 @@ const MEANINGS: [(&str, Kind); 3] = [
 impl<S: RawStore> Objects<S> {
     /// What lies at or below `root`. Listings, which make several requests at once, are held to the
     /// caps where they make them.
-    pub(crate) fn open(store: S, root: &str, limits: Option<Limits>) -> Arc<dyn Endpoint> {
+    pub(crate) fn open(
+        store: S,
+        root: &str,
+        (limits, rules): (Option<Limits>, DraftRules),
+    ) -> Arc<dyn Endpoint> {
         Arc::new(Self {
             store: Arc::new(store),
             root: root.to_owned(),
             limits,
+            rules,
             was_empty: AtomicBool::new(false),
         })
     }
@@ -174,7 +181,7 @@ impl<S: RawStore> Objects<S> {
     async fn begin(&self, path: &[u8], spec: &FileSpec, length: Length) -> Result<Arc<dyn Writer>> {
         let key = self.file_key(path)?;
         let upload = Upload::<S::Segments>::start(&self.store, &key, spec, length).await?;
-        Ok(Arc::new(upload))
+        Ok(Arc::new(upload.replacing(self.rules.replaces)))
     }
 
     async fn write(
@@ -186,6 +193,9 @@ impl<S: RawStore> Objects<S> {
     ) -> Result<()> {
         let key = self.file_key(path)?;
         let (what, sum) = ((spec, Kind::File), content.1);
+        if condition.is_none() && !self.rules.replaces {
+            return self.write_new(&key, spec, content).await;
+        }
         let Err(error) = self.store.put(&key, what, content, condition).await else {
             return Ok(());
         };
@@ -194,15 +204,41 @@ impl<S: RawStore> Objects<S> {
         if error.is_temporary() && self.is_kept(&key, spec, sum).await {
             return Ok(());
         }
-        let is_others = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict);
-        if condition.is_none() || !is_others {
+        if condition.is_none() || !is_refused(&error) {
             return Err(error);
         }
-        Err(
-            Error::new(ErrorKind::Conflict, "write", self.store.show(&key))
-                .cause("somebody else wrote it meanwhile")
-                .at(Locus::Destination),
-        )
+        Err(overtaken(self.store.show(&key)))
+    }
+
+    /// Stores an object where none is. One of these bytes that keeps the same counts: an answer may have been lost.
+    async fn write_new(
+        &self,
+        key: &str,
+        spec: &FileSpec,
+        content: (Vec<Bytes>, Checksum),
+    ) -> Result<()> {
+        let (what, sum) = ((spec, Kind::File), content.1);
+        let asked = self
+            .store
+            .put(key, what, content.clone(), Some(&Condition::Absent));
+        let Err(error) = asked.await else {
+            return Ok(());
+        };
+        if (error.is_temporary() || is_refused(&error)) && self.is_kept(key, spec, sum).await {
+            return Ok(());
+        }
+        if error.kind() == ErrorKind::Unsupported {
+            // A store that knows no conditions is looked at.
+            return match self.store.head(key, "look at").await? {
+                None => self.store.put(key, what, content, None).await,
+                Some(_) => Err(overtaken(self.store.show(key))),
+            };
+        }
+        Err(if is_refused(&error) {
+            overtaken(self.store.show(key))
+        } else {
+            error
+        })
     }
 
     /// Whether an object has this checksum and keeps what `spec` says.
@@ -217,6 +253,18 @@ impl<S: RawStore> Objects<S> {
         };
         is_kept_as(&entry, spec, spec.size) && has_sum().await
     }
+}
+
+/// Whether a store refuses to write as something else has the name.
+pub(super) fn is_refused(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict)
+}
+
+/// Says that something else got the name.
+pub(super) fn overtaken(shown: String) -> Error {
+    Error::new(ErrorKind::Conflict, "write", shown)
+        .cause("somebody else wrote it meanwhile")
+        .at(Locus::Destination)
 }
 
 fn unsupported_name(path: &[u8]) -> Error {

@@ -11,7 +11,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{RawStore, Record, check_held, is_kept_as, may_be_done};
+use super::{
+    RawStore, Record, check_held, is_kept_as, may_be_done,
+    store::{is_refused, overtaken},
+};
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,
     cut::{self, Cut},
@@ -89,12 +92,12 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<(Checksum, Self::Stored)>> + Send;
 
     /// Makes the object of these segments, which come in order and have to add up to `size` bytes
-    /// with the checksum `whole`.
+    /// with the checksum `whole`. If `only_new`, an object that is there is not replaced.
     fn complete(
         &self,
         segments: Vec<Segment<Self::Stored>>,
-        size: u64,
-        whole: Checksum,
+        sums: (u64, Checksum),
+        only_new: bool,
     ) -> impl Future<Output = Result<(), Incomplete>> + Send;
 
     /// Whether the object that `head` tells of has the bytes of these segments, whose checksum is `whole`.
@@ -170,6 +173,7 @@ pub(crate) struct Upload<P: Segments> {
     stored: Mutex<BTreeMap<u64, P::Stored>>,
     kept: Vec<(u64, Checksum)>,
     ledger: Ledger,
+    only_new: bool,
 }
 
 impl<P: Segments> Upload<P> {
@@ -218,7 +222,16 @@ impl<P: Segments> Upload<P> {
             segments,
             cut,
             ledger,
+            only_new: false,
         })
+    }
+
+    /// Whether what has the name is replaced.
+    pub(super) fn replacing(self, replaces: bool) -> Self {
+        Self {
+            only_new: !replaces,
+            ..self
+        }
     }
 
     /// Sends a segment of an upload that another process began, and says its checksum and its receipt.
@@ -288,14 +301,15 @@ impl<P: Segments> Upload<P> {
     }
 
     async fn complete(&self, size: u64, whole: Checksum) -> Result<()> {
-        let completed = self.segments.complete(self.below(size), size, whole).await;
+        let completed = self.put_together(size, whole).await;
         let Err(Incomplete { error, is_gone }) = completed else {
             check_held(&*self.store, &self.key, &self.spec, size).await?;
             self.clean_up().await;
             return Ok(());
         };
         // It may have been done at an earlier asking, or at this one with the answer lost.
-        if (is_gone || may_be_done(&error)) && self.is_published(size, whole).await {
+        let is_refused = self.only_new && is_refused(&error);
+        if (is_gone || is_refused || may_be_done(&error)) && self.is_published(size, whole).await {
             self.segments.discard().await;
             self.clean_up().await;
             return Ok(());
@@ -304,7 +318,28 @@ impl<P: Segments> Upload<P> {
             self.ledger.remove();
             return Err(error.hint("run the same command again"));
         }
-        Err(error)
+        Err(if is_refused {
+            overtaken(self.segments.shown())
+        } else {
+            error
+        })
+    }
+
+    async fn put_together(&self, size: u64, whole: Checksum) -> Result<(), Incomplete> {
+        let complete = |only_new| {
+            self.segments
+                .complete(self.below(size), (size, whole), only_new)
+        };
+        // Not every store minds what it is asked to.
+        if self.only_new && self.store.head(&self.key, "look at").await?.is_some() {
+            return Err(overtaken(self.segments.shown()).into());
+        }
+        match complete(self.only_new).await {
+            Err(refused) if self.only_new && refused.error.kind() == ErrorKind::Unsupported => {
+                complete(false).await
+            }
+            completed => completed,
+        }
     }
 
     /// Removes what is left over, then the ledger: what could not be removed is found by it.

@@ -117,7 +117,16 @@ impl Beneath {
     /// # Errors
     /// The system's.
     pub fn open_root(path: &Path, follow: Follow) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self::open_root_at(path, follow, true)
+    }
+
+    /// As [`Self::open_root`], where a link that is the directory's own name counts only if `leads`. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn open_root_at(path: &Path, follow: Follow, leads: bool) -> io::Result<Self> {
+        let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        flags.set(OFlags::NOFOLLOW, !leads);
         let root = openat(CWD, path, flags, Mode::empty())?;
         let has_openat2 = open_beneath(&root, b".", OFlags::PATH, follow).is_ok();
         Ok(Self {

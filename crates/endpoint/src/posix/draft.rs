@@ -13,7 +13,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::{fs::Mode, io::retry_on_intr};
+use rustix::{
+    fs::{CWD, Mode, RenameFlags, renameat_with},
+    io::retry_on_intr,
+};
 
 use super::{
     BLOCK_BYTES, Place, attributes, flush,
@@ -43,6 +46,8 @@ pub struct DraftRules {
     pub verify: bool,
     /// Flush each file to the disk before it gets its final name.
     pub fsync: bool,
+    /// What has a file's final name is replaced; otherwise the file is refused.
+    pub replaces: bool,
 }
 
 impl DraftRules {
@@ -62,6 +67,7 @@ impl Default for DraftRules {
         Self {
             verify: true,
             fsync: false,
+            replaces: true,
         }
     }
 }
@@ -373,7 +379,7 @@ impl Draft {
         {
             return Err(self.conflict("something else got this name meanwhile"));
         }
-        fs::rename(&self.partial, &self.place.path).map_err(fail)?;
+        self.give_name()?;
         self.ended.store(true, Ordering::Relaxed);
         if let Some(ledger) = &self.ledger {
             ledger.remove();
@@ -393,6 +399,28 @@ impl Draft {
                 .map_err(fail)?;
         }
         Ok(unkept)
+    }
+
+    fn give_name(&self) -> Result<()> {
+        let (from, to) = (&self.partial, &self.place.path);
+        let fail = |cause| failed("write", self.shown(), cause);
+        if self.rules.replaces {
+            return fs::rename(from, to).map_err(fail);
+        }
+        let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
+        let linked = match renamed.map_err(io::Error::from) {
+            // Not every file system can: there a second name is given, and the first taken away.
+            Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+                fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+            }
+            renamed => renamed,
+        };
+        match linked {
+            Ok(()) => Ok(()),
+            // One that can do neither is looked at.
+            Err(_) if to.symlink_metadata().is_err() => fs::rename(from, to).map_err(fail),
+            Err(_) => Err(self.conflict("something else got this name meanwhile")),
+        }
     }
 
     fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
@@ -513,6 +541,24 @@ mod tests {
             origin: "test".into(),
             version: None,
         }
+    }
+
+    #[test]
+    fn what_got_the_name_meanwhile_stays_where_nothing_is_to_be_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let rules = DraftRules {
+            replaces: false,
+            ..DraftRules::default()
+        };
+        let (spec, place) = (spec(1, None), Place::plain(path.clone()));
+        let [first, second] = [(); 2].map(|()| Draft::small(&place, &spec, rules).unwrap());
+        first.write_at(b"1", 0).unwrap();
+        second.write_at(b"2", 0).unwrap();
+        first.publish(&spec).unwrap();
+        let error = second.publish(&spec).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"1");
     }
 
     #[test]

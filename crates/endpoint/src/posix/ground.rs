@@ -94,7 +94,12 @@ impl Ground {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        let opened = Beneath::open_root(root, Follow::Never);
+        // A link that came to its place is none that anybody named.
+        let is_first = {
+            let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+            known.is_none()
+        };
+        let opened = Beneath::open_root_at(root, Follow::Never, is_first);
         let opened = opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
         let mut known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever was faster opened the same.
@@ -163,4 +168,32 @@ pub(super) fn below(root: &Path, path: &[u8]) -> PathBuf {
         return root.to_owned();
     }
     root.join(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_root_that_was_removed_is_not_looked_for_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [root, others] = ["root", "others"].map(|name| folder.path().join(name));
+        fs::create_dir(&others).unwrap();
+        fs::write(others.join("file"), b"theirs").unwrap();
+        for is_source in [true, false] {
+            let _ = fs::remove_file(&root);
+            fs::create_dir(&root).unwrap();
+            let ground = Ground::default();
+            ground.source_directory(&root, b"").unwrap();
+            fs::remove_dir(&root).unwrap();
+            symlink(&others, &root).unwrap();
+            let (found, kind) = match is_source {
+                true => (ground.source(&root, b"file"), ErrorKind::Changed),
+                false => (ground.place(&root, b"file", true), ErrorKind::Conflict),
+            };
+            assert_eq!(found.unwrap_err().kind(), kind);
+        }
+    }
 }

@@ -198,7 +198,7 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     // The store compares: what the source has kept all along rather than what was copied now.
     let whole = source.checksum.or(sums).filter(|_| summed);
     let crc32c = source.crc32c.or(others).filter(|_| summed);
-    let made = || upload.put_together(stored.clone(), whole, crc32c);
+    let made = || upload.put_together(stored.clone(), (whole, crc32c), false);
     match patiently(made).await {
         Err(error) if may_be_done(&error) => {
             let found = head(&upload.client, &upload.key, "look at").await?;

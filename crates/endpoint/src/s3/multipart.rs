@@ -279,8 +279,8 @@ impl Multipart {
     pub(super) async fn put_together<'a>(
         &self,
         segments: impl Iterator<Item = (u64, &'a Stored)> + Clone,
-        whole: Option<Checksum>,
-        crc32c: Option<Crc32c>,
+        (whole, crc32c): (Option<Checksum>, Option<Crc32c>),
+        only_new: bool,
     ) -> Result<bool> {
         let query = [("uploadId", &*self.id)];
         let completed = self.client.sums.write_on(self.sum(), |sum| {
@@ -290,6 +290,9 @@ impl Multipart {
                 .body(vec![order(segments.clone(), sum).into()])
                 .patience(STORE_WORKS_FOR)
                 .at(Locus::Destination);
+            if only_new {
+                call = call.header("if-none-match", "*");
+            }
             let told = match sum {
                 Sum::Crc64 => whole.map(|whole| (CHECKSUM, whole.to_base64())),
                 Sum::Crc32c => crc32c.map(|whole| (CHECKSUM_CRC32C, whole.to_base64())),

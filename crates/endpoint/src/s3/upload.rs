@@ -151,14 +151,15 @@ impl Segments for Multipart {
     async fn complete(
         &self,
         segments: Vec<Segment<Stored>>,
-        _size: u64,
-        whole: Checksum,
+        (_, whole): (u64, Checksum),
+        only_new: bool,
     ) -> Result<(), Incomplete> {
         let crc32c = crc32c_of(&segments);
         let stored = segments
             .iter()
             .map(|segment| (segment.index, &segment.stored));
-        let is_right = self.put_together(stored, Some(whole), crc32c).await;
+        let is_right = self.put_together(stored, (Some(whole), crc32c), only_new);
+        let is_right = is_right.await;
         let is_right = is_right.map_err(|error| Incomplete {
             is_gone: error.kind() == ErrorKind::NotFound,
             error,

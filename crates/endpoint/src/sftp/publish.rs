@@ -25,7 +25,12 @@ impl Remote {
         size: Option<u64>,
     ) -> Result<()> {
         let session = self.session().await?;
-        let renamed = if session.posix_rename {
+        let renamed = if !self.rules.replaces {
+            let ours = self.stat(from, false).await?;
+            let renaming = Request::new(RENAME).string(from).string(to);
+            let renamed = session.ask(renaming).await;
+            renamed.map(|reply| (reply, ours, false))
+        } else if session.posix_rename {
             self.rename(&session, from, to, size).await
         } else {
             let ours = self.stat(from, false).await?;
@@ -66,6 +71,11 @@ impl Remote {
                     }
                     // Who copies the same wrote the same, and was first.
                     Some(there) if is_gone && is_copy(&there, spec) => Ok(()),
+                    Some(_) if !is_gone && !self.rules.replaces => {
+                        Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
+                            .cause("something else got this name meanwhile")
+                            .at(Locus::Destination))
+                    }
                     _ => Err(self.refusal(&reply, "write", to).at(Locus::Destination)),
                 }
             }

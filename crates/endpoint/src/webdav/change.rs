@@ -83,7 +83,13 @@ impl Shelf {
                 let error = about.fail(ErrorKind::Conflict);
                 return Err(error.cause("a directory has that name"));
             }
-            match left? {
+            let left = left?;
+            if !self.rules.replaces && left.is_some() && there.is_some() {
+                let about = About::writing("write", self.place().show_full(full));
+                let error = about.fail(ErrorKind::Conflict);
+                return Err(error.cause("something else got this name meanwhile"));
+            }
+            match left {
                 // Within one second, one file is told like another.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
                 // What has the name may be ours: an earlier answer was lost.

@@ -36,6 +36,7 @@ async fn open(server: &SshServer, root: &Path, verify: bool) -> Result<Sftp> {
     let rules = DraftRules {
         verify,
         fsync: false,
+        ..DraftRules::default()
     };
     let root = root.to_string_lossy().into_owned().into_bytes();
     Sftp::open(host, root, rules).await

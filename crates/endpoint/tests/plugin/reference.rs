@@ -181,6 +181,7 @@ async fn what_nobody_compares_is_kept_as_well() {
     let rules = DraftRules {
         verify: false,
         fsync: false,
+        ..DraftRules::default()
     };
     passes_the_suite(folder(place.path(), rules).await).await;
 }

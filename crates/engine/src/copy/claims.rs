@@ -59,13 +59,13 @@ enum Names {
     Apart,
 }
 
-/// Marks an error as that of two names that are one at the destination.
+/// Marks an error as that of a name that is taken at the destination.
 #[must_use]
 pub fn clash(error: Error) -> Error {
-    error.with("names", "one")
+    error.with("names", "taken")
 }
 
-/// Whether an error is that of two names that are one at the destination: the same happens however often it is tried.
+/// Whether an error is that of a name that is taken at the destination: the same happens however often it is tried.
 #[must_use]
 pub fn is_clash(error: &Error) -> bool {
     error.context().iter().any(|(key, _)| *key == "names")

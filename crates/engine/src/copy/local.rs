@@ -24,6 +24,7 @@ use super::{
     Links, Notice,
     lane::{Shared, spec_of},
     progress::Moving,
+    remote::is_taken,
     walk::{There, Work},
 };
 
@@ -98,6 +99,10 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
             (shared.options.on_notice)(&Notice::Unchanged(&shown));
             return Ok(());
         }
+        let staying = shared.must_stay(work, &work.entry, there, &shown);
+        if Handle::current().block_on(staying)? {
+            return Ok(());
+        }
     }
     if shared.options.dry_run {
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
@@ -144,6 +149,7 @@ fn copy_link(shared: &Shared, work: &Work, from: &Place, to: &Place) -> Result<(
     }
     let target = posix::read_link(&from.path).map_err(|error| about(error, from))?;
     let there = posix::stat(&to.path, false).map_err(|error| about(error, to))?;
+    let is_there = there.is_some();
     if there.is_some_and(|there| there.kind == Kind::Link)
         && posix::read_link(&to.path).is_ok_and(|there| there == target)
     {
@@ -153,6 +159,9 @@ fn copy_link(shared: &Shared, work: &Work, from: &Place, to: &Place) -> Result<(
     if shared.options.dry_run {
         (shared.options.on_notice)(&Notice::WouldCopy(&shown));
         return Ok(());
+    }
+    if is_there && !shared.options.rules.replaces {
+        return Err(is_taken(&shown));
     }
     let made = posix::make_link(&to.path, &target, &spec_of(work, &work.entry));
     match made.map_err(|error| about(error, to)) {

@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     Links, Notice,
     board::{Board, Hand},
+    claims::clash,
     lane::{Shared, seen, spec_of},
     large,
     retry::retried,
@@ -104,9 +105,9 @@ pub(super) async fn needs_copy(
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
     let there = match &work.there {
-        There::Nothing => None,
+        There::Nothing if !shared.looks_again() => None,
         There::Found(entry) => Some(entry.clone()),
-        There::Ask => {
+        There::Ask | There::Nothing => {
             let there = retried(shared, || destination.stat(&work.to, false)).await;
             seen(&**destination, there)?
         }
@@ -143,7 +144,64 @@ pub(super) async fn needs_copy(
         (shared.options.on_notice)(&Notice::Unchanged(shown));
         return Ok(None);
     }
+    if shared.must_stay(work, &entry, &there, shown).await? {
+        return Ok(None);
+    }
     Ok(Some(entry))
+}
+
+impl Shared {
+    /// Whether the destination is looked at again right before a file is written: one that must not replace anything, where the
+    /// destination does not see to that itself.
+    fn looks_again(&self) -> bool {
+        let can = self.destination.endpoint.capabilities();
+        !self.options.rules.replaces && !can.conditional_writes
+    }
+
+    /// Whether what is `there` is what was written before, by its bytes. Says so to who asks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] where it is something else, and must not be replaced.
+    pub(super) async fn must_stay(
+        &self,
+        work: &Work,
+        source: &Entry,
+        there: &Entry,
+        shown: &str,
+    ) -> Result<bool> {
+        if self.options.rules.replaces {
+            return Ok(false);
+        }
+        let ends = (&work.source.place.endpoint, &self.destination.endpoint);
+        let is_same = there.kind == Kind::File
+            && source.size == there.size
+            && sum_at(&**ends.0, &work.from, source).await?
+                == sum_at(&**ends.1, &work.to, there).await?;
+        if !is_same {
+            return Err(is_taken(shown));
+        }
+        self.progress.was_unchanged(work.entry.size);
+        (self.options.on_notice)(&Notice::Unchanged(shown));
+        Ok(true)
+    }
+}
+
+/// Says that something has the name of a file that must not replace anything.
+pub(super) fn is_taken(shown: &str) -> Error {
+    let error = Error::new(ErrorKind::Conflict, "write", shown)
+        .cause("something else got this name meanwhile")
+        .hint("name a place where nothing is yet, or remove what is there");
+    clash(error.at(Locus::Destination))
+}
+
+async fn sum_at(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> Result<Checksum> {
+    let reader = endpoint.open(path, entry).await?;
+    let mut body = reader.read(0..entry.size).await?;
+    let mut summer = Summer::default();
+    while let Some(bytes) = body.next().await {
+        summer.add(&bytes?);
+    }
+    Ok(summer.sum())
 }
 
 /// Fails where something is at the destination that a file or a link must not replace.
@@ -188,14 +246,12 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
         return Ok(());
     }
     let target = retried(shared, || source.read_link(&work.from)).await?;
-    let is_link = match &work.there {
-        There::Nothing => false,
-        There::Found(entry) => entry.kind == Kind::Link,
-        There::Ask => destination
-            .stat(&work.to, false)
-            .await?
-            .is_some_and(|there| there.kind == Kind::Link),
+    let there = match &work.there {
+        There::Nothing if !shared.looks_again() => None,
+        There::Found(entry) => Some(entry.clone()),
+        There::Ask | There::Nothing => destination.stat(&work.to, false).await?,
     };
+    let is_link = there.as_ref().is_some_and(|there| there.kind == Kind::Link);
     if is_link
         && destination
             .read_link(&work.to)
@@ -204,6 +260,9 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
     {
         (shared.options.on_notice)(&Notice::Unchanged(shown));
         return Ok(());
+    }
+    if there.is_some() && !shared.options.rules.replaces {
+        return Err(is_taken(shown));
     }
     let spec = spec_of(work, &work.entry);
     match retried(shared, || destination.make_link(&work.to, &target, &spec)).await {
@@ -222,6 +281,13 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     // To read back what was copied is to move it through here, so it may as well be summed.
     if realm.is_none() || realm != destination.realm() || shared.options.verify {
         return Ok(false);
+    }
+    let is_new = shared.options.rules.replaces || {
+        let there = retried(shared, || destination.stat(&work.to, false)).await;
+        seen(&**destination, there)?.is_none()
+    };
+    if !is_new {
+        return Err(is_taken(&destination.show(&work.to)));
     }
     let from = source.locate(&work.from);
     let spec = spec_of(work, entry);

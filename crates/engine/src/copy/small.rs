@@ -79,9 +79,13 @@ struct Item {
 /// Copies many small files together. What fails is tried again alone, then reported.
 pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
     let mut items = Vec::with_capacity(works.len());
-    for work in works {
+    let look = async |work: Work| {
         let shown = shared.destination.endpoint.show(&work.to);
-        match needs_copy(shared, &work, &shown).await {
+        (needs_copy(shared, &work, &shown).await, work, shown)
+    };
+    let mut looks = stream::iter(works.into_iter().map(look)).buffered(READS_AT_ONCE);
+    while let Some((needs, work, shown)) = looks.next().await {
+        match needs {
             Ok(Some(_)) if shared.options.dry_run => {
                 (shared.options.on_notice)(&Notice::WouldCopy(&shown));
             }

@@ -131,6 +131,7 @@ impl Drafts {
         let rules = DraftRules {
             verify: false,
             fsync: false,
+            ..DraftRules::default()
         };
         let had = size_at(&Draft::partial_path(&place.path, &file.spec.origin));
         if is_open_ended(file) {

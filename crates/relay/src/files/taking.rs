@@ -66,6 +66,7 @@ impl Files {
         let rules = DraftRules {
             verify: false,
             fsync: message.flush || self.flush,
+            ..DraftRules::default()
         };
         let files = Arc::clone(&self);
         blocking(move || {

@@ -56,7 +56,7 @@ pub(crate) async fn open_at(
 ) -> Result<Arc<dyn Endpoint>> {
     let address = behalf.given(address)?;
     let location = Location::parse(std::ffi::OsStr::new(&address))?;
-    open_location(location, profile, behalf).await
+    open_location(location, profile, behalf, DraftRules::default()).await
 }
 
 /// Opens what an address stands for.
@@ -67,13 +67,30 @@ pub(crate) async fn open_location(
     location: Location,
     profile: Option<&String>,
     behalf: &Behalf,
+    rules: DraftRules,
 ) -> Result<Arc<dyn Endpoint>> {
     let access = match profile {
         Some(profile) => ACCESS.with_profile(profile.clone()),
         None => ACCESS.clone(),
     };
     let access = behalf.access(&access, &location)?;
-    access.open(location, DraftRules::default()).await
+    access.open(location, rules).await
+}
+
+/// Spells the place that a location stands for in one way.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn spelling(
+    location: Location,
+    profile: Option<&String>,
+    behalf: &Behalf,
+) -> Result<String> {
+    let access = match profile {
+        Some(profile) => ACCESS.with_profile(profile.clone()),
+        None => ACCESS.clone(),
+    };
+    behalf.access(&access, &location)?.spelling(location)
 }
 
 /// Fails where nobody knows the host that an address names, and no profile has its name. Blocking.

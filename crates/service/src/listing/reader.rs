@@ -223,7 +223,13 @@ impl Reader {
     async fn open(&self, place: &Place, base: &[u8]) -> Result<Arc<dyn Endpoint>> {
         let location = place.location(base)?;
         let behalf = self.behalf(place)?;
-        look::open_location(location, place.root().profile(), &behalf).await
+        look::open_location(
+            location,
+            place.root().profile(),
+            &behalf,
+            posthaste_endpoint::posix::DraftRules::default(),
+        )
+        .await
     }
 
     /// On whose behalf a place is opened: the service's own user's where nobody in particular asks.

@@ -31,6 +31,8 @@ pub(super) struct ByMover {
     destination: api::ChorePlace,
     /// Each piece is one of its own: nothing is gained where one mover has two.
     next: AtomicU32,
+    /// Nothing that is there is replaced.
+    only_new: bool,
     /// The copy that it is of, as traces know it: pieces are copied beside that.
     traceparent: Option<String>,
 }
@@ -64,6 +66,7 @@ impl ByMover {
             source: place(source, wanted.profile.as_ref())?,
             destination: place(&record.destination, profile_there(record))?,
             next: AtomicU32::new(0),
+            only_new: !super::submit::rules(record).replaces,
             traceparent: posthaste_trace::traceparent(),
         })
     }
@@ -90,6 +93,7 @@ impl ByMover {
                 to: range.end,
             },
             mode: errand.spec.mode,
+            only_new: self.only_new,
             origin: errand.spec.origin.to_string(),
             segment: segment.map(|segment| api::ChoreSegment {
                 token: segment.token.clone(),

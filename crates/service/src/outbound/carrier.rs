@@ -9,10 +9,7 @@ use std::{
 };
 
 use posthaste_core::contract::{Fault, Input};
-use posthaste_endpoint::{
-    Endpoint, Error, ErrorKind, Location, Locus, Result,
-    posix::{DraftRules, Posix},
-};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::Posix};
 use posthaste_engine::copy::{
     self, Ending, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle,
     is_clash,
@@ -66,8 +63,6 @@ struct State {
     copy: Option<AbortHandle>,
     /// All of it is there.
     is_complete: bool,
-    /// And all of it was copied in one go, checked on its way.
-    is_fresh: bool,
 }
 
 /// One that is under way.
@@ -203,7 +198,8 @@ impl Carrier {
             seen = figures.bytes;
             if let Some(ended) = ended {
                 tracing::Span::current().record("bytes", figures.bytes);
-                self.is_there(&ended?);
+                ended?;
+                self.is_there();
                 self.tell_rest(inputs).await;
                 return Ok(());
             }
@@ -263,10 +259,8 @@ impl Carrier {
     }
 
     /// A copy ended well.
-    fn is_there(&self, figures: &Figures) {
-        let mut state = locked(&self.state);
-        state.is_complete = true;
-        state.is_fresh = figures.unchanged == 0 && figures.resumed_bytes == 0;
+    fn is_there(&self) {
+        locked(&self.state).is_complete = true;
     }
 
     /// Says which chunks have arrived.
@@ -309,8 +303,8 @@ impl Carrier {
     pub(super) async fn complete(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {
-            let figures = self.copy(Throttle::default(), Arc::default()).await?;
-            self.is_there(&figures);
+            self.copy(Throttle::default(), Arc::default()).await?;
+            self.is_there();
         }
         let expected = self.record.one_file.as_ref();
         let expected = expected.and_then(|one| one.checksum.as_deref());
@@ -329,16 +323,12 @@ impl Carrier {
         }
     }
 
-    /// Compares what is there with what scratch is to let go of; nothing where the store checked all of it on its way.
+    /// Compares what is there with what scratch is to let go of: others may have replaced it since it was written.
     ///
     /// # Errors
     /// As [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
         let destination = submit::open(&self.record, &self.behalf).await?;
-        let is_checked = destination.capabilities().stores_checksum();
-        if is_checked && locked(&self.state).is_fresh {
-            return Ok(());
-        }
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
         verify(destination.as_ref(), &self.behalf, &root, &list).await
@@ -358,7 +348,7 @@ impl Carrier {
             history: BTreeMap::new(),
             throttle,
             links: Links::Keep,
-            rules: DraftRules::default(),
+            rules: submit::rules(&self.record),
             again: one.is_some_and(|one| one.replaces),
             update: false,
             modes: false,
@@ -432,7 +422,7 @@ impl Carrier {
     /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
     /// rights but its own.
     fn files_at(&self, path: PathBuf) -> Place {
-        let files = Posix::new(path, DraftRules::default());
+        let files = Posix::new(path, submit::rules(&self.record));
         if self.behalf.is_oneself() {
             return Place::local(files);
         }

@@ -137,20 +137,16 @@ fn name(request: &RequestRecord) -> String {
 /// Writes both down together, which get their numbers. Blocking.
 ///
 /// # Errors
-/// The journal's.
+/// [`ErrorKind::Conflict`] where another request goes there too; the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     request: &RequestRecord,
-    onward: RequestRecord,
+    onward: &RequestRecord,
 ) -> Result<RequestId> {
     let store = &centre.store;
-    let (id, onward_id) = store.journal(|journal| journal.insert_with_onward(request, &onward))?;
-    let onward = RequestRecord {
-        id: onward_id,
-        ..onward
-    };
-    centre.outgoing.places.take(&onward);
-    Ok(id)
+    submit::take_place(centre, onward, || {
+        store.journal(|journal| journal.insert_with_onward(request, onward))
+    })
 }
 
 /// As what a request goes on.
@@ -218,7 +214,7 @@ async fn scan(
 pub(crate) fn fail(centre: &Centre, request: &RequestRecord, error: &Error) -> Result<()> {
     let onward = find(centre, request)?;
     let scan = crate::submit::failed(error);
-    centre.outgoing.places.give_back(&onward);
+    centre.outgoing.places.give_back(onward.id);
     centre.store.keep_scan(Scanned {
         request: onward.id,
         scan,

@@ -2,57 +2,82 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
 use posthaste_journal::RequestRecord;
 use posthaste_types::RequestId;
 
-use crate::credentials::apart;
+use super::submit;
+use crate::{
+    credentials::{Behalf, apart},
+    inbound::look,
+};
 
 /// Places that are taken, by address. Everything below one is taken with it.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Mutex<BTreeMap<String, RequestId>>,
+    /// Requests that took places before they had a number.
+    claims: AtomicU64,
 }
 
+/// Numbers that no request has: of those that get theirs just now.
+const NOBODY_MAX: u64 = u64::MAX - 2;
+
 impl Places {
-    /// Sees that all places of a request are free, of those in whose way `is_over` says that nobody stands any more too.
+    /// Sees that all of these places are free, and of those in whose way `is_over` says that nobody stands any more too.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where another one goes there too.
+    /// [`ErrorKind::Conflict`] where another request goes there too.
     pub(super) fn check(
         &self,
-        record: &RequestRecord,
+        (shown, places): (&str, &[String]),
         is_over: impl Fn(RequestId) -> bool,
     ) -> Result<()> {
-        let mut taken = self.locked();
-        for place in places(record) {
-            while let Some((other, request)) = overlapping(&taken, &place) {
-                if !is_over(request) {
-                    return Err(conflict(record, request));
-                }
-                taken.remove(&other);
-            }
-        }
-        Ok(())
+        free(&mut self.locked(), (shown, places), is_over)
     }
 
-    /// Takes the places of a request.
-    pub(crate) fn take(&self, record: &RequestRecord) {
+    /// Takes the places of a request that `write` writes down, in one step with seeing that they are free: of two at once the second
+    /// finds them taken. Blocking.
+    ///
+    /// # Errors
+    /// As [`Places::check`], and those of `write`.
+    pub(super) fn take_for<T>(
+        &self,
+        (shown, places): (&str, Vec<String>),
+        is_over: impl Fn(RequestId) -> bool,
+        write: impl FnOnce() -> Result<(T, RequestId)>,
+    ) -> Result<T> {
+        let nobody = RequestId::new(NOBODY_MAX - self.claims.fetch_add(1, Relaxed));
+        {
+            let mut taken = self.locked();
+            free(&mut taken, (shown, &places), is_over)?;
+            taken.extend(places.iter().map(|place| (place.clone(), nobody)));
+        }
+        // Meanwhile others are written down: what is committed together costs less.
+        let written = write();
+        match &written {
+            Ok((_, id)) => self.take(*id, places),
+            Err(_) => self.give_back(nobody),
+        }
+        written.map(|(written, _)| written)
+    }
+
+    /// Takes places for a request that had them before the service ended.
+    pub(crate) fn take(&self, request: RequestId, places: Vec<String>) {
         let mut taken = self.locked();
-        taken.extend(places(record).into_iter().map(|place| (place, record.id)));
+        taken.extend(places.into_iter().map(|place| (place, request)));
     }
 
     /// Gives back the places of a request.
-    pub(crate) fn give_back(&self, record: &RequestRecord) {
-        let mut taken = self.locked();
-        for place in places(record) {
-            if taken.get(&place) == Some(&record.id) {
-                taken.remove(&place);
-            }
-        }
+    pub(crate) fn give_back(&self, request: RequestId) {
+        self.locked().retain(|_, taken| *taken != request);
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, RequestId>> {
@@ -60,23 +85,76 @@ impl Places {
     }
 }
 
-fn conflict(record: &RequestRecord, other: RequestId) -> Error {
+fn free(
+    taken: &mut BTreeMap<String, RequestId>,
+    (shown, places): (&str, &[String]),
+    is_over: impl Fn(RequestId) -> bool,
+) -> Result<()> {
+    for place in places {
+        while let Some((other, request)) = overlapping(taken, place) {
+            if !is_over(request) {
+                return Err(conflict(shown, request));
+            }
+            taken.remove(&other);
+        }
+    }
+    Ok(())
+}
+
+fn conflict(shown: &str, other: RequestId) -> Error {
     let why = format!("{other} goes there too, and is not through");
-    Error::new(ErrorKind::Conflict, "stage out to", &record.destination)
+    Error::new(ErrorKind::Conflict, "stage out to", shown)
         .cause(why)
         .hint("wait for that one, or name another place")
         .at(Locus::Destination)
 }
 
-/// What a request writes: everything below these.
-fn places(record: &RequestRecord) -> Vec<String> {
-    let root = apart(&record.wishes.owner, &record.destination);
-    let root = root.trim_end_matches('/');
-    if record.only.is_empty() {
-        return vec![root.to_owned()];
+/// What a request writes: everything below these. A path that leads through links is taken by where it leads too.
+pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
+    let destination = &record.destination;
+    let as_written = || apart(behalf.owner(), destination);
+    let Ok(location) = Location::parse(destination.as_ref()) else {
+        return below(record, vec![as_written()]);
+    };
+    let mut roots = Vec::new();
+    if let Location::Local(path) = &location {
+        let real = behalf.actor().run(|| Ok(real_path(path)));
+        roots.extend(real.map(|real| format!(" {}", Location::Local(real).spelling())));
     }
+    let spelled = look::spelling(location, submit::profile_there(record), behalf);
+    roots.push(spelled.unwrap_or_else(|_| as_written()));
+    below(record, roots)
+}
+
+/// The same without a look at anything: a file system that stands still holds nobody up.
+pub(crate) fn places_as_written(record: &RequestRecord) -> Vec<String> {
+    let parsed = Location::parse(record.destination.as_ref());
+    let spelled = parsed.map(|location| format!(" {}", location.spelling()));
+    below(record, spelled.into_iter().collect())
+}
+
+fn below(record: &RequestRecord, mut roots: Vec<String>) -> Vec<String> {
+    roots.dedup();
     let names = record.only.iter();
-    names.map(|name| format!("{root}/{name}")).collect()
+    let names: Vec<String> = match record.only.is_empty() {
+        true => vec![String::new()],
+        false => names.map(|name| format!("/{name}")).collect(),
+    };
+    let of_root = |root: String| {
+        let below = move |name: &String| format!("{}{name}", root.trim_end_matches('/'));
+        names.iter().map(below).collect::<Vec<_>>()
+    };
+    roots.into_iter().flat_map(of_root).collect()
+}
+
+/// Where a path leads whose end is not there yet.
+fn real_path(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
+            return real.join(rest);
+        }
+    }
+    path.to_owned()
 }
 
 /// A place that is taken and lies at, above or below this one.
@@ -95,6 +173,40 @@ fn overlapping(taken: &BTreeMap<String, RequestId>, place: &str) -> Option<(Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_at_once_the_second_finds_it_taken_before_the_first_is_written_down() {
+        let taken = Places::default();
+        let places = || vec![" s3://b/run".to_owned()];
+        let nobody = |_| false;
+        let second = || {
+            let written = Ok(((), RequestId::new(2)));
+            taken.take_for(("there", places()), nobody, || written)
+        };
+        let first = taken.take_for(("there", places()), nobody, || {
+            let error = second().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            Ok(((), RequestId::new(1)))
+        });
+        first.unwrap();
+        assert!(second().is_err());
+        taken.give_back(RequestId::new(1));
+        let failed = Err::<((), _), _>(Error::new(ErrorKind::Busy, "write", "it"));
+        let first = taken.take_for(("there", places()), nobody, || failed);
+        assert!(first.is_err());
+        second().unwrap();
+    }
+
+    #[test]
+    fn a_path_through_a_link_is_where_that_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(real.join("data")).unwrap();
+        std::os::unix::fs::symlink("data", real.join("link")).unwrap();
+        for path in ["link/run/1", "data/run/1"] {
+            assert_eq!(real_path(&real.join(path)), real.join("data/run/1"));
+        }
+    }
 
     #[test]
     fn a_place_is_taken_with_all_that_lies_below_it() {

@@ -4,16 +4,20 @@ use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Location, Locus, Result};
+use posthaste_endpoint::{
+    Endpoint, Error, ErrorKind, Kind, Location, Locus, Result, posix::DraftRules,
+};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
-use super::{goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward};
+use super::{
+    goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward, places::places,
+};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
-    inbound::{look::open_at, submit::whose, way_of},
+    inbound::{look::open_location, submit::whose, way_of},
     purges, render, submit,
     submit::{REHEARSED, shown},
     wishes,
@@ -195,11 +199,32 @@ fn check_plain(new: &api::NewRequest) -> Result<()> {
 /// # Errors
 /// As [`Places::check`](super::Places::check).
 pub(super) fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
-    let is_over = |request: RequestId| {
+    let places = places(new, &behalf_of(centre, new)?);
+    let free = (&*new.destination, &places[..]);
+    let check = || centre.outgoing.places.check(free, is_over(centre));
+    tokio::task::block_in_place(check)
+}
+
+/// Writes a request down with `write`, unless another goes to the same place, and takes that place in the same step. Blocking.
+///
+/// # Errors
+/// As [`check_alone`], and those of `write`.
+pub(crate) fn take_place<T>(
+    centre: &Centre,
+    new: &RequestRecord,
+    write: impl FnOnce() -> Result<(T, RequestId)>,
+) -> Result<T> {
+    let places = places(new, &behalf_of(centre, new)?);
+    let taken = &centre.outgoing.places;
+    taken.take_for((&new.destination, places), is_over(centre), write)
+}
+
+/// Whether a request writes to its place no more.
+fn is_over(centre: &Centre) -> impl Fn(RequestId) -> bool {
+    |request| {
         let known = centre.store.request(request);
         known.is_ok_and(|known| !is_open(centre, &known))
-    };
-    centre.outgoing.places.check(new, is_over)
+    }
 }
 
 /// Whether a request may still write to its place, or removes what it wrote from here.
@@ -399,8 +424,17 @@ pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
 /// # Errors
 /// What opening it brings.
 pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
-    let opened = open_at(&record.destination, profile_there(record), behalf).await;
+    let location = Location::parse(record.destination.as_ref())?;
+    let opened = open_location(location, profile_there(record), behalf, rules(record)).await;
     opened.map_err(|error| error.at(Locus::Destination))
+}
+
+/// How its files are written: none replaces anything unless that was asked for.
+pub(super) fn rules(record: &RequestRecord) -> DraftRules {
+    DraftRules {
+        replaces: record.one_file.as_ref().is_some_and(|one| one.replaces),
+        ..DraftRules::default()
+    }
 }
 
 /// The name of the path that it takes.

@@ -11,8 +11,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{Actor, Checksum, Endpoint, Error, ErrorKind, Locus, Result, Summer};
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
-/// Files compared at once.
+/// Files compared at once, and of stores that tell checksums, which takes an answer each.
 const AT_ONCE: usize = 4;
+const ASKED_AT_ONCE: usize = 32;
 /// Bytes of scratch read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -27,6 +28,10 @@ pub(super) async fn verify(
     root: &Path,
     list: &FileList,
 ) -> Result<()> {
+    let at_once = match destination.capabilities().stores_checksum() {
+        true => ASKED_AT_ONCE,
+        false => AT_ONCE,
+    };
     stream::iter(0..list.files.len())
         .map(|place| async move {
             let file = &list.files[place];
@@ -35,7 +40,7 @@ pub(super) async fn verify(
                 FileKind::Directory | FileKind::Symlink { .. } | FileKind::LeftOut => Ok(()),
             }
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(at_once)
         .try_collect::<()>()
         .await
 }

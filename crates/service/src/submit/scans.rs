@@ -108,7 +108,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         posthaste_trace::fail(&tracing::Span::current(), &error);
         centre.store.retire_key(request, Remains::Nothing)?;
         if outbound::goes_out(&record) {
-            centre.outgoing.places.give_back(&record);
+            centre.outgoing.places.give_back(record.id);
         }
         tracing::warn!(%request, "{error}");
         return Ok(());

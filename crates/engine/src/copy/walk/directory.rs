@@ -181,9 +181,10 @@ impl Directory {
 
     async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
         let endpoint = &shared.destination.endpoint;
-        if let Some(parent) = &self.parent {
-            let above = Some(parent.names(shared));
-            let given = shared.claims.give(shared, above, &self.to, Kind::Directory);
+        let names = self.parent.as_ref().map(|parent| parent.names(shared));
+        // Of several sources, two may have names that are one there.
+        if names.is_some() || !self.to.is_empty() {
+            let given = shared.claims.give(shared, names, &self.to, Kind::Directory);
             given.await?;
         }
         if shared.options.dry_run {
