@@ -18,7 +18,7 @@ use std::{
 };
 
 use hosts::{Hosts, Namespace, stop_for};
-use processes::{Dice, now, picture};
+use processes::{Dice, noise, now, picture};
 use serde_json::{Value, json};
 
 /// Between two faults.
@@ -82,9 +82,7 @@ impl User {
                 WORDS
             };
             let words = 1 + dice.roll(most);
-            let bytes: Vec<u8> = (0..words)
-                .flat_map(|_| dice.roll(u64::MAX).to_le_bytes())
-                .collect();
+            let bytes = noise(dice.roll(u64::MAX), usize::try_from(words).unwrap() * 8);
             fs::write(source.join(format!("file {file}")), bytes).unwrap();
         }
         source

@@ -15,7 +15,7 @@ use std::{
 };
 
 use posthaste_testbed::{S3Server, SlowLink, SshServer, install};
-use processes::{Dice, PATIENCE, now, text};
+use processes::{PATIENCE, noise, now, text};
 
 /// Blanks that HTCondor fills the output file with.
 const BLANKS: usize = 16 * 1204;
@@ -121,12 +121,6 @@ fn code(output: &Output) -> i32 {
         .unwrap_or_else(|| panic!("{}", text(&output.stderr)))
 }
 
-fn bytes(seed: u64, count: usize) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
-    let words = (0..count / 8).flat_map(|_| dice.roll(u64::MAX).to_le_bytes());
-    words.collect()
-}
-
 /// The ad about the file with this name.
 fn about<'a>(report: &'a [String], local: &Path) -> &'a str {
     let name = local.display().to_string().replace('"', "\\\"");
@@ -164,7 +158,7 @@ fn it_says_what_it_can_do() {
 #[test]
 fn inputs_come_from_several_places_in_one_call_and_outputs_go_there() {
     let machine = Machine::start();
-    let (one, two) = (bytes(1, 3 * MIB), bytes(2, 80_000));
+    let (one, two) = (noise(1, 3 * MIB), noise(2, 80_000));
     fs::create_dir(machine.s3.bucket_folder().join("run")).unwrap();
     fs::write(machine.s3.bucket_folder().join("run/one"), &one).unwrap();
     fs::write(machine.path("far/two"), &two).unwrap();
@@ -386,7 +380,7 @@ fn a_call_that_was_killed_goes_on_when_it_is_repeated() {
     let link = SlowLink::start(machine.s3.address(), 2 << 20).unwrap();
     let endpoint = format!("http://127.0.0.1:{}", link.port());
     machine.write_profiles(&endpoint, S3Server::SECRET_KEY, "1G");
-    let wanted = bytes(3, SIZE);
+    let wanted = noise(3, SIZE);
     fs::write(machine.path("sandbox/large"), &wanted).unwrap();
     let outputs = [(
         machine.path("sandbox/large"),

@@ -3,14 +3,10 @@
 mod names;
 mod reach;
 
-use std::{
-    ffi::{OsStr, OsString},
-    os::unix::ffi::OsStringExt,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 pub(crate) use names::resolves;
+use names::{below, named};
 pub use names::{is_slip, meant, nearest};
 use reach::refuse_plain;
 
@@ -470,36 +466,6 @@ fn relay_address(
     })
 }
 
-/// `NAME:path`, where `NAME` can be a profile's.
-fn named(location: &Location) -> Option<(&str, &[u8])> {
-    match location {
-        Location::Host {
-            user: None,
-            host,
-            path,
-        } => Some((host, path)),
-        Location::Host { user: Some(_), .. }
-        | Location::Local(_)
-        | Location::S3 { .. }
-        | Location::Sftp { .. }
-        | Location::Bucket { .. }
-        | Location::Server(_)
-        | Location::Plugin { .. } => None,
-    }
-}
-
-/// The address `path` below the address `base`.
-fn below(base: &str, path: &[u8]) -> Result<Location> {
-    let start = path.iter().take_while(|&&byte| byte == b'/').count();
-    let path = &path[start..];
-    if path.is_empty() {
-        return Location::parse(OsStr::new(base));
-    }
-    let slash = if base.ends_with(['/', ':']) { "" } else { "/" };
-    let text = [base.as_bytes(), slash.as_bytes(), path].concat();
-    Location::parse(&OsString::from_vec(text))
-}
-
 fn no_such_scheme(scheme: &str) -> Error {
     Error::new(ErrorKind::Invalid, "understand", format!("{scheme}://…"))
         .cause("unknown scheme")
@@ -511,7 +477,7 @@ fn no_such_scheme(scheme: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     use super::*;
 

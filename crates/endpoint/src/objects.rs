@@ -9,6 +9,7 @@ mod record;
 mod spans;
 mod store;
 mod upload;
+mod whole;
 
 use http::HeaderMap;
 

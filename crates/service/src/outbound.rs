@@ -17,6 +17,7 @@ mod places;
 mod release;
 pub(crate) mod submit;
 mod verify;
+pub(crate) mod way;
 
 use std::{
     collections::HashMap,

@@ -9,7 +9,7 @@ use std::{
 
 use posthaste_testbed::{CondorPool, S3Server, SshServer, again_in_debian_13, is_in_debian_13};
 
-use crate::{bytes, profiles};
+use crate::{processes::noise, profiles};
 
 const MIB: usize = 1 << 20;
 
@@ -89,7 +89,7 @@ fn jobs_of_a_pool_have_their_data_moved() {
         return again_in_debian_13(this).unwrap();
     }
     let site = Site::start();
-    let (one, two) = (bytes(1, 3 * MIB), bytes(2, 80_000));
+    let (one, two) = (noise(1, 3 * MIB), noise(2, 80_000));
     let run = site.s3.bucket_folder().join("run");
     fs::create_dir(&run).unwrap();
     fs::write(run.join("one"), &one).unwrap();

@@ -100,7 +100,6 @@ jobs = {"bulk": (submit(*[[t] for t in bulk]), bulk), "several": (submit([severa
 lost = "00000000-dead-beef-0000-000000000000"
 asked = {job: requests(transfers, job) for job, transfers in jobs.values()}
 asked[lost] = {"x": {"external_id": lost}}
-said["priority"] = tool.update_priority(jobs["several"][0], 5)["priority"]
 names = {t.rws.request_id: f"{t.rws.name} {t.dst.rse.name}" for _, transfers in jobs.values() for t in transfers}
 for _ in range(3000):
     told = tool.bulk_query(asked)
@@ -117,5 +116,7 @@ tool.deterministic_id = True
 twice = transfer("one", SITE_A, SITE_C)
 said["twice"] = [submit([twice]), submit([twice])]
 cancelled = submit([transfer("two", AWAY, SITE_C)])
+# It does not end by itself.
+said["priority"] = tool.update_priority(cancelled, 5)["priority"]
 said["cancelled"] = tool.cancel([cancelled])["job_state"]
 print(json.dumps(said))

@@ -181,10 +181,7 @@ impl World {
 
 /// Makes a file that looks like no other, and says its Adler-32.
 pub fn make(path: &Path, bytes: usize, seed: u64) -> String {
-    let mut dice = processes::Dice::new(seed);
-    let content: Vec<u8> = (0..bytes)
-        .map(|_| u8::try_from(dice.roll(256)).unwrap())
-        .collect();
+    let content = processes::noise(seed, bytes);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, &content).unwrap();
     let (mut low, mut high) = (1_u32, 0_u32);

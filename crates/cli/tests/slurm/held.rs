@@ -64,12 +64,12 @@ fn refusals(centre: &Centre) {
     for (directive, code, said) in [
         ("stage_in sorce=a destination=/b", 2, "line 2: `sorce`"),
         (
-            "stage_in source=a:b destination=/b",
+            "stage_in source=archive:b destination=/b",
             7,
             "line 2 of the script: can't use /b: it does not lie below",
         ),
         (
-            "stage_in source=a:b destination=SCRATCH/%u",
+            "stage_in source=archive:b destination=SCRATCH/%u",
             2,
             "line 2: `%u` in",
         ),

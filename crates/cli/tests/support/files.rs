@@ -2,18 +2,16 @@
 
 use std::{fs, path::Path};
 
-use crate::processes::{Dice, picture};
+use crate::processes::{noise, picture};
 
 /// Files of a MiB each; no links, which sources of a stage-in don't have.
 pub fn make_files(root: &Path, count: u64) {
-    let mut dice = Dice::new(count);
     fs::create_dir_all(root.join("deep")).unwrap();
     for number in 0..count {
-        let words = (0..1u32 << 17).flat_map(|_| dice.roll(u64::MAX).to_le_bytes());
         let name = if number % 2 == 0 { "deep/" } else { "" };
         fs::write(
             root.join(format!("{name}{number}.h5")),
-            words.collect::<Vec<u8>>(),
+            noise(count << 8 | number, 1 << 20),
         )
         .unwrap();
     }

@@ -18,8 +18,8 @@ use posthaste_endpoint::{
 };
 use serde_json::Value;
 
-/// Between two looks at something: most of them start a program.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at something: most of them start a program, which takes more of a core than what is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -614,19 +614,22 @@ impl Dice {
     }
 }
 
+/// Bytes that nothing makes smaller, the same for the same seed.
+pub fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
 /// Makes a tree of `megabytes` with large and small files, odd names, modes, links and times.
 pub fn make_tree(root: &Path, megabytes: usize, seed: u64) {
-    let mut dice = Dice::new(seed);
-    let mut bytes = |count: usize| -> Vec<u8> {
-        (0..count.div_ceil(8))
-            .flat_map(|_| dice.roll(u64::MAX).to_le_bytes())
-            .take(count)
-            .collect()
-    };
     fs::create_dir_all(root.join("deep/er/empty")).unwrap();
-    fs::write(root.join("large.bin"), bytes((megabytes << 20) * 3 / 4)).unwrap();
+    let large = noise(seed, (megabytes << 20) * 3 / 4);
+    fs::write(root.join("large.bin"), large).unwrap();
     for number in 0..40 {
-        let content = bytes((megabytes << 20) / 160);
+        let content = noise(seed << 8 | (number + 1), (megabytes << 20) / 160);
         fs::write(root.join(format!("deep/file {number}")), content).unwrap();
     }
     fs::write(root.join("zero"), b"").unwrap();

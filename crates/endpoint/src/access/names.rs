@@ -1,8 +1,12 @@
-//! Names that nobody has: the one that was meant, and hosts that no resolver knows.
+//! Names in addresses: those of profiles, and those that nobody has.
 
-use std::net::ToSocketAddrs;
+use std::{
+    ffi::{OsStr, OsString},
+    net::ToSocketAddrs,
+    os::unix::ffi::OsStringExt,
+};
 
-use super::{Access, named};
+use super::Access;
 use crate::{Error, ErrorKind, Location, Protocol, Result, config, proxy::Proxies, sftp, ssh};
 
 /// Letters, changed, missing or swapped, by which a word may differ from the one that was meant.
@@ -152,6 +156,36 @@ pub(crate) fn resolves(host: &str) -> bool {
         Ok(_) => true,
         Err(cause) => cause.to_string().contains("Temporary failure"),
     }
+}
+
+/// `NAME:path`, where `NAME` can be a profile's.
+pub(super) fn named(location: &Location) -> Option<(&str, &[u8])> {
+    match location {
+        Location::Host {
+            user: None,
+            host,
+            path,
+        } => Some((host, path)),
+        Location::Host { user: Some(_), .. }
+        | Location::Local(_)
+        | Location::S3 { .. }
+        | Location::Sftp { .. }
+        | Location::Bucket { .. }
+        | Location::Server(_)
+        | Location::Plugin { .. } => None,
+    }
+}
+
+/// The address `path` below the address `base`.
+pub(super) fn below(base: &str, path: &[u8]) -> Result<Location> {
+    let start = path.iter().take_while(|&&byte| byte == b'/').count();
+    let path = &path[start..];
+    if path.is_empty() {
+        return Location::parse(OsStr::new(base));
+    }
+    let slash = if base.ends_with(['/', ':']) { "" } else { "/" };
+    let text = [base.as_bytes(), slash.as_bytes(), path].concat();
+    Location::parse(&OsString::from_vec(text))
 }
 
 #[cfg(test)]

@@ -60,6 +60,14 @@ pub(super) struct Told {
     pub(super) is_itself: bool,
 }
 
+impl Told {
+    /// Whether it is the file that was `ours` under its hidden name, as far as is told. A rename changes no time.
+    pub(super) fn is(&self, ours: &Self) -> bool {
+        let facts = |told: &Self| (told.entry.size, told.entry.mtime, told.has_size);
+        self.entry.kind == Kind::File && facts(self) == facts(ours)
+    }
+}
+
 /// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for what is none.
 pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     let cut = line.iter().position(|&byte| byte == b' ')?;

@@ -366,7 +366,7 @@ impl Remote {
         };
         if renamed.is_done() {
             let is_left = self.found(left, from)?.is_some();
-            return match !is_left && is_same(self.found(there, to)?, ours) {
+            return match !is_left && self.found(there, to)?.is_some_and(|told| told.is(ours)) {
                 true => Ok(()),
                 false => Err(self.only_said(to)),
             };
@@ -404,7 +404,7 @@ impl Remote {
         let renamed = self.try_rename(lease, from, to).await?;
         let look = lease.session()?.ask(&line("MLST", to)).await?;
         let error = match renamed.is_done() {
-            true if is_same(self.found(&look, to)?, ours) => {
+            true if self.found(&look, to)?.is_some_and(|told| told.is(ours)) => {
                 // It is hidden, and whole elsewhere.
                 let _ = lease.session()?.ask(&line("DELE", &aside)).await;
                 return Ok(());
@@ -493,14 +493,6 @@ pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
 fn is_usual_time(command: &[u8]) -> bool {
     let year = command.strip_prefix(b"MFMT ").and_then(|at| at.get(..4));
     year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
-}
-
-/// Whether it is the file that was `ours` under its hidden name, as far as is told. A rename changes no time.
-fn is_same(found: Option<Told>, ours: &Told) -> bool {
-    found.is_some_and(|told| {
-        let facts = |told: &Told| (told.entry.size, told.entry.mtime, told.has_size);
-        told.entry.kind == Kind::File && facts(&told) == facts(ours)
-    })
 }
 
 #[cfg(test)]

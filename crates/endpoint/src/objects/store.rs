@@ -11,8 +11,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, is_kept_as, prefix_of,
-    take_link,
+    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, prefix_of, take_link,
 };
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
@@ -26,10 +25,10 @@ use crate::{
 
 /// A bucket and a key or prefix in it.
 pub(crate) struct Objects<S> {
-    store: Arc<S>,
+    pub(super) store: Arc<S>,
     root: String,
     limits: Option<Limits>,
-    rules: DraftRules,
+    pub(super) rules: DraftRules,
     /// Whether nothing was at the root or below it when it was looked at.
     was_empty: AtomicBool,
 }
@@ -69,7 +68,7 @@ impl<S: RawStore> Objects<S> {
     }
 
     /// The key of a file that is written.
-    fn file_key(&self, path: &[u8]) -> Result<String> {
+    pub(super) fn file_key(&self, path: &[u8]) -> Result<String> {
         let key = self.key(path)?;
         if take_link(&mut key.clone().into_bytes()) {
             return Err(unsupported_name(path).cause(format!(
@@ -183,88 +182,6 @@ impl<S: RawStore> Objects<S> {
         let upload = Upload::<S::Segments>::start(&self.store, &key, spec, length).await?;
         Ok(Arc::new(upload.replacing(self.rules.replaces)))
     }
-
-    async fn write(
-        &self,
-        path: &[u8],
-        spec: &FileSpec,
-        content: (Vec<Bytes>, Checksum),
-        condition: Option<&Condition>,
-    ) -> Result<()> {
-        let key = self.file_key(path)?;
-        let (what, sum) = ((spec, Kind::File), content.1);
-        if condition.is_none() && !self.rules.replaces {
-            return self.write_new(&key, spec, content).await;
-        }
-        let Err(error) = self.store.put(&key, what, content, condition).await else {
-            return Ok(());
-        };
-        // The answer may be lost and not the deed. Asked again under a condition, the store would say that the object is there, and not
-        // that it is ours.
-        if error.is_temporary() && self.is_kept(&key, spec, sum).await {
-            return Ok(());
-        }
-        if condition.is_none() || !is_refused(&error) {
-            return Err(error);
-        }
-        Err(overtaken(self.store.show(&key)))
-    }
-
-    /// Stores an object where none is. One of these bytes that keeps the same counts: an answer may have been lost.
-    async fn write_new(
-        &self,
-        key: &str,
-        spec: &FileSpec,
-        content: (Vec<Bytes>, Checksum),
-    ) -> Result<()> {
-        let (what, sum) = ((spec, Kind::File), content.1);
-        let asked = self
-            .store
-            .put(key, what, content.clone(), Some(&Condition::Absent));
-        let Err(error) = asked.await else {
-            return Ok(());
-        };
-        if (error.is_temporary() || is_refused(&error)) && self.is_kept(key, spec, sum).await {
-            return Ok(());
-        }
-        if error.kind() == ErrorKind::Unsupported {
-            // A store that knows no conditions is looked at.
-            return match self.store.head(key, "look at").await? {
-                None => self.store.put(key, what, content, None).await,
-                Some(_) => Err(overtaken(self.store.show(key))),
-            };
-        }
-        Err(if is_refused(&error) {
-            overtaken(self.store.show(key))
-        } else {
-            error
-        })
-    }
-
-    /// Whether an object has this checksum and keeps what `spec` says.
-    async fn is_kept(&self, key: &str, spec: &FileSpec, sum: Checksum) -> bool {
-        let Ok(Some(head)) = self.store.head(key, "look at").await else {
-            return false;
-        };
-        let entry = S::entry(&head, Kind::File);
-        let has_sum = async || {
-            let whole = self.store.get(key, &entry, "look at").await;
-            whole.is_ok_and(|whole| whole.checksum == sum)
-        };
-        is_kept_as(&entry, spec, spec.size) && has_sum().await
-    }
-}
-
-/// Whether a store refuses to write as something else has the name.
-pub(super) fn is_refused(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict)
-}
-
-/// Says that something else got the name.
-pub(super) fn overtaken(shown: String) -> Error {
-    Error::new(ErrorKind::Conflict, "write", shown)
-        .cause("somebody else wrote it meanwhile")
-        .at(Locus::Destination)
 }
 
 fn unsupported_name(path: &[u8]) -> Error {

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     RawStore, Record, check_held, is_kept_as, may_be_done,
-    store::{is_refused, overtaken},
+    whole::{is_refused, overtaken},
 };
 use crate::{
     Checksum, Error, ErrorKind, Kind, Locus, Result,

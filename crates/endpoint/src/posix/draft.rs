@@ -24,6 +24,7 @@ use super::{
     mtime_of,
     owner::Owner,
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
+    rules::DraftRules,
     show,
     source::with_block,
     special::refuse_special,
@@ -38,39 +39,6 @@ use crate::{
 
 /// Pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
-
-/// How unfinished files are treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DraftRules {
-    /// Read back what was written and compare checksums.
-    pub verify: bool,
-    /// Flush each file to the disk before it gets its final name.
-    pub fsync: bool,
-    /// What has a file's final name is replaced; otherwise the file is refused.
-    pub replaces: bool,
-}
-
-impl DraftRules {
-    /// The rules for bytes that come from a network: they were summed as they came and the sum is
-    /// compared with the sender's, which reading them back from the page cache would not add to.
-    #[must_use]
-    pub fn of_received(self) -> Self {
-        Self {
-            verify: false,
-            ..self
-        }
-    }
-}
-
-impl Default for DraftRules {
-    fn default() -> Self {
-        Self {
-            verify: true,
-            fsync: false,
-            replaces: true,
-        }
-    }
-}
 
 /// An unfinished local file under a hidden name beside its final one.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Result, measure_writes};
 use posthaste_journal::RequestRecord;
 use posthaste_types::{Bytes, SourceId};
 
-use super::submit::{open, way};
+use super::{submit::open, way::way};
 use crate::{
     credentials::{Behalf, apart},
     driver::Centre,
@@ -77,7 +77,7 @@ pub(crate) async fn asked(centre: &Centre, owner: &str, new: &api::NewProbe) -> 
     endpoint.check_writes()?;
     let (bytes, window) = trial(endpoint.as_ref(), TRIAL_BYTES_MAX).await?;
     let end = apart(owner, &way_of(&new.address));
-    let way = super::submit::way_to(&end);
+    let way = super::way::way_to(&end);
     let source =
         tokio::task::block_in_place(|| centre.store.journal(|journal| journal.source(&way)))?;
     for input in told(source, way, bytes, window) {

@@ -251,7 +251,7 @@ pub(crate) async fn rehearsed(
         scan: Some(scan),
         ..onward
     };
-    let way = submit::way(&onward);
+    let way = super::way::way(&onward);
     let mind = centre.mind();
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);

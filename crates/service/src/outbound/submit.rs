@@ -13,11 +13,12 @@ use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
     goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward, places::places,
+    way::way,
 };
 use crate::{
-    credentials::{Behalf, apart},
+    credentials::Behalf,
     driver::Centre,
-    inbound::{look::open_location, submit::whose, way_of},
+    inbound::{look::open_location, submit::whose},
     purges, render, submit,
     submit::{REHEARSED, shown},
     wishes,
@@ -25,9 +26,6 @@ use crate::{
 
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
-/// Where a path begins that begins at the centre, in its name, and what stands between its ends.
-const HERE: &str = "here";
-const BETWEEN: &str = " to ";
 
 /// The address that a request is to go to straight; none where it goes over depots.
 pub(crate) fn straight(centre: &Centre, new: &api::NewRequest) -> Option<String> {
@@ -437,36 +435,6 @@ pub(super) fn rules(record: &RequestRecord) -> DraftRules {
     }
 }
 
-/// The name of the path that it takes.
-pub(super) fn way(record: &RequestRecord) -> String {
-    let (from, to) = ends(record);
-    format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
-}
-
-/// The name of the path from here to an end.
-pub(super) fn way_to(end: &str) -> String {
-    format!("{HERE}{BETWEEN}{end}")
-}
-
-/// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.
-pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
-    let between = way.split_once(BETWEEN).filter(|_| !way.starts_with('/'));
-    let Some((from, to)) = between else {
-        return (Some(way.to_owned()), None);
-    };
-    let from = (from != HERE).then(|| from.to_owned());
-    (from, Some(to.to_owned()))
-}
-
-/// The names of the ends of that: none where it begins here.
-pub(crate) fn ends(record: &RequestRecord) -> (Option<String>, String) {
-    let source = String::from_utf8_lossy(&record.source);
-    let end = |address: &str| apart(&record.wishes.owner, &way_of(address));
-    let of_depots = onward::of(record).map(|_| "depots".to_owned());
-    let from = is_far(&source).then(|| end(&source)).or(of_depots);
-    (from, end(&record.destination))
-}
-
 /// Hands a request whose source is listed to the mind.
 ///
 /// # Errors
@@ -528,26 +496,4 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         .into_iter()
         .chain(whose(request, &record.wishes))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ends_of_a_path_are_in_its_name() {
-        let ends = |from: Option<&str>, to: Option<&str>| {
-            (from.map(ToOwned::to_owned), to.map(ToOwned::to_owned))
-        };
-        assert_eq!(ends_of("s3://runs"), ends(Some("s3://runs"), None));
-        assert_eq!(
-            ends_of("/home/up to now"),
-            ends(Some("/home/up to now"), None)
-        );
-        assert_eq!(ends_of("here to s3://runs"), ends(None, Some("s3://runs")));
-        assert_eq!(
-            ends_of("depots to s3://runs"),
-            ends(Some("depots"), Some("s3://runs"))
-        );
-    }
 }

@@ -9,7 +9,7 @@ use posthaste_core::contract::{
 use posthaste_types::{ByteRate, Timestamp};
 
 use super::{moment, ratio, seconds};
-use crate::outbound::submit::ends_of;
+use crate::outbound::way::ends_of;
 
 /// What the centre is called as the end of a path.
 const CENTRE: &str = "centre";

@@ -13,7 +13,7 @@ pub(crate) fn transfer(
     view: &TransferView,
 ) -> api::Transfer {
     let (from, to) = match view.kind {
-        TransferKind::Address => outbound::submit::ends(record),
+        TransferKind::Address => outbound::way::ends(record),
         TransferKind::Depot
         | TransferKind::Destination
         | TransferKind::Source
