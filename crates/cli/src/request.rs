@@ -394,7 +394,10 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
         output::line(&format!("{id}: priority {priority}"));
     }
     let request: api::Request = service.get(&path).await?;
-    if request.at_risk || request.missed {
+    // What is told of its finish may be newer than whether it is at risk.
+    let is_late = |finish: &api::Finish| finish.p90 > request.deadline;
+    let is_late = request.finish.as_ref().is_none_or(is_late);
+    if request.missed || (request.at_risk && is_late) {
         let text = answer::in_danger(&request);
         output::line(text.trim_end());
     }

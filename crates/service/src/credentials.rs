@@ -269,6 +269,9 @@ impl Credentials {
     /// # Errors
     /// [`ErrorKind::NotFound`] where it was written so already, and they have no such credential; those of making a key.
     pub(crate) fn claim(&self, owner: &str, address: &mut String) -> Result<()> {
+        if let Some(keys) = &mut *self.address_keys() {
+            addresses::seal(keys, owner, address)?;
+        }
         let Ok(location) = Location::parse(address.as_ref()) else {
             // Who opens it says what is wrong.
             return Ok(());
@@ -283,10 +286,7 @@ impl Credentials {
         {
             address.insert(0, OWN);
         }
-        match &mut *self.address_keys() {
-            Some(keys) => addresses::seal(keys, owner, address),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The address, as it is kept, of one that FTS's clients write, where somebody has a credential that is called as its host.

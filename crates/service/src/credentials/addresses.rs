@@ -2,7 +2,7 @@
 //! written down: `https://host/file?~sealed-…` is what journal, audit and log have, and what is shown is `https://host/file?…`.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use posthaste_endpoint::{Error, ErrorKind, Location, Result, shown_address};
+use posthaste_endpoint::{Error, ErrorKind, Result, shown_address};
 
 use super::keys::Keys;
 
@@ -14,28 +14,25 @@ const SEALED: &str = "~sealed-";
 /// # Errors
 /// Those of making a key, the first time.
 pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result<()> {
-    if !has_query(address) {
+    let Some((place, query)) = address.split_once('?').filter(|_| is_of_web(address)) else {
+        return Ok(());
+    };
+    if query.starts_with(SEALED) && open(keys, owner, address).is_ok() {
         return Ok(());
     }
     if !keys.are_there() {
         keys.renew()?;
     }
-    let Some((place, query)) = address.split_once('?') else {
-        return Ok(());
-    };
     let sealed = keys.seal_alike((owner, place), query.as_bytes())?;
     *address = format!("{place}?{SEALED}{}", URL_SAFE_NO_PAD.encode(sealed));
     Ok(())
 }
 
-/// Whether an address of the web has something behind `?` that is not sealed.
-fn has_query(address: &str) -> bool {
-    match Location::parse(address.as_ref()) {
-        Ok(Location::Server(server)) => {
-            server.query.is_some_and(|query| !query.starts_with(SEALED))
-        }
-        Ok(_) | Err(_) => false,
-    }
+/// Whether it is written as an address of a web server, also as one that is then refused.
+fn is_of_web(address: &str) -> bool {
+    let scheme = address.split_once("://").map_or("", |(scheme, _)| scheme);
+    let web = ["http", "https"];
+    web.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// The address as it was given.
@@ -101,6 +98,21 @@ mod tests {
         for (owner, address) in [("bob", &address), ("alice", &elsewhere)] {
             let error = open(&keys, owner, address).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_good_address_or_only_looks_sealed_is_sealed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keys = Keys::read(&folder.path().join("key")).unwrap();
+        for given in [
+            "HTTP://data.example.org/f?sig=hush",
+            "https://data.example.org/f?~sealed-hush",
+        ] {
+            let mut address = given.to_owned();
+            seal(&mut keys, "", &mut address).unwrap();
+            assert!(!address.contains("hush"), "{address}");
+            assert_eq!(open(&keys, "", &address).unwrap(), given);
         }
     }
 

@@ -102,6 +102,10 @@ fn free(
 }
 
 fn conflict(shown: &str, other: RequestId) -> Error {
+    let other = match other.get() > NOBODY_MAX / 2 {
+        true => "another request, submitted just now,".to_owned(),
+        false => other.to_string(),
+    };
     let why = format!("{other} goes there too, and is not through");
     Error::new(ErrorKind::Conflict, "stage out to", shown)
         .cause(why)

@@ -8,7 +8,9 @@ use std::{
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use posthaste_endpoint::{Actor, Checksum, Endpoint, Error, ErrorKind, Locus, Result, Summer};
+use posthaste_endpoint::{
+    Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer,
+};
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
 /// Files compared at once, and of stores that tell checksums, which takes an answer each.
@@ -17,7 +19,7 @@ const ASKED_AT_ONCE: usize = 32;
 /// Bytes of scratch read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Sees that each file of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
+/// Sees that each file, link and directory of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
 ///
 /// # Errors
 /// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, and the endpoint's; and those of reading
@@ -37,12 +39,51 @@ pub(super) async fn verify(
             let file = &list.files[place];
             match file.kind {
                 FileKind::Regular => verify_one(destination, actor, root, file).await,
-                FileKind::Directory | FileKind::Symlink { .. } | FileKind::LeftOut => Ok(()),
+                FileKind::Symlink { ref target } => verify_link(destination, file, target).await,
+                FileKind::Directory => verify_directory(destination, file).await,
+                FileKind::LeftOut => Ok(()),
             }
         })
         .buffer_unordered(at_once)
         .try_collect::<()>()
         .await
+}
+
+async fn verify_link(destination: &dyn Endpoint, file: &FileEntry, target: &[u8]) -> Result<()> {
+    let there = async {
+        match destination.stat(&file.path, false).await? {
+            Some(entry) if entry.kind == Kind::Link => {
+                destination.read_link(&file.path).await.map(Some)
+            }
+            Some(_) | None => Ok(None),
+        }
+    };
+    let there = there.await.map_err(|error| error.at(Locus::Destination))?;
+    match there {
+        Some(there) if there == target => Ok(()),
+        Some(_) => Err(differs(destination, file, "the link there leads elsewhere")),
+        None => Err(differs(destination, file, "no link is there")),
+    }
+}
+
+/// Sees that a directory is there, where directories are something by themselves.
+async fn verify_directory(destination: &dyn Endpoint, file: &FileEntry) -> Result<()> {
+    if !destination.capabilities().directories || file.path.is_empty() {
+        return Ok(());
+    }
+    let there = destination.stat(&file.path, false).await;
+    let there = there.map_err(|error| error.at(Locus::Destination))?;
+    match there {
+        Some(entry) if entry.kind == Kind::Directory => Ok(()),
+        Some(_) | None => Err(differs(destination, file, "no directory is there")),
+    }
+}
+
+fn differs(destination: &dyn Endpoint, file: &FileEntry, why: &str) -> Error {
+    let shown = destination.show(&file.path);
+    Error::new(ErrorKind::Corrupt, "verify", shown)
+        .cause(why.to_owned())
+        .at(Locus::Destination)
 }
 
 async fn verify_one(
@@ -68,10 +109,7 @@ async fn verify_one(
         Some((_, bytes)) if bytes != size => format!("{bytes} bytes are there, not {size}"),
         Some(_) => "what is there is not what is on scratch".to_owned(),
     };
-    let shown = destination.show(&file.path);
-    Err(Error::new(ErrorKind::Corrupt, "verify", shown)
-        .cause(why)
-        .at(Locus::Destination))
+    Err(differs(destination, file, &why))
 }
 
 /// The checksum and the size of a file at an address; none where there is none.

@@ -22,6 +22,10 @@ pub fn load(name: &str) -> Scenario {
 }
 
 /// Of seeds that take long each, the first third by day; all where `POSTHASTE_NIGHT` is set, as `.ci/nightly` does.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whether it is night is said outside"
+)]
 pub fn by_night(seeds: Range<u64>) -> Range<u64> {
     if std::env::var_os("POSTHASTE_NIGHT").is_some() {
         return seeds;
