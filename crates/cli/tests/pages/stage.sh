@@ -62,7 +62,7 @@ until_so() {
 # Ends what was started, and waits until nothing of it runs.
 end() {
     local process processes
-    processes="$(pgrep --parent "$1") $1"
+    processes="$(cat "/proc/$1/task/$1/children") $1"
     # Some may have ended by themselves.
     kill $processes 2> /dev/null || true
     wait "$1" || true
