@@ -27,6 +27,7 @@ pub mod kept;
 mod ledger;
 pub mod limits;
 pub mod line;
+mod lobby;
 mod location;
 mod objects;
 mod outgoing;
@@ -61,6 +62,7 @@ pub use endpoint::{
     Parcel, Reader, Whole, Writer, base_name, join,
 };
 pub use error::{Error, ErrorKind, Locus, Result, Status};
+pub use lobby::{Guest, Lobby};
 pub use location::{Location, Protocol, Server, Store, shown_address};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};

@@ -10,14 +10,14 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Guest, Lobby, Result,
     gateway::{HOPS_MAX, Refusal, Reserved, Target, is_for_all, tune, verify, verify_for_joining},
     relay::read_or_make_secret,
 };
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -159,9 +159,9 @@ impl Gateway {
     /// Serves until `shutdown`; then streams that are open break, and devices are as they were before.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut doors = JoinSet::new();
-        doors.spawn(admit(self.listener, None, Arc::clone(&self.shared)));
+        doors.spawn(admit(self.listener, Arc::clone(&self.shared)));
         for (listener, target) in self.forwards {
-            doors.spawn(admit(listener, Some(target), Arc::clone(&self.shared)));
+            doors.spawn(lead_all(listener, target, Arc::clone(&self.shared)));
         }
         let desk = self.shared.desk.clone();
         if let Some(desk) = desk.clone() {
@@ -175,8 +175,21 @@ impl Gateway {
     }
 }
 
-/// Takes clients in, as many at once as there may be.
-async fn admit(listener: TcpListener, target: Option<Target>, shared: Arc<Shared>) {
+/// Takes clients in. Those that have shown a token are as many at once as there may be.
+async fn admit(listener: TcpListener, shared: Arc<Shared>) {
+    let (mut lobby, mut streams) = (Lobby::default(), JoinSet::new());
+    loop {
+        let (stream, guest) = lobby.accept(&listener).await;
+        while streams.try_join_next().is_some() {}
+        let (shared, asks) = (Arc::clone(&shared), guest.clone());
+        // Who breaks the rules or the connection has been told, as far as possible.
+        let serving = async move { drop(shared.serve(stream, &asks).await) };
+        lobby.add(guest, streams.spawn(serving));
+    }
+}
+
+/// Leads whoever comes to a port to its one target, as many at once as there may be.
+async fn lead_all(listener: TcpListener, target: Target, shared: Arc<Shared>) {
     let mut streams = JoinSet::new();
     loop {
         while streams.try_join_next().is_some() {}
@@ -188,11 +201,7 @@ async fn admit(listener: TcpListener, target: Option<Target>, shared: Arc<Shared
         let (shared, target) = (Arc::clone(&shared), target.clone());
         streams.spawn(async move {
             let _permit = permit;
-            // Who breaks the rules or the connection has been told, as far as possible.
-            let _ = match target {
-                Some(target) => shared.lead_to(stream, &target).await,
-                None => shared.serve(stream).await,
-            };
+            let _ = shared.lead_to(stream, &target).await;
         });
     }
 }
@@ -216,8 +225,15 @@ impl Shared {
         verify(&self.secret, token, target, clock::unix_s()).map_err(why)
     }
 
+    /// Lets a client in that has shown a good token, once one more may be served.
+    async fn let_in(&self, guest: &Guest) -> io::Result<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        guest.let_in();
+        permit.map_err(io::Error::other)
+    }
+
     /// Serves a client that says where it wants to go.
-    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+    async fn serve(&self, stream: TcpStream, guest: &Guest) -> io::Result<()> {
         tune(SockRef::from(&stream), self.table.segment())?;
         let is_good = |token: &str| self.judge(Some(token), None).is_ok();
         let greeted = timeout(GREETING_TIMEOUT, greeting::read(stream, &is_good)).await;
@@ -228,13 +244,14 @@ impl Shared {
             self.tally.refused.fetch_add(1, Relaxed);
         }
         match greeted? {
-            Greeting::Stream(wish, client) => self.lead(wish, client).await,
-            Greeting::Join(token, client) => self.join(token.as_deref(), client).await,
+            Greeting::Stream(wish, client) => self.lead(wish, client, guest).await,
+            Greeting::Join(token, client) => self.join(token.as_deref(), client, guest).await,
             Greeting::Status(token, mut client) => {
                 if let Err(why) = self.judge(token.as_deref(), None) {
                     self.tally.refused.fetch_add(1, Relaxed);
                     return ask_for_token(&mut client.stream, why).await;
                 }
+                let _permit = self.let_in(guest).await?;
                 let json = serde_json::to_string(&self.tally.counts())?;
                 tell(&mut client.stream, &json).await
             }
@@ -249,6 +266,7 @@ impl Shared {
                     self.tally.refused.fetch_add(1, Relaxed);
                     return ask_for_token(&mut client.stream, why).await;
                 }
+                let _permit = self.let_in(guest).await?;
                 let answer = self.ask_desk(question).await;
                 reserve::tell(&mut client.stream, &answer).await
             }
@@ -283,7 +301,7 @@ impl Shared {
     }
 
     /// Judges a wish, opens the way, and carries.
-    async fn lead(&self, wish: Wish, mut client: End) -> io::Result<()> {
+    async fn lead(&self, wish: Wish, mut client: End, guest: &Guest) -> io::Result<()> {
         if let Err(why) = self.judge(wish.token.as_deref(), Some(&wish.target)) {
             self.tally.refused.fetch_add(1, Relaxed);
             let error =
@@ -293,6 +311,7 @@ impl Shared {
                 greeting::Speech::Socks => refuse(wish.speech, &mut client.stream, &error).await,
             };
         }
+        let _permit = self.let_in(guest).await?;
         match self.open(&wish, &client).await {
             Ok((target, class)) => {
                 let client = self.accept(&wish, client, class).await?;
@@ -324,7 +343,7 @@ impl Shared {
     }
 
     /// Takes in a further connection of a stream.
-    async fn join(&self, token: Option<&str>, mut client: End) -> io::Result<()> {
+    async fn join(&self, token: Option<&str>, mut client: End, guest: &Guest) -> io::Result<()> {
         let now = clock::unix_s();
         let judged = token
             .ok_or("a token is needed")
@@ -336,6 +355,7 @@ impl Shared {
                 return ask_for_token(&mut client.stream, why).await;
             }
         };
+        let _permit = self.let_in(guest).await?;
         let place = match self.braids.claim(id, number, now) {
             Ok(place) => place,
             Err(stranger) => {

@@ -1,6 +1,6 @@
 //! How many descriptors this process may have open.
 
-use posthaste_endpoint::{Error, ErrorKind, Result, gateway::CONNECTIONS_MAX};
+use posthaste_endpoint::{Error, ErrorKind, Lobby, Result, gateway::CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::braid::BRAIDS_MAX;
@@ -9,8 +9,8 @@ use crate::braid::BRAIDS_MAX;
 const OF_A_STREAM: u64 = 6;
 /// Further connections of all braids, and the pair between two of them.
 const OF_BRAIDS: u64 = BRAIDS_MAX as u64 * (CONNECTIONS_MAX as u64 + 2);
-/// What else a process has open: ports, pipes that are kept, the runtime's own.
-const BESIDE: u64 = 256;
+/// What else a process has open: ports, pipes that are kept, the runtime's own, clients that have shown no token yet.
+const BESIDE: u64 = 256 + Lobby::DESCRIPTORS_MAX as u64;
 
 /// Lets this process open as many as so many streams take.
 ///

@@ -13,7 +13,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use posthaste_endpoint::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Lobby, Result,
     relay::{
         DatasetId, Fingerprint, Scope,
         join::{self, HeartbeatBody, RegisterBody},
@@ -33,12 +33,12 @@ use crate::{
     rate::RateLimit,
     reception::Reception,
     request::{Body, authorize, full, json, refuse, token},
-    server::{Door, accept, bind, http},
+    server::{Door, Place, bind, http},
     store::Refusal,
 };
 use turns::{Turn, Turns};
 
-/// Connections served at once; more wait to be accepted.
+/// Clients served at once; more wait.
 const CONNECTIONS_MAX: usize = 64;
 /// Chunks in memory at once; who asks for more is told to come back.
 const CHUNKS_MAX: usize = 8;
@@ -153,23 +153,24 @@ impl Outlet {
             chunks: Arc::new(Semaphore::new(CHUNKS_MAX)),
             moving: Turns::new(MOVING_MAX),
         });
-        let mut connections = JoinSet::new();
+        let (mut lobby, mut connections) = (Lobby::default(), JoinSet::new());
         loop {
             tokio::select! {
                 Some(_) = connections.join_next() => {}
-                (stream, permit) = accept(&self.listener, &permits) => {
+                (stream, guest) = lobby.accept(&self.listener) => {
+                    let place = Place::new(guest.clone(), &permits);
                     let (door, desk) = (door.clone(), Arc::clone(&desk));
-                    connections.spawn(async move {
-                        let _permit = permit;
+                    let serving = async move {
                         let Some(stream) = door.greet(stream).await else {
                             return;
                         };
                         let answer = hyper::service::service_fn(move |request| {
-                            let desk = Arc::clone(&desk);
-                            async move { Ok::<_, std::convert::Infallible>(desk.answer(request).await) }
+                            let (place, desk) = (place.clone(), Arc::clone(&desk));
+                            async move { place.answer(desk.answer(request)).await }
                         });
                         let _ = http().serve_connection(stream, answer).await;
-                    });
+                    };
+                    lobby.add(guest, connections.spawn(serving));
                 }
             }
         }

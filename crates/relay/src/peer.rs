@@ -20,13 +20,13 @@ use std::{
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Guest, Lobby, Result,
     peer::{Invitation, Owned},
 };
 use rcgen::KeyPair;
 use tokio::{
-    net::{TcpListener, TcpSocket},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
     task::JoinSet,
     time::sleep,
 };
@@ -34,11 +34,11 @@ use tokio::{
 use crate::{
     files::{Files, Ground, Space},
     identity::tls_config,
-    server::{self, Door},
+    server::{self, Door, Place},
 };
 use channel::Channel;
 
-/// Connections served at once: those of one client, and some that come in vain.
+/// Connections served at once: those of one client.
 const CONNECTIONS_MAX: usize = 128;
 
 /// Connections the kernel keeps waiting for us: a client opens all of its at once.
@@ -140,7 +140,7 @@ impl Peer {
                 .max_concurrent_streams(STREAMS_MAX)
                 .serve_connection(TokioIo::new(channel), answer)
         );
-        let mut connections = JoinSet::new();
+        let (mut lobby, mut connections) = (Lobby::default(), JoinSet::new());
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut silent = pin!(silence(&activity));
         loop {
@@ -149,9 +149,11 @@ impl Peer {
                 _ = &mut channel => break,
                 () = &mut silent => break,
                 Some(_) = connections.join_next() => {}
-                (stream, permit) = self.accept(&permits) => {
+                (stream, guest) = self.accept(&mut lobby) => {
+                    let place = Place::new(guest.clone(), &permits);
                     let (door, files) = (self.door.clone(), Arc::clone(&self.files));
-                    connections.spawn(server::serve_files(stream, permit, door, files));
+                    let serving = server::serve_files(stream, place, door, files);
+                    lobby.add(guest, connections.spawn(serving));
                 }
             }
         }
@@ -159,12 +161,9 @@ impl Peer {
         Ok(())
     }
 
-    async fn accept(
-        &self,
-        permits: &Arc<Semaphore>,
-    ) -> (tokio::net::TcpStream, OwnedSemaphorePermit) {
+    async fn accept(&self, lobby: &mut Lobby) -> (TcpStream, Guest) {
         match &self.listener {
-            Some(listener) => server::accept(listener, permits).await,
+            Some(listener) => lobby.accept(listener).await,
             None => std::future::pending().await,
         }
     }

@@ -9,19 +9,20 @@ use std::{
     time::Duration,
 };
 
+use http::{HeaderValue, Response, StatusCode, header};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
-    Boxed, Error, Result,
+    Boxed, Error, Guest, Lobby, Result,
     line::{Counted, Fleets, Line},
     relay::{Fingerprint, RelayAddress},
 };
 use posthaste_types::{ByteRate, Bytes};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{AcquireError, OnceCell, OwnedSemaphorePermit, Semaphore, watch},
     task::{JoinSet, spawn_blocking},
-    time::{interval, sleep, timeout},
+    time::{interval, timeout},
 };
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
@@ -42,7 +43,7 @@ use crate::{
     store::Store,
 };
 
-/// Connections served at once; more wait to be accepted. Each may hold 2 MiB of an upload.
+/// Clients served at once; more wait. Each may hold 2 MiB of an upload.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// Probes taken in at once: they measure each other when they are many.
 const PROBES_MAX: usize = 2;
@@ -56,8 +57,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Requests under way at the end get this long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a failed accept, which means that the process has too many files open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A relay that has its directory and its port, and is ready to run.
 pub struct Relay {
@@ -192,7 +191,7 @@ impl Relay {
             let door = Door::new(Arc::clone(&self.identity.tls));
             let (permits, mut member) = (Arc::clone(&self.permits), self.member.take());
             let (ending, ended) = watch::channel(false);
-            let mut connections = JoinSet::new();
+            let (mut lobby, mut connections) = (Lobby::default(), JoinSet::new());
             let mut expiry = interval(EXPIRY_INTERVAL);
             {
                 let mut membership = pin!(async {
@@ -211,9 +210,11 @@ impl Relay {
                             connections.spawn(async move { service.tidy_bucket().await });
                         }
                         Some(_) = connections.join_next() => {}
-                        (stream, permit) = accept(&self.listener, &permits) => {
+                        (stream, guest) = lobby.accept(&self.listener) => {
+                            let place = Place::new(guest.clone(), &permits);
                             let (door, service) = (door.clone(), Arc::clone(&self.service));
-                            connections.spawn(serve(stream, permit, door, service, ended.clone()));
+                            let serving = serve(stream, place, door, service, ended.clone());
+                            lobby.add(guest, connections.spawn(serving));
                         }
                     }
                 }
@@ -300,20 +301,6 @@ pub(crate) fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Resul
     socket.listen(BACKLOG)
 }
 
-/// The next connection, once one more may be served.
-pub(crate) async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    loop {
-        let permit = Arc::clone(permits).acquire_owned().await;
-        match (listener.accept().await, permit) {
-            (Ok((stream, _)), Ok(permit)) => return (stream, permit),
-            _ => sleep(ACCEPT_PAUSE).await,
-        }
-    }
-}
-
 pub(crate) type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
 
 /// Where clients come in.
@@ -349,21 +336,55 @@ pub(crate) fn http() -> http1::Builder {
     http
 }
 
+/// The place of a client among those that are served. It is taken once the client asks for something, and kept from then on by
+/// whoever shows a good token.
+#[derive(Clone)]
+pub(crate) struct Place {
+    guest: Guest,
+    places: Arc<Semaphore>,
+    taken: Arc<OnceCell<OwnedSemaphorePermit>>,
+}
+
+impl Place {
+    pub(crate) fn new(guest: Guest, places: &Arc<Semaphore>) -> Self {
+        Self {
+            guest,
+            places: Arc::clone(places),
+            taken: Arc::default(),
+        }
+    }
+
+    /// Answers a request once one more client may be served. Who shows no good token begins anew, behind others.
+    pub(crate) async fn answer<B>(
+        &self,
+        answer: impl Future<Output = Response<B>>,
+    ) -> std::result::Result<Response<B>, AcquireError> {
+        let take = || Arc::clone(&self.places).acquire_owned();
+        self.taken.get_or_try_init(take).await?;
+        self.guest.let_in();
+        let mut response = answer.await;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        Ok(response)
+    }
+}
+
 /// Serves one connection to its end. Whatever comes in, the worst is that it is closed.
 async fn serve(
     stream: TcpStream,
-    permit: OwnedSemaphorePermit,
+    place: Place,
     door: Door,
     service: Arc<Service>,
     mut ended: watch::Receiver<bool>,
 ) {
-    let _permit = permit;
     let Some(stream) = door.greet(stream).await else {
         return;
     };
     let answer = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
+        let (place, service) = (place.clone(), Arc::clone(&service));
+        async move { place.answer(service.answer(request)).await }
     });
     let mut connection = pin!(http().serve_connection(stream, answer));
     tokio::select! {
@@ -374,19 +395,13 @@ async fn serve(
 }
 
 /// As [`serve`], files alone, for who ends by dropping it.
-pub(crate) async fn serve_files(
-    stream: TcpStream,
-    permit: OwnedSemaphorePermit,
-    door: Door,
-    files: Arc<Files>,
-) {
-    let _permit = permit;
+pub(crate) async fn serve_files(stream: TcpStream, place: Place, door: Door, files: Arc<Files>) {
     let Some(stream) = door.greet(stream).await else {
         return;
     };
     let answer = service_fn(move |request| {
-        let files = Arc::clone(&files);
-        async move { Ok::<_, std::convert::Infallible>(files.answer(request).await) }
+        let (place, files) = (place.clone(), Arc::clone(&files));
+        async move { place.answer(files.answer(request)).await }
     });
     let _ = http().serve_connection(stream, answer).await;
 }

@@ -1,17 +1,6 @@
 //! Where the service listens, and answers whoever asks.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    future::pending,
-    net::SocketAddr,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, future::pending, net::SocketAddr, pin::pin, time::Duration};
 
 use axum::{
     Router,
@@ -23,11 +12,11 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use posthaste_endpoint::{Error, ErrorKind, Result, descriptors_max};
+use posthaste_endpoint::{Error, ErrorKind, Guest, Lobby, Result};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
     time::sleep,
 };
 use tower_service::Service as _;
@@ -36,15 +25,6 @@ use crate::Options;
 
 /// A connection on which no request begins, or no request's head ends, for this long is closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Connections that asked nothing so far may have one in so many descriptors, within these bounds; twice as many for a moment.
-const NEWCOMERS_SHARE: u64 = 8;
-const NEWCOMERS_MIN: usize = 16;
-const NEWCOMERS_MAX: usize = 512;
-/// What a client needs at most to say what it wants, where many come.
-const GRACE: Duration = Duration::from_secs(1);
-/// Pause after a failed accept, which means that the process has too many files open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Sees that nothing listens beyond loopback that speaks plain HTTP, unless somebody in front speaks TLS.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let addresses = [Some(options.listen), options.fts_listen];
@@ -75,78 +55,25 @@ pub(crate) async fn answer(
     mut end: watch::Receiver<bool>,
 ) -> Result<()> {
     let mut connections = JoinSet::new();
-    let mut newcomers = Newcomers::of(descriptors_max());
+    let mut lobby = Lobby::default();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, guest) = tokio::select! {
+            accepted = lobby.accept(&listener) => accepted,
             _ = end.wait_for(|end| *end) => break,
         };
         while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = accepted else {
-            // No descriptor is left, perhaps.
-            newcomers.drop_oldest();
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let serving = serve(stream, routes.clone(), Arc::clone(&has_asked), end.clone());
-        newcomers.add(has_asked, connections.spawn(serving));
+        let serving = serve(stream, routes.clone(), guest.clone(), end.clone());
+        lobby.add(guest, connections.spawn(serving));
     }
     while connections.join_next().await.is_some() {}
     Ok(())
 }
 
-/// Connections that asked nothing so far, the oldest first.
-struct Newcomers {
-    waiting: VecDeque<(Arc<AtomicBool>, AbortHandle, Instant)>,
-    most: usize,
-}
-
-impl Newcomers {
-    fn of(descriptors: u64) -> Self {
-        let share = usize::try_from(descriptors / NEWCOMERS_SHARE).unwrap_or(NEWCOMERS_MAX);
-        Self {
-            waiting: VecDeque::new(),
-            most: share.clamp(NEWCOMERS_MIN, NEWCOMERS_MAX),
-        }
-    }
-
-    fn add(&mut self, has_asked: Arc<AtomicBool>, handle: AbortHandle) {
-        let now = crate::monotonic();
-        let waits = |(has_asked, handle, _): &(Arc<AtomicBool>, AbortHandle, Instant)| {
-            !has_asked.load(Ordering::Relaxed) && !handle.is_finished()
-        };
-        self.waiting.retain(waits);
-        self.waiting.push_back((has_asked, handle, now));
-        // Many may come at once, and each has a moment to say what it wants.
-        let is_over = |newcomers: &Self| {
-            let oldest = newcomers.waiting.front();
-            let is_old = oldest.is_some_and(|(_, _, since)| now.duration_since(*since) > GRACE);
-            let waiting = newcomers.waiting.len();
-            waiting > 2 * newcomers.most || waiting > newcomers.most && is_old
-        };
-        while is_over(self) {
-            self.drop_oldest();
-        }
-    }
-
-    fn drop_oldest(&mut self) {
-        if let Some((_, handle, _)) = self.waiting.pop_front() {
-            handle.abort();
-        }
-    }
-}
-
 /// Serves one connection to its end.
-async fn serve(
-    stream: TcpStream,
-    routes: Router,
-    has_asked: Arc<AtomicBool>,
-    mut end: watch::Receiver<bool>,
-) {
-    let asked = Arc::clone(&has_asked);
+async fn serve(stream: TcpStream, routes: Router, guest: Guest, mut end: watch::Receiver<bool>) {
+    let asks = guest.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
-        asked.store(true, Ordering::Relaxed);
+        asks.let_in();
         let answered = routes.clone().call(request.map(Body::new));
         async move {
             let mut response = answered.await?;
@@ -165,7 +92,7 @@ async fn serve(
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
     let silence = async {
         sleep(HEAD_TIMEOUT).await;
-        if has_asked.load(Ordering::Relaxed) {
+        if guest.is_in() {
             pending::<()>().await;
         }
     };
@@ -174,7 +101,7 @@ async fn serve(
         () = silence => return,
         _ = end.wait_for(|end| *end) => connection.as_mut().graceful_shutdown(),
     }
-    if has_asked.load(Ordering::Relaxed) {
+    if guest.is_in() {
         let _ = connection.await;
     }
 }
@@ -203,7 +130,10 @@ mod tests {
         // The first one is closed once there are too many: what it began it never ended.
         while first.try_read(&mut byte).is_err() {
             others.push(connect().await.unwrap());
-            assert!(others.len() <= 8 * NEWCOMERS_MAX, "nobody is sent away");
+            assert!(
+                others.len() <= 4 * Lobby::DESCRIPTORS_MAX,
+                "nobody is sent away"
+            );
             tokio::task::yield_now().await;
         }
         let mut asks = connect().await.unwrap();

@@ -248,12 +248,7 @@ pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
 
 /// Where it goes, each once: one name that may be any, or several that are in the books.
 fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
-    let mut seen = std::collections::BTreeSet::new();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let names: Vec<&str> = names
-        .into_iter()
-        .filter(|name| seen.insert(*name))
-        .collect();
+    let names = each_once(names);
     let unknown = names
         .iter()
         .find(|name| centre.depots.named(name).is_none());
@@ -264,6 +259,13 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
         destination(centre, unknown)?;
     }
     Ok(names.join(","))
+}
+
+/// The names, each where it comes first.
+fn each_once(names: &[String]) -> Vec<&str> {
+    let mut seen = std::collections::BTreeSet::new();
+    let names = names.iter().map(String::as_str);
+    names.filter(|name| seen.insert(*name)).collect()
 }
 
 /// Sees that the name of a destination is that of a depot, or of nobody here, who pulls it; and not a slip of the first.

@@ -4,6 +4,7 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::RequestRecord;
 
+use super::each_once;
 use crate::{
     driver::Centre,
     tokens::{OF_OWNER, is_of_job},
@@ -29,8 +30,9 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
     let is_in_it = |name: &String| [source, b"/", name.as_bytes()].concat() == whole;
     // What jobs ask for is named after what it is.
     let is_jobs = found.submission.as_deref().is_some_and(is_of_job);
-    let is_there = source == whole || found.only.iter().any(is_in_it);
-    if is_jobs || is_there && is_same {
+    let is_from_there = source == whole || found.only.iter().any(is_in_it);
+    let goes_there = found.destination == each_once(&new.to).join(",");
+    if is_jobs || is_from_there && goes_there && is_same {
         return Ok(Some(found));
     }
     Err(other_content(&found))

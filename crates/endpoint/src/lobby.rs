@@ -1,0 +1,185 @@
+//! Who came to a port and has not shown yet that they belong there.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+    time::{Instant, sleep},
+};
+
+use crate::descriptors_max;
+
+/// Guests may have one in so many descriptors, within these bounds; twice as many for a moment.
+const GUESTS_SHARE: u64 = 8;
+const GUESTS_MIN: usize = 16;
+const GUESTS_MAX: usize = 512;
+/// What a client needs at most to say what it wants, where many come.
+const GRACE: Duration = Duration::from_secs(1);
+/// Pause after a failed accept, which means that the process has too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections whose clients have shown nothing yet that lets them in. They are few: where too many come, the oldest of the host
+/// that has the most is closed, so that nobody without a token keeps others out.
+#[derive(Debug)]
+pub struct Lobby {
+    waiting: VecDeque<Waiting>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    guest: Guest,
+    serving: AbortHandle,
+    since: Instant,
+}
+
+/// A connection in the lobby. Whoever serves it says when it is one no more.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    host: IpAddr,
+    is_in: Arc<AtomicBool>,
+}
+
+impl Guest {
+    /// Counts it among guests no more: its client has shown what it needs to show.
+    pub fn let_in(&self) {
+        self.is_in.store(true, Relaxed);
+    }
+
+    /// Returns whether it was let in.
+    #[must_use]
+    pub fn is_in(&self) -> bool {
+        self.is_in.load(Relaxed)
+    }
+}
+
+impl Default for Lobby {
+    fn default() -> Self {
+        let share = usize::try_from(descriptors_max() / GUESTS_SHARE).unwrap_or(GUESTS_MAX);
+        Self {
+            waiting: VecDeque::new(),
+            most: share.clamp(GUESTS_MIN, GUESTS_MAX),
+        }
+    }
+}
+
+impl Lobby {
+    /// The most descriptors that guests of any lobby take.
+    pub const DESCRIPTORS_MAX: usize = 2 * GUESTS_MAX;
+
+    /// Accepts the next connection, to be given to [`Self::add`] with what serves it. Can be dropped without losing one.
+    pub async fn accept(&mut self, listener: &TcpListener) -> (TcpStream, Guest) {
+        loop {
+            if let Ok((stream, from)) = listener.accept().await {
+                let is_in = Arc::default();
+                let host = from.ip().to_canonical();
+                return (stream, Guest { host, is_in });
+            }
+            // No descriptor is left, perhaps.
+            self.close_one();
+            sleep(ACCEPT_PAUSE).await;
+        }
+    }
+
+    /// Has `guest`, which `serving` serves, wait here until it is let in, and closes others where there are too many.
+    pub fn add(&mut self, guest: Guest, serving: AbortHandle) {
+        let waits = |one: &Waiting| !one.guest.is_in() && !one.serving.is_finished();
+        self.waiting.retain(waits);
+        let since = Instant::now();
+        self.waiting.push_back(Waiting {
+            guest,
+            serving,
+            since,
+        });
+        // Many may come at once, and each has a moment to say what it wants.
+        while self.waiting.len() > self.most {
+            let oldest = self.waiting.front().map(|one| one.since);
+            let is_old = oldest.is_some_and(|oldest| since.duration_since(oldest) > GRACE);
+            if !is_old && self.waiting.len() <= 2 * self.most {
+                break;
+            }
+            self.close_one();
+        }
+    }
+
+    /// Closes the oldest guest of the host that has the most.
+    fn close_one(&mut self) {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for one in &self.waiting {
+            *counts.entry(one.guest.host).or_default() += 1;
+        }
+        let nobody = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let (host, _) = counts
+            .into_iter()
+            .max_by_key(|&(host, count)| (count, host))
+            .unwrap_or(nobody);
+        let place = self.waiting.iter().position(|one| one.guest.host == host);
+        if let Some(one) = place.and_then(|place| self.waiting.remove(place)) {
+            one.serving.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn guest(host: u8) -> Guest {
+        Guest {
+            host: Ipv4Addr::new(127, 0, 0, host).into(),
+            is_in: Arc::default(),
+        }
+    }
+
+    /// A lobby for four, and what its guests are served by.
+    fn lobby() -> (Lobby, JoinSet<()>) {
+        let lobby = Lobby {
+            waiting: VecDeque::new(),
+            most: 4,
+        };
+        (lobby, JoinSet::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_floods_closes_its_own_connections() {
+        let (mut lobby, mut serving) = lobby();
+        let quiet = serving.spawn(pending());
+        lobby.add(guest(1), quiet.clone());
+        for _ in 0..100 {
+            lobby.add(guest(2), serving.spawn(pending()));
+        }
+        assert_eq!(lobby.waiting.len(), 8);
+        sleep(GRACE + GRACE).await;
+        lobby.add(guest(2), serving.spawn(pending()));
+        tokio::task::yield_now().await;
+        assert_eq!(lobby.waiting.len(), 4);
+        assert!(!quiet.is_finished(), "somebody else's was closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_let_in_stays() {
+        let (mut lobby, mut serving) = lobby();
+        let known = guest(1);
+        let handle = serving.spawn(pending());
+        lobby.add(known.clone(), handle.clone());
+        known.let_in();
+        for _ in 0..100 {
+            lobby.add(guest(1), serving.spawn(pending()));
+        }
+        tokio::task::yield_now().await;
+        assert!(!handle.is_finished());
+    }
+}
