@@ -7,7 +7,7 @@ pub mod servers;
 
 use std::{
     io::{Write as _, stdout},
-    path::Path,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -93,25 +93,45 @@ pub fn chosen(words: &[String]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     for word in words {
         let is_value = arguments.last().is_some_and(|last| last.starts_with('-'));
-        if !is_value && is_file_of_tests(word) {
-            arguments.push("--test".to_owned());
+        match file_of_tests(word).filter(|_| !is_value) {
+            Some(FileOfTests::Program) => arguments.extend(["--test".to_owned(), word.clone()]),
+            Some(FileOfTests::Module) => {
+                arguments.extend(["-E".to_owned(), format!("test(/^{word}::/)")]);
+            }
+            None => arguments.push(word.clone()),
         }
-        arguments.push(word.clone());
     }
     arguments
 }
 
-/// Returns whether a crate has a file of tests with this name.
-fn is_file_of_tests(name: &str) -> bool {
-    let has = |folder: &Path| {
-        let tests = folder.join("tests");
-        tests.join(format!("{name}.rs")).is_file() || tests.join(name).join("main.rs").is_file()
-    };
+/// Where a file of tests ends up.
+#[derive(Debug, PartialEq, Eq)]
+enum FileOfTests {
+    /// In a program of its own.
+    Program,
+    /// In one program with all others of its crate.
+    Module,
+}
+
+/// Returns what the file of tests of this name is; `None` where no crate has one.
+fn file_of_tests(name: &str) -> Option<FileOfTests> {
     let crates = root().join("crates").read_dir().into_iter().flatten();
     let crates = crates.flatten().map(|entry| entry.path());
-    crates
+    let folders: Vec<PathBuf> = crates
         .chain([root().join("lab")])
-        .any(|folder| has(&folder))
+        .map(|folder| folder.join("tests"))
+        .collect();
+    let file = format!("{name}.rs");
+    let is_module = |tests: &PathBuf| tests.join("all").join(&file).is_file();
+    let is_program =
+        |tests: &PathBuf| tests.join(&file).is_file() || tests.join(name).join("main.rs").is_file();
+    if folders.iter().any(is_module) {
+        return Some(FileOfTests::Module);
+    }
+    folders
+        .iter()
+        .any(is_program)
+        .then_some(FileOfTests::Program)
 }
 
 /// Runs everything. The last line it prints counts what passed and what failed.

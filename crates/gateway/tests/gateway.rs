@@ -140,6 +140,21 @@ async fn nobody_gets_in_without_a_token_nor_anywhere_that_is_not_allowed() {
 }
 
 /// The first line a gateway answers a CONNECT with.
+#[tokio::test]
+async fn who_only_connects_keeps_nobody_out() {
+    let mirror = Mirror::start().await;
+    let gateway = Running::with(loopback(), Vec::new(), 1).await;
+    // Each would have its ten seconds, one after the other.
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(gateway.local).await.unwrap());
+    }
+    let (stream, early) = connect_through(&[gateway.hop()], &mirror.target)
+        .await
+        .unwrap();
+    assert_mirrors(stream, early, 100_000).await;
+}
+
 async fn connect(gateway: &Running, target: &Target, token: &str, more: &str) -> String {
     let mut stream = TcpStream::connect(gateway.local).await.unwrap();
     let ask =

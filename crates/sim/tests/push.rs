@@ -21,12 +21,16 @@ fn what_fails_on_the_way_on_costs_no_safety() {
 
 #[test]
 fn a_depot_that_is_drained_and_moved_can_be_switched_off_and_nothing_is_lost() {
-    let mut emptied = 0;
-    for report in play("drains", 0..40) {
+    let (reports, mut emptied) = (play("drains", 0..40), 0);
+    for report in &reports {
         assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
-        emptied += u32::from(told_s(&report, "empty, may be switched off").is_some());
+        emptied += usize::from(told_s(report, "empty, may be switched off").is_some());
     }
-    assert!(emptied > 30, "only {emptied} of 40 were ever empty");
+    let all = reports.len();
+    assert!(
+        emptied * 4 > all * 3,
+        "only {emptied} of {all} were ever empty"
+    );
 }
 
 #[test]
@@ -103,14 +107,15 @@ fn with_and_without(text: &str, seeds: Range<u64>) -> Vec<(f64, f64)> {
 
 #[test]
 fn what_follows_is_given_up_with_what_it_follows_and_nothing_is_lost() {
-    let mut told = 0;
-    for report in play("follow", 0..60) {
+    let (reports, mut told) = (play("follow", 0..60), 0);
+    for report in &reports {
         assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
-        told += u32::from(told_s(&report, "while it still arrives").is_some());
+        told += usize::from(told_s(report, "while it still arrives").is_some());
     }
+    let all = reports.len();
     assert!(
-        told > 30,
-        "hardly anything went on as it came: {told} of 60"
+        told * 2 > all,
+        "hardly anything went on as it came: {told} of {all}"
     );
 }
 

@@ -10,7 +10,7 @@ use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_with};
 #[path = "support/playing.rs"]
 mod playing;
 
-use playing::{by_night, load, play};
+use playing::{load, play};
 
 #[test]
 fn the_demo_meets_its_deadline_with_every_seed() {
@@ -92,7 +92,7 @@ fn depots_of_one_hall_are_no_way_past_a_slow_destination() {
 
 #[test]
 fn providers_that_fail_across_sites_lose_nothing() {
-    for report in play("two-domains", by_night(0..30)) {
+    for report in play("two-domains", 0..30) {
         assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);
         assert_eq!(report.count(Fate::Met), 4);
     }
@@ -100,7 +100,7 @@ fn providers_that_fail_across_sites_lose_nothing() {
 
 #[test]
 fn sites_that_fail_as_a_whole_lose_nothing() {
-    for report in play("site-failure", by_night(0..30)) {
+    for report in play("site-failure", 0..30) {
         assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);
         assert!(report.count(Fate::Met) >= 2);
     }
@@ -132,7 +132,7 @@ fn a_site_that_has_to_hold_more_than_it_should_is_said_once() {
 
 #[test]
 fn flapping_depots_lose_nothing() {
-    play("flapping-depots", by_night(0..50));
+    play("flapping-depots", 0..50);
 }
 
 #[test]
@@ -287,7 +287,11 @@ fn the_direct_path_gives_way_to_depots() {
     let reports = play("direct-to-staged", 0..40);
     let rerouted = reports.iter().filter(is_rerouted).count();
     // A link can slow so late that the rest still comes through in time.
-    assert!(rerouted >= 30, "only {rerouted} of 40 were rerouted");
+    let all = reports.len();
+    assert!(
+        4 * rerouted >= 3 * all,
+        "only {rerouted} of {all} were rerouted"
+    );
 }
 
 /// Acceptance target 7 of the algorithm notes: the paper's SLA experiment meets 600 s and its fan-out
@@ -347,7 +351,8 @@ fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
             .map(|report| report.count(fate))
             .sum::<usize>()
     };
-    assert!(count(Fate::Met) > 300, "{} met of 420", count(Fate::Met));
+    let (met, all) = (count(Fate::Met), 7 * reports.len());
+    assert!(7 * met > 5 * all, "{met} met of {all}");
     let saw = |what: &str| {
         let said = |report: &&Report| {
             let mut entries = report.timeline.iter();
@@ -363,7 +368,7 @@ fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
 /// Probes fill gaps: they are made, within their budget, whatever befalls depots and driver.
 #[test]
 fn paths_that_nobody_measured_are_probed_within_their_budget() {
-    let reports = play("stale-paths", by_night(0..20));
+    let reports = play("stale-paths", 0..20);
     for report in &reports {
         assert!(report.probes >= 3, "{}", report.to_text());
         assert!(
@@ -376,7 +381,7 @@ fn paths_that_nobody_measured_are_probed_within_their_budget() {
 
 #[test]
 fn probes_keep_to_hours_and_to_what_a_request_pays() {
-    for report in play("priced-paths", by_night(0..10)) {
+    for report in play("priced-paths", 0..10) {
         let probed = |name: &str| {
             let said = format!("{name} is probed");
             let told = report.timeline.iter();

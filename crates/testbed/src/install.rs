@@ -56,6 +56,12 @@ pub const AGE: DebianProgram = DebianProgram {
     package: "age",
 };
 
+/// Gives a program a wall clock of its own.
+pub const FAKETIME: DebianProgram = DebianProgram {
+    name: "faketime",
+    package: "faketime",
+};
+
 /// Measures what a path carries.
 pub const IPERF3: DebianProgram = DebianProgram {
     name: "iperf3",

@@ -21,6 +21,7 @@ mod hosts;
 mod identity_server;
 pub mod install;
 mod mail_server;
+mod night;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
 #[cfg(feature = "odd")]
@@ -38,6 +39,7 @@ mod ssh_server;
 mod stand_in;
 mod store_mask;
 mod tls_front;
+mod wall_clock;
 mod web_server;
 
 use std::{
@@ -59,6 +61,7 @@ pub use grid_ftp_server::GridFtpServer;
 pub use hosts::Hosts;
 pub use identity_server::IdentityServer;
 pub use mail_server::{MailFace, MailServer};
+pub use night::share_of;
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]
@@ -74,6 +77,7 @@ pub use ssh_server::SshServer;
 pub use stand_in::Fault;
 pub use store_mask::{StoreLooks, StoreMask};
 pub use tls_front::TlsFront;
+pub use wall_clock::wall_clock;
 pub use web_server::{WebFace, WebServer};
 
 /// Between two looks whether a server listens.

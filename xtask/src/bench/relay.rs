@@ -349,7 +349,7 @@ fn report(
     text.push_str(
         "\nA gateway buys nothing where the path is clean, or where the ends have BBR and windows to match: there the mind \
          leaves it for the straight way ([the rule](../algorithms/ways.md); `scenarios/ways.toml` and \
-         `crates/cli/tests/ways.rs` show that it does).\n",
+         `crates/cli/tests/all/ways.rs` show that it does).\n",
     );
     let _ = write!(
         text,

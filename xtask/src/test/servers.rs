@@ -46,7 +46,8 @@ pub fn install(night: bool) -> anyhow::Result<()> {
 type Found = (&'static str, anyhow::Result<PathBuf>);
 
 /// Programs of this machine's Debian that are found by their name alone.
-const DEBIAN: [DebianProgram; 14] = [
+const DEBIAN: [DebianProgram; 15] = [
+    install::FAKETIME,
     install::CURL,
     install::JQ,
     install::RSYNC,

@@ -7,14 +7,14 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ed
 /// Where the tests are: of endpoints by themselves, and of the program.
 const TESTS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../endpoint/tests/edges"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/copy"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/copy"),
 ];
 
 /// Those of pulls, stage-ins and offloads, which name their rows in a comment.
 const OTHERS: [&str; 3] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/pull.rs"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/stage_in.rs"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/stage_out.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/all/pull.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_in.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_out.rs"),
 ];
 
 /// What becomes of an odd answer.

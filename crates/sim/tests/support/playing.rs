@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+#[path = "../../../testbed/src/night.rs"]
+mod night;
+
 use std::{ops::Range, path::PathBuf};
 
 use posthaste_sim::{Report, Scenario, simulate};
@@ -21,20 +24,7 @@ pub fn load(name: &str) -> Scenario {
     Scenario::load(&path(name)).unwrap()
 }
 
-/// Of seeds that take long each, the first third by day; all where `POSTHASTE_NIGHT` is set, as `.ci/nightly` does.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "whether it is night is said outside"
-)]
-pub fn by_night(seeds: Range<u64>) -> Range<u64> {
-    if std::env::var_os("POSTHASTE_NIGHT").is_some() {
-        return seeds;
-    }
-    let third = (seeds.end - seeds.start).div_ceil(3);
-    seeds.start..seeds.start + third
-}
-
-/// Plays the seeds and panics with the first that fails.
+/// Plays the seeds, by day the first third of them, and panics with the first that fails.
 pub fn play(name: &str, seeds: Range<u64>) -> Vec<Report> {
     play_all(name, &load(name), seeds)
 }
@@ -45,6 +35,7 @@ pub fn play_written(name: &str, text: &str, seeds: Range<u64>) -> Vec<Report> {
 }
 
 fn play_all(name: &str, scenario: &Scenario, seeds: Range<u64>) -> Vec<Report> {
+    let seeds = seeds.start..seeds.start + night::share_of(seeds.end - seeds.start);
     let one = |seed| {
         let report = simulate(scenario, seed);
         assert!(

@@ -1,0 +1,163 @@
+//! One object of a tree that can't be read is left out and named, and the rest arrives.
+
+use std::fs;
+
+use posthaste_testbed::odd::{Answer, Server};
+use tokio::task::block_in_place;
+
+use crate::copy::{
+    table::{End, shown},
+    world::{World, lines_of},
+};
+
+/// Copies a tree of `a`, `b` and `c` of which `b` can't be read.
+fn copies_all_but_one(profile: &str, from: &str, words: &str) {
+    let world = World::new()
+        .with_profiles(profile)
+        .with_arguments(&["--profile", "p"]);
+    let output = block_in_place(|| world.cp([from, "back"]).output().unwrap());
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(lines.contains("t/b") && lines.contains(words), "{lines}");
+    for name in ["back/a", "back/c"] {
+        assert_eq!(fs::read(world.path(name)).unwrap(), b"x");
+    }
+    assert!(!world.path("back/b").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_archived_object_of_azure_is_left_out() {
+    let server = Server::start(|asked| {
+        let path = asked.target.split('?').next().unwrap_or_default();
+        match path {
+            "/a/b/t/b" => Answer::sized(409, "x-ms-error-code: BlobArchived\r\n", ""),
+            "/a/b/t/a" | "/a/b/t/c" => Answer::sized(200, "etag: \"e\"\r\n", "x"),
+            "/a/b" => {
+                let object = |name| {
+                    format!(
+                        "<Blob><Name>t/{name}</Name><Properties>\
+                         <Content-Length>1</Content-Length></Properties></Blob>"
+                    )
+                };
+                let objects = ["a", "b", "c"].map(object).concat();
+                let text =
+                    format!("<EnumerationResults><Blobs>{objects}</Blobs></EnumerationResults>");
+                Answer::sized(200, "", text)
+            }
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let profile = format!("[p]\nendpoint = \"{}/a\"\nanonymous = true\n", server.url());
+    copies_all_but_one(&profile, "az://b/t/", "it is archived: rehydrate it first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_forbidden_object_of_gcs_is_left_out() {
+    let server = Server::start(|asked| {
+        let path = asked.target.split('?').next().unwrap_or_default();
+        match path {
+            "/storage/v1/b/b/o/t%2Fb" => {
+                let why = "Anonymous caller does not have storage.objects.get access";
+                Answer::sized(401, "", why)
+            }
+            "/storage/v1/b/b/o/t%2Fa" | "/storage/v1/b/b/o/t%2Fc" => Answer::sized(200, "", "x"),
+            "/storage/v1/b/b/o" => {
+                let item = |name| format!(r#"{{"name":"t/{name}","size":"1","generation":"1"}}"#);
+                let items = ["a", "b", "c"].map(item).join(",");
+                Answer::sized(200, "", format!(r#"{{"items":[{items}]}}"#))
+            }
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let profile = format!("[p]\nendpoint = \"{}\"\nanonymous = true\n", server.url());
+    copies_all_but_one(&profile, "gs://b/t/", "it is not public");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_size_that_makes_no_sense_is_left_out() {
+    for size in ["18446744073709551615", "-1", "1e30"] {
+        let sizes = [("a", "1"), ("b", size), ("c", "1")];
+        let server = Server::start(move |asked| {
+            let line = |(name, size)| format!(r#"{{"name":"{name}","type":"file","size":{size}}}"#);
+            let of_azure = |(name, size)| {
+                format!(
+                    "<Blob><Name>t/{name}</Name><Properties><Content-Length>{size}</Content-Length>\
+                    </Properties></Blob>"
+                )
+            };
+            let item =
+                |(name, size)| format!(r#"{{"name":"t/{name}","size":"{size}","generation":"1"}}"#);
+            let object = |(name, size)| {
+                format!("<Contents><Key>t/{name}</Key><Size>{size}</Size></Contents>")
+            };
+            match asked.target.split('?').next().unwrap() {
+                "/t/" => {
+                    let headers = "content-type: application/json\r\n";
+                    let lines = sizes.map(line).join(",");
+                    Answer::sized(200, headers, format!("[{lines}]"))
+                }
+                "/a/c" => {
+                    let in_azure = sizes.map(of_azure).concat();
+                    let page = format!(
+                        "<EnumerationResults><Blobs>{in_azure}</Blobs></EnumerationResults>"
+                    );
+                    Answer::sized(200, "", page)
+                }
+                "/storage/v1/b/b/o" => {
+                    let items = sizes.map(item).join(",");
+                    Answer::sized(200, "", format!(r#"{{"items":[{items}]}}"#))
+                }
+                "/s" | "/s/" => {
+                    let objects = sizes.map(object).concat();
+                    let page = format!("<ListBucketResult>{objects}</ListBucketResult>");
+                    Answer::sized(200, "", page)
+                }
+                path if path.ends_with("/a")
+                    || path.ends_with("/c")
+                    || path.ends_with("Fa")
+                    || path.ends_with("Fc") =>
+                {
+                    Answer::sized(200, "etag: \"e\"\r\n", "x")
+                }
+                _ => Answer::sized(404, "", ""),
+            }
+        })
+        .await;
+        let url = server.url();
+        let anonymous = format!("[p]\nendpoint = \"{url}\"\nanonymous = true\n");
+        let azure = anonymous.replace(&url, &format!("{url}/a"));
+        for (profile, from) in [
+            ("[p]\n", format!("{url}/t/")),
+            (&*anonymous, "s3://s/t/".to_owned()),
+            (&*anonymous, "gs://b/t/".to_owned()),
+            (&*azure, "az://c/t/".to_owned()),
+        ] {
+            copies_all_but_one(profile, &from, "makes no sense");
+        }
+    }
+    shown(
+        "S3, Azure, Google, web",
+        "a size makes no sense",
+        End::LeftOut,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_file_that_a_server_spoils_is_one() {
+    let server = Server::start(|asked| match &*asked.target {
+        "/t/" => {
+            let line = |name| format!(r#"{{"name":"{name}","type":"file","size":1}}"#);
+            let lines = ["a", "b", "c"].map(line).join(",");
+            let headers = "content-type: application/json\r\n";
+            Answer::sized(200, headers, format!("[{lines}]"))
+        }
+        "/t/b" => Answer::sized(206, "content-range: bytes 0-0/1\r\n", "x"),
+        "/t/a" | "/t/c" => Answer::sized(200, "", "x"),
+        _ => Answer::sized(404, "", ""),
+    })
+    .await;
+    let from = format!("{}/t/", server.url());
+    copies_all_but_one("[p]\n", &from, "where all of it was asked for");
+}

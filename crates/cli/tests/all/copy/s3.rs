@@ -1,0 +1,104 @@
+//! `posthaste cp` with S3 as AWS's own tools are set up for it, and with keys that may do little.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Output};
+
+use posthaste_testbed::{
+    S3Server,
+    odd::{Answer, Server},
+};
+use tokio::task::block_in_place;
+
+use crate::copy::world::{World, lines_of};
+
+#[test]
+fn aws_settings_are_read_as_aws_does() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_arguments(&["--profile", "far"]);
+    fs::write(world.path("file"), "x").unwrap();
+    let aws = world.path("home/.aws");
+    fs::create_dir_all(&aws).unwrap();
+    let program = world.path("home/a \"b\"/print keys");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let (key, secret) = (S3Server::ACCESS_KEY, S3Server::SECRET_KEY);
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = 'two  words' ] || exit 1\n\
+         echo '{{\"Version\":1,\"AccessKeyId\":\"{key}\",\"SecretAccessKey\":\"{secret}\"}}'\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let quoted = program.to_str().unwrap().replace('"', "\\\"");
+    let config = format!(
+        "[profile far]\nservices = lab\nendpoint_url = http://127.0.0.1:1\n\
+         credential_process = \"{quoted}\" 'two  words'\n\
+         [services lab]\ns3 =\n  endpoint_url = {}\n",
+        server.endpoint()
+    );
+    fs::write(aws.join("config"), config).unwrap();
+    world.copy(["file", "s3://testbed/file"]);
+    // What is empty in the environment says nothing.
+    let mut command = world.cp(["s3://testbed/file", "back"]);
+    for name in [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_ENDPOINT_URL",
+        "AWS_REGION",
+        "AWS_CA_BUNDLE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+    ] {
+        command.env(name, "");
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", lines_of(&output));
+    assert_eq!(fs::read(world.path("back")).unwrap(), b"x");
+}
+
+/// A store whose keys may read `known`, write what they want, and see nothing else.
+async fn narrow_store() -> Server {
+    Server::start(|asked| {
+        let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
+        match (&*asked.method, path) {
+            ("PUT", _) => Answer::sized(200, "etag: \"e\"\r\n", ""),
+            ("HEAD" | "GET", "/b/known") if query.is_empty() => {
+                Answer::sized(200, "etag: \"e\"\r\n", "bytes")
+            }
+            _ => Answer::sized(403, "", "<Error><Code>AccessDenied</Code></Error>"),
+        }
+    })
+    .await
+}
+
+/// `posthaste cp` to or from what answers there.
+fn cp(world: &World, server: &Server, arguments: [&str; 2]) -> Output {
+    let mut command = world.cp(arguments);
+    command.env("AWS_ENDPOINT_URL", server.url());
+    command.env("AWS_ACCESS_KEY_ID", "k");
+    command.env("AWS_SECRET_ACCESS_KEY", "s");
+    block_in_place(|| command.output().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_object_is_copied_by_keys_that_may_not_list() {
+    let server = narrow_store().await;
+    let world = World::new();
+    fs::write(world.path("file"), "x").unwrap();
+    for arguments in [
+        ["s3://b/known", "back"],
+        ["file", "s3://b/new"],
+        ["file", "s3://b/folder/"],
+        ["file", "s3://b"],
+    ] {
+        let output = cp(&world, &server, arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            lines_of(&output)
+        );
+    }
+    assert_eq!(fs::read(world.path("back")).unwrap(), b"bytes");
+    let refused = cp(&world, &server, ["s3://b/unknown", "other"]);
+    assert_eq!(refused.status.code(), Some(7));
+    let lines = lines_of(&refused);
+    assert!(lines.contains("AccessDenied (is it there?"), "{lines}");
+    assert!(!world.path("other").exists());
+}

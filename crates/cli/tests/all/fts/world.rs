@@ -1,0 +1,197 @@
+//! A service and stores for tests of FTS's interface.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Duration,
+};
+
+use posthaste_testbed::{S3Server, WebFace, WebServer, install};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::ask,
+    processes::{self, Service, now, text},
+};
+
+/// Nothing here takes longer, on any machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A service, a web server and a store that it has profiles for, named after their hosts.
+pub struct World {
+    pub folder: tempfile::TempDir,
+    pub web: WebServer,
+    pub s3: S3Server,
+    pub service: Service,
+}
+
+impl World {
+    /// Whose web server gives so many bytes a second at most.
+    pub fn with(rate: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (web, s3) = (WebServer::start().unwrap(), S3Server::start().unwrap());
+        let profiles = folder.path().join("config/posthaste/profiles.toml");
+        fs::create_dir_all(profiles.parent().unwrap()).unwrap();
+        let content = format!(
+            "{}rate_max = \"{rate}\"\n[localhost]\nendpoint = \"{}\"\naccess_key_id = \"{}\"\nsecret_access_key = \"{}\"\n",
+            web.profile().replace("[web]", "[\"127.0.0.1\"]"),
+            s3.endpoint(),
+            S3Server::ACCESS_KEY,
+            S3Server::SECRET_KEY,
+        );
+        fs::write(&profiles, content).unwrap();
+        let private = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+        fs::set_permissions(&profiles, private).unwrap();
+        let settings = folder.path().join("posthaste.toml");
+        fs::write(&settings, "").unwrap();
+        let settings = ["--config", settings.to_str().unwrap()];
+        let listen = ["--fts-listen", "127.0.0.1:0"];
+        let service = Service::start_with(folder.path(), &[settings, listen].concat());
+        Self {
+            folder,
+            web,
+            s3,
+            service,
+        }
+    }
+
+    pub fn token(&self) -> String {
+        let token = fs::read_to_string(self.service.state.join("token")).unwrap();
+        token.trim().to_owned()
+    }
+
+    /// The port of its own.
+    pub fn fts(&self) -> String {
+        self.service.process.ready["fts_url"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// One of FTS's programs.
+    pub fn client(&self, token: &str, program: &str, arguments: &[&str]) -> Output {
+        let programs = install::find_fts_clients().unwrap();
+        Command::new(programs.join(format!("fts-rest-{program}")))
+            .env("HOME", self.folder.path())
+            .args(["-s", &self.fts(), "--access-token", token])
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// The same with the service's own token, which must go well.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.client(&self.token(), program, arguments);
+        let said = text(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{program}: {said}{}",
+            text(&output.stderr)
+        );
+        said
+    }
+
+    /// Submits by FTS's program: the job's id.
+    pub fn submit(&self, arguments: &[&str]) -> String {
+        let said = self.run("transfer-submit", arguments);
+        said.split_whitespace().last().unwrap().to_owned()
+    }
+
+    /// A call of the interface below the API, which has to answer with this status; as a user's token where one is given.
+    pub fn call(
+        &self,
+        (method, path): (&str, &str),
+        body: &Value,
+        token: Option<&str>,
+    ) -> (u16, Value) {
+        let own = self.token();
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let answer = ask(
+            &self.service,
+            method,
+            &format!("/fts3{path}"),
+            Some(token.unwrap_or(&own)),
+            &body,
+        );
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let (status, said) = self.call(("GET", path), &Value::Null, None);
+        assert_eq!(status, 200, "{path}: {said}");
+        said
+    }
+
+    pub fn post(&self, job: &Value) -> String {
+        let (status, said) = self.call(("POST", "/jobs"), job, None);
+        assert_eq!(status, 200, "{said}");
+        said["job_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a job is over: its state.
+    pub fn end(&self, job: &str) -> String {
+        let begun = now();
+        loop {
+            let shown = self.get(&format!("/jobs/{job}"));
+            let state = shown["job_state"].as_str().unwrap();
+            if !matches!(state, "SUBMITTED" | "ACTIVE") {
+                return state.to_owned();
+            }
+            let log = self.service.state.with_extension("log");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{shown} {}\n{}",
+                self.get(&format!("/jobs/{job}/files")),
+                fs::read_to_string(log).unwrap()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Why the files of a job ended as they did.
+    pub fn reasons(&self, job: &str) -> Vec<String> {
+        let files = self.get(&format!("/jobs/{job}/files"));
+        let files = files.as_array().unwrap().iter();
+        files
+            .map(|file| file["reason"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// Where the web server shows a file.
+    pub fn from(&self, name: &str) -> String {
+        self.web.address(WebFace::Pages, name)
+    }
+
+    pub fn stored(&self, key: &str) -> PathBuf {
+        self.s3.bucket_folder().join(key)
+    }
+
+    /// An address in the store, as FTS's users write it.
+    pub fn into(key: &str) -> String {
+        format!("s3s://localhost/{}/{key}", S3Server::BUCKET)
+    }
+}
+
+/// Makes a file that looks like no other, and says its Adler-32.
+pub fn make(path: &Path, bytes: usize, seed: u64) -> String {
+    let content = processes::noise(seed, bytes);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, &content).unwrap();
+    let (mut low, mut high) = (1_u32, 0_u32);
+    for byte in content {
+        low = (low + u32::from(byte)) % 65_521;
+        high = (high + low) % 65_521;
+    }
+    format!("{:08x}", high << 16 | low)
+}
+
+pub fn one(source: &str, destination: &str) -> Value {
+    json!([{ "sources": [source], "destinations": [destination] }])
+}

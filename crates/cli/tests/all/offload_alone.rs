@@ -1,0 +1,182 @@
+//! What an offload writes to an address is its own: nobody else goes there meanwhile, and what others put there stays.
+
+use crate::support::sources;
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::PathBuf,
+    sync::{Arc, Mutex, Once, OnceLock},
+};
+
+use crate::support::sources::{Centre, chunks, make_tree, picture, text};
+use posthaste_testbed::odd::{Deed, Files, Habits};
+use serde_json::Value;
+
+/// Asks for results on scratch to be taken to `to`.
+fn begin(centre: &Centre, files: usize, to: &str) -> String {
+    make_tree(&centre.scratch("out"), files);
+    let from = centre.scratch("out");
+    let asked = ["offload", from.to_str().unwrap(), "--to", to, "--json"];
+    let more = ["--deadline", "30m", "--release", "when-safe"];
+    let asked = centre.json(&[&asked[..], &more[..]].concat());
+    asked["id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a request failed as something else has a name, and sees that its source and these files are as they were.
+fn gives_way(centre: &Centre, id: &str, theirs: &[PathBuf], whole: &[(PathBuf, Vec<u8>)]) {
+    let ended = centre.wait_until(id, |request: &Value| request["state"] == "failed");
+    let why = ended["reason"].as_str().unwrap();
+    assert!(why.contains("something else got this name"), "{why}");
+    for path in theirs {
+        assert_eq!(fs::read(path).unwrap(), b"theirs", "{}", path.display());
+    }
+    assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
+}
+
+#[test]
+fn one_place_in_several_spellings_is_one() {
+    let centre = Centre::with("40M", "40M", 0);
+    // A full destination is one that it waits for.
+    let files = Files::mount(Habits::refusing(|call| {
+        (call.deed == Deed::Create).then_some(28)
+    }));
+    let archive = files.path().join("archive");
+    begin(&centre, 2, archive.join("run").to_str().unwrap());
+    let folder = centre.folder.path();
+    symlink(files.path(), folder.join("link")).unwrap();
+    let from = centre.scratch("out");
+    for other in [
+        "link/archive/run",
+        "link//archive/./run",
+        "link/archive/x/../run",
+        "link/archive/run/deep",
+        "link/archive",
+    ] {
+        let to = format!("{}/{other}", folder.display());
+        for to in [to.clone(), format!("file://{to}")] {
+            let asked = ["--to", &to, "--deadline", "10m"];
+            let output =
+                centre.run(&[&["offload", from.to_str().unwrap()][..], &asked[..]].concat());
+            let said = text(&output.stderr);
+            assert!(
+                !output.status.success() && said.contains("r1 goes there too"),
+                "{to}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_others_put_there_meanwhile_stays_and_so_does_the_source() {
+    let centre = Centre::with("40M", "40M", 0);
+    let behind: Arc<OnceLock<PathBuf>> = Arc::default();
+    let there = Arc::clone(&behind);
+    let files = Files::mount(Habits::refusing(move |call| {
+        if call.deed == Deed::Create && call.has("0003") {
+            let there = there.get().unwrap();
+            fs::write(there.join("archive/deep/file 0003"), b"theirs").unwrap();
+        }
+        None
+    }));
+    behind.set(files.behind().to_owned()).unwrap();
+    let to = files.path().join("archive");
+    let id = begin(&centre, 6, to.to_str().unwrap());
+    let whole = picture(&centre.scratch("out"));
+    let theirs = files.behind().join("archive/deep/file 0003");
+    gives_way(&centre, &id, &[theirs], &whole);
+}
+
+#[test]
+fn what_others_put_into_the_bucket_meanwhile_stays_and_so_does_the_source() {
+    let mut centre = Centre::with("2M", "40M", 0);
+    let id = begin(&centre, 24, "archive:run7");
+    let whole = picture(&centre.scratch("out"));
+    centre.wait_until(&id, |request| chunks(request, "chunks_safe") >= 2);
+    centre.kill();
+    let mut theirs = Vec::new();
+    for (path, _) in &whole {
+        let path = centre.s3.bucket_folder().join("run7").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if let Ok(mut file) = fs::File::create_new(&path) {
+            file.write_all(b"theirs").unwrap();
+            theirs.push(path);
+        }
+    }
+    assert!(!theirs.is_empty(), "all of it was there");
+    centre.restart();
+    gives_way(&centre, &id, &theirs, &whole);
+}
+
+#[test]
+fn an_object_that_another_client_replaced_is_seen_before_its_source_is_removed() {
+    let centre = Centre::with("40M", "40M", 0);
+    let object = centre.s3.bucket_folder().join("run7/deep/file 0000");
+    let theirs = centre.folder.path().join("theirs");
+    fs::write(&theirs, vec![9; 1 << 20]).unwrap();
+    let put = Arc::new(Mutex::new(sources::command(
+        centre.folder.path(),
+        &centre.s3,
+    )));
+    let address = "s3://testbed/run7/deep/file 0000";
+    put.lock().unwrap().arg("cp").arg(theirs).arg(address);
+    // Whoever reads the file once its object is there compares it: right before that, another client is faster.
+    let files = Files::mount(Habits::refusing(move |call| {
+        if call.deed == Deed::Open && call.has("file 0000") && object.exists() {
+            assert!(put.lock().unwrap().status().unwrap().success());
+        }
+        None
+    }));
+    make_tree(&files.behind().join("out"), 2);
+    let from = files.path().join("out");
+    let asked = ["offload", from.to_str().unwrap(), "--to", "archive:run7"];
+    let more = ["--deadline", "30m", "--release", "when-safe", "--json"];
+    let asked = centre.json(&[&asked[..], &more[..]].concat());
+    let ended = centre.wait_until(asked["id"].as_str().unwrap(), |request| {
+        request["state"] == "released" || request["stage_in"]["releases"] == false
+    });
+    assert_eq!(ended["state"], "arrived", "{ended}");
+    assert!(from.join("deep/file 0000").exists());
+    let said = "what is there is not what is on scratch";
+    assert!(centre.log().contains(said), "{}", centre.log());
+}
+
+#[test]
+fn a_source_of_which_anything_changed_stays_is_named_and_ends_with_its_code() {
+    for changes_bytes in [true, false] {
+        let centre = Centre::with("40M", "40M", 0);
+        make_tree(&centre.scratch("out"), 2);
+        let changed = centre.scratch("out/deep/file 0001");
+        let (file, once) = (changed.clone(), Once::new());
+        let there = Files::mount(Habits::refusing(move |call| {
+            if call.deed == Deed::Create {
+                once.call_once(|| {
+                    let then = fs::metadata(&file).unwrap().modified().unwrap();
+                    if changes_bytes {
+                        fs::write(&file, vec![7; 1 << 20]).unwrap();
+                        let file = fs::File::options().write(true).open(&file).unwrap();
+                        file.set_modified(then).unwrap();
+                    } else {
+                        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+                    }
+                });
+            }
+            None
+        }));
+        let (from, to) = (centre.scratch("out"), there.path().join("archive"));
+        let asked = ["offload", from.to_str().unwrap(), "--to"];
+        let more = ["--deadline", "30m", "--release", "when-safe", "--wait"];
+        let asked = [&asked[..], &[to.to_str().unwrap()], &more[..]].concat();
+        let output = centre.run(&asked);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{said}");
+        assert_eq!(fs::metadata(&changed).unwrap().len(), 1 << 20);
+        let status = text(&centre.run(&["status", "r1"]).stdout);
+        assert!(
+            status.contains("scratch not released") && status.contains("file 0001"),
+            "{status}"
+        );
+        assert_eq!(picture(&from).len(), 1, "the others are gone");
+    }
+}

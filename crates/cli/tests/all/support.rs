@@ -1,0 +1,9 @@
+//! What tests share.
+
+pub mod accounts;
+pub mod ask;
+pub mod chaos;
+pub mod files;
+pub mod processes;
+pub mod profiles;
+pub mod sources;

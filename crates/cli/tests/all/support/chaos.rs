@@ -1,0 +1,3 @@
+//! Faults at any time, on hosts of their own.
+
+pub mod hosts;

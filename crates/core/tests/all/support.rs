@@ -1,0 +1,5 @@
+//! What tests share.
+
+pub mod arrivals;
+pub mod desk;
+pub mod inputs;

@@ -1,0 +1,6 @@
+//! What tests share.
+
+pub mod raw;
+pub mod running;
+pub mod scene;
+pub mod striped;
