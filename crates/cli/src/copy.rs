@@ -207,7 +207,7 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {
-    if let Some(input) = pipe::input(&arguments.sources)? {
+    if let Some(input) = pipe::input(&arguments.sources, &arguments.destination)? {
         return pipe::run(&arguments, input).await;
     }
     if arguments.park.is_some() {
