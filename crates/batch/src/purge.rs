@@ -376,7 +376,13 @@ pub fn read(
 /// Texts of policies stand in messages of one line.
 fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| {
+            if posthaste_types::is_obeyed(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

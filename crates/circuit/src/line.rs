@@ -7,6 +7,6 @@ const LENGTH_MAX: usize = 200;
 pub(crate) fn one(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");
-    let plain = plain.chars().filter(|c| !c.is_control());
+    let plain = plain.chars().filter(|c| !posthaste_types::is_obeyed(*c));
     plain.take(LENGTH_MAX).collect()
 }

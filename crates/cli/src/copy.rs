@@ -207,7 +207,7 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
 }
 
 async fn run_async(arguments: CopyArguments) -> Outcome {
-    if let Some(input) = pipe::input(&arguments.sources)? {
+    if let Some(input) = pipe::input(&arguments.sources, &arguments.destination)? {
         return pipe::run(&arguments, input).await;
     }
     if arguments.park.is_some() {
@@ -313,7 +313,7 @@ fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Result<Acces
         ports: arguments.ports.map(|ports| ports.to_string()),
         notices: Notices::new(move |note| screen.note(note)),
     };
-    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone());
+    let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone()).typed();
     let access = access.unsigned(arguments.no_sign_request);
     Ok(access.with_start(start).with_gateways(gateways))
 }
@@ -352,6 +352,7 @@ fn options(
         dry_run: arguments.dry_run,
         continues: false,
         has_begun: false,
+        written: None,
         transfer_max: arguments.max_transfer,
         duration_max: arguments.max_duration,
         help: None,

@@ -49,7 +49,7 @@ pub async fn run(arguments: EndpointsArguments) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let access = Access::new(arguments.profile.clone(), Vec::new());
+    let access = Access::new(arguments.profile.clone(), Vec::new()).typed();
     let written = Location::parse(address)?;
     let location = access.resolve(written.clone())?;
     let can = match BuiltIn::of(&location) {

@@ -14,8 +14,14 @@ pub async fn open(file: &str) -> Result<Box<dyn AsyncRead + Send + Unpin>, Failu
     if file == "-" {
         return Ok(Box::new(tokio::io::stdin()));
     }
+    let failed =
+        |why: String| Failure::new(Exit::FileNotFound, format!("can't read {file}: {why}"));
+    if Path::new(file).is_dir() {
+        return Err(failed(
+            "it is a directory (name a file with a line for each)".into(),
+        ));
+    }
     let opened = tokio::fs::File::open(Path::new(file)).await;
-    let opened = opened
-        .map_err(|cause| Failure::new(Exit::FileNotFound, format!("can't read {file}: {cause}")))?;
+    let opened = opened.map_err(|cause| failed(format!("{cause} (check the path)")))?;
     Ok(Box::new(opened))
 }

@@ -1,6 +1,6 @@
 //! What the commands that run for long say meanwhile: lines on standard error, as text or as JSON.
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, io, sync::OnceLock};
 
 use clap::{Args, ValueEnum};
 use tracing::{
@@ -20,7 +20,7 @@ use tracing_subscriber::{
 
 use posthaste_trace::TARGET;
 
-use crate::{failure::Failure, traces::Traces};
+use crate::{failure::Failure, output, traces::Traces};
 
 /// What targets of ours begin with. Libraries may say what they send, so nothing of theirs is ever shown.
 const OURS: &str = "posthaste";
@@ -88,6 +88,22 @@ fn levels(text: &str) -> Result<Levels, String> {
     })
 }
 
+/// Standard error, for lines of JSON.
+struct JsonLines;
+
+impl io::Write for JsonLines {
+    /// Each line comes whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = output::plain_json(&String::from_utf8_lossy(line));
+        io::stderr().lock().write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl LogArguments {
     /// Has everything said from now on, and spans recorded where traces are sent.
     ///
@@ -101,7 +117,7 @@ impl LogArguments {
         let lines = match self.log_format {
             Format::Text => lines.event_format(Text).boxed(),
             Format::Json => {
-                let json = lines.json().flatten_event(true);
+                let json = lines.json().flatten_event(true).with_writer(|| JsonLines);
                 json.with_current_span(false).with_span_list(false).boxed()
             }
         };
@@ -239,7 +255,7 @@ impl Said {
         let value: String = value
             .chars()
             .flat_map(|letter| {
-                let escaped = letter.is_control().then(|| letter.escape_default());
+                let escaped = posthaste_types::is_obeyed(letter).then(|| letter.escape_default());
                 let plain = escaped.is_none().then_some(letter);
                 escaped.into_iter().flatten().chain(plain)
             })

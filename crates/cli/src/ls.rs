@@ -146,6 +146,7 @@ async fn run_async(arguments: ShowArguments) -> Outcome {
         return remote::print(&arguments, url, arguments.lines()?).await;
     }
     let access = Access::new(arguments.profile.clone(), arguments.ssh_option.clone())
+        .typed()
         .unsigned(arguments.no_sign_request)
         .with_gateways(through::known(arguments.gateways.as_deref())?);
     let mut location = Location::parse(&arguments.address)?;

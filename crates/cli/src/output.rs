@@ -6,6 +6,7 @@ use std::{
 };
 
 use posthaste_endpoint::Unkept;
+use posthaste_types::is_obeyed;
 
 use crate::failure::Exit;
 
@@ -41,9 +42,19 @@ pub fn plain(text: &str) -> String {
     escaped(text, |letter| letter.escape_default().to_string())
 }
 
+/// A text that is to be one line, as it may reach a terminal: a name may have anything in it.
+pub fn one_line(text: &str) -> String {
+    plain(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// JSON as it may reach a terminal: in its strings, and nowhere else, are letters that one would obey.
+pub fn plain_json(text: &str) -> String {
+    escaped(text, |letter| format!("\\u{:04x}", u32::from(letter)))
+}
+
 /// A text with its control characters written otherwise, but for ends of lines and tabs.
 fn escaped(text: &str, write: impl Fn(char) -> String) -> String {
-    let is_kept = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    let is_kept = |letter: char| !is_obeyed(letter) || matches!(letter, '\n' | '\t');
     let mut all = String::with_capacity(text.len());
     for letter in text.chars() {
         match is_kept(letter) {
@@ -105,9 +116,7 @@ pub fn json(value: &impl serde::Serialize) {
     let text = serde_json::to_string(value);
     let text = text.unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}"));
     // What JSON takes as it is a terminal may obey.
-    write(&escaped(&text, |letter| {
-        format!("\\u{:04x}", u32::from(letter))
-    }));
+    write(&plain_json(&text));
 }
 
 /// Prints rows as columns two spaces apart; the first row is the heading.
@@ -141,9 +150,15 @@ mod tests {
             plain("a\u{1b}[31mb\u{9b}2J\tc\nä"),
             "a\\u{1b}[31mb\\u{9b}2J\tc\nä"
         );
-        let text = escaped("\"\u{9b}\"", |letter| {
-            format!("\\u{:04x}", u32::from(letter))
-        });
-        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), "\u{9b}");
+        assert_eq!(
+            one_line("can't a\nb\t\u{202e}c"),
+            "can't a\\nb\\t\\u{202e}c"
+        );
+        let text = plain_json("\"\u{9b}\u{202e}\"");
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(
+            serde_json::from_str::<String>(&text).unwrap(),
+            "\u{9b}\u{202e}"
+        );
     }
 }

@@ -198,8 +198,8 @@ fn row(parked: &Parked, place: &Place) -> Vec<String> {
         Bytes::new(parked.bytes).to_string(),
         Bytes::new(record.confirmed.bytes()).to_string(),
         record.began.clone(),
-        record.destination.escape_debug().to_string(),
-        place.url.escape_debug().to_string(),
+        output::one_line(&record.destination),
+        output::one_line(&place.url),
     ]
 }
 
@@ -236,7 +236,7 @@ async fn resume(at: &PlaceArguments, id: &ParkId, cut_short: bool) -> Outcome {
     } else {
         output::line(&format!(
             "{} is whole: {}, of which {} were there and {} came from the parking place",
-            record.destination.escape_debug(),
+            output::one_line(&record.destination),
             Bytes::new(resumed.size),
             Bytes::new(resumed.kept),
             Bytes::new(resumed.sent),

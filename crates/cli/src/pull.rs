@@ -31,6 +31,9 @@ use crate::{
     through,
 };
 
+/// Files that are named, of those that were left out when it was sent: more are only counted.
+const NAMED_MAX: usize = 100;
+
 /// How often a source that is being read is looked at.
 const READ_LOOK: Duration = Duration::from_millis(300);
 
@@ -131,12 +134,14 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let mut lines = left_out.named.clone();
     lines.extend(output::not_kept(report.unkept, left_out.links));
     lines.extend(extras_not_kept(report.extras_unkept));
+    lines.extend(lent_rights_not_given(report.extras_unkept.lent_rights));
     lines.extend(report.unclean.clone());
-    if let Some(first) = report.not_sent.first() {
+    let named = report.not_sent.iter().take(NAMED_MAX);
+    lines.extend(named.map(|path| format!("not in it: {}", output::one_line(path))));
+    if !report.not_sent.is_empty() {
         let files = output::counted(report.not_sent.len() as u64, "file");
-        let first = first.escape_debug();
         lines.push(format!(
-            "{files} not in it, left out when it was sent, {first} first (posthaste status {})",
+            "{files} not in it, left out when it was sent (posthaste status {} says why)",
             arguments.id
         ));
     }
@@ -153,10 +158,18 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     for line in lines {
         output::complain(&line);
     }
-    match left_out.count {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(Exit::LessSerious as u8),
+    match left_out.count == 0 && report.not_sent.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(Exit::LessSerious as u8),
     }
+}
+
+/// What arrived without the bits that would lend its owner's rights.
+fn lent_rights_not_given(count: u64) -> Option<String> {
+    let files = (count > 0).then(|| output::counted(count, "file"))?;
+    Some(format!(
+        "not given: set-user-ID and set-group-ID bits of {files}, which would lend its owner's rights (`chmod u+s` gives them)"
+    ))
 }
 
 /// What arrived without its owner, its other names, or attributes.

@@ -211,7 +211,10 @@ fn tell_failures(failures: &[scan::Failure], tally: &Tally) {
 }
 
 fn tell(text: &str) {
-    crate::output::note!("posthaste: {}", text.replace(char::is_control, "\u{fffd}"));
+    crate::output::note!(
+        "posthaste: {}",
+        text.replace(posthaste_types::is_obeyed, "\u{fffd}")
+    );
 }
 
 fn at_root(shown: &str, cause: io::Error) -> Failure {

@@ -228,7 +228,7 @@ fn print_requests(requests: &[api::Request]) {
                 .slack_s
                 .map_or_else(|| "-".to_owned(), moment::show_seconds),
             request.to.clone(),
-            request.source.escape_debug().to_string(),
+            output::one_line(&request.source),
         ]
     }));
     output::table(&rows);

@@ -94,7 +94,7 @@ pub fn write_styled(line: &Line, columns: usize, colors: bool, text: &mut String
         let fitting = piece.chars().take(room);
         let fitting: String = fitting
             .map(|letter| {
-                if letter.is_control() {
+                if posthaste_types::is_obeyed(letter) {
                     '\u{fffd}'
                 } else {
                     letter

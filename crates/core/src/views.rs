@@ -1,7 +1,7 @@
 //! What people and drivers may look at.
 
 use alloc::vec::Vec;
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use crate::{
     Mind,
@@ -108,6 +108,12 @@ impl Mind {
             let is_late = request.at_risk || request.missed;
             request.wishes.priority < Priority::default() && !is_late && !request.due.at_risk
         })
+    }
+
+    /// The cap that was asked for on what moves straight for the request: of a stage-in, or of what goes to an address.
+    #[must_use]
+    pub fn rate_max_straight(&self, id: RequestId) -> Option<ByteRate> {
+        self.arrivals.requests.get(&id)?.spec.rate_max
     }
 
     /// When what is sent for the request must be through, for it to be on time; none where it can't be any more, or

@@ -2,6 +2,7 @@
 
 mod names;
 mod reach;
+mod spelling;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -40,6 +41,7 @@ pub struct Access {
     actor: Actor,
     given: Option<Arc<Given>>,
     unsigned: bool,
+    is_typed: bool,
 }
 
 /// What reading from a place costs.
@@ -81,6 +83,7 @@ impl Access {
             actor: Actor::oneself(),
             given: None,
             unsigned: false,
+            is_typed: false,
         }
     }
 
@@ -150,22 +153,6 @@ impl Access {
     /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
     pub fn resolve(&self, location: Location) -> Result<Location> {
         Ok(self.place(location)?.0)
-    }
-
-    /// Spells the place that `location` stands for in one way, with the account it is one of where the address does not say that.
-    ///
-    /// # Errors
-    /// As [`Access::resolve`].
-    pub fn spelling(&self, location: Location) -> Result<String> {
-        let (location, chosen) = self.place(location)?;
-        let account = chosen.filter(|_| {
-            matches!(
-                location,
-                Location::S3 { .. } | Location::Bucket { .. } | Location::Plugin { .. }
-            )
-        });
-        let account = account.map(|chosen| chosen.name).unwrap_or_default();
-        Ok(format!("{account} {}", location.spelling()))
     }
 
     /// What reading from `location` costs, as its profile says. Paths of this machine cost nothing, unless the `url` of a

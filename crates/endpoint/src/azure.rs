@@ -38,7 +38,7 @@ use crate::{
     posix::DraftRules,
 };
 use account::Account;
-pub(crate) use account::is_address;
+pub(crate) use account::{address_of, is_address};
 use client::{AzureClient, Call};
 use listing::AzureListing;
 use object::{ObjectReader, entry_of};

@@ -369,7 +369,7 @@ struct OneLine<'a>(&'a str);
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|c| {
-            if c.is_control() {
+            if posthaste_types::is_obeyed(c) {
                 write!(f, "{}", c.escape_default())
             } else {
                 write!(f, "{c}")

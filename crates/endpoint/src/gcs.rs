@@ -32,6 +32,7 @@ use crate::{
 };
 use client::{Call, GcsClient, object_in};
 use credentials::Address;
+pub(crate) use credentials::address_of;
 use object::GcsReader;
 use resource::{FIELDS, Resource, Rewrite, kept_of};
 use upload::Components;

@@ -14,6 +14,7 @@ mod ground;
 mod links;
 mod listing;
 mod look;
+mod name;
 mod owner;
 mod partial;
 mod private;

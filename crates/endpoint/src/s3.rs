@@ -42,6 +42,7 @@ use crate::{
 };
 use client::{Call, S3Client};
 use credentials::Signing;
+pub(crate) use credentials::address_of;
 use headers::entry_of;
 use home::Address;
 use listing::KeyListing;

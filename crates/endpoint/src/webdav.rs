@@ -116,11 +116,6 @@ impl Shelf {
         format!("{}{}", self.place().origin(), target(full))
     }
 
-    async fn forget(&self, partial: &[u8]) {
-        // What is left over is hidden.
-        let _ = self.command(self.call("DELETE", partial, "remove")).await;
-    }
-
     async fn put(
         &self,
         full: &[u8],
@@ -128,7 +123,7 @@ impl Shelf {
         data: Vec<Bytes>,
         sum: Checksum,
     ) -> Result<()> {
-        let hidden = self.hidden(full, spec);
+        let hidden = self.hidden(full, spec).await;
         let stored = async {
             let keeps_time = match self.send(&hidden, spec, data).await {
                 // The answer may be lost and not the deed.
@@ -144,12 +139,13 @@ impl Shelf {
                 }
             };
             self.publish(&hidden.partial, full, spec.size).await?;
+            hidden.is_done();
             self.note_time(spec, keeps_time);
             Ok(())
         };
         let stored = stored.await;
         if stored.is_err() {
-            self.forget(&hidden.partial).await;
+            self.forget(&hidden).await;
         }
         stored
     }
@@ -201,7 +197,7 @@ impl Shelf {
     }
 
     async fn copy(&self, from: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
-        let hidden = self.hidden(full, spec);
+        let hidden = self.hidden(full, spec).await;
         let mut call = self
             .call("COPY", from, "copy on the server to")
             .header("destination", self.address(&hidden.partial))
@@ -213,6 +209,7 @@ impl Shelf {
             self.command(call).await?;
             let mtime = self.check(&hidden, spec.size, None).await?;
             self.publish(&hidden.partial, full, spec.size).await?;
+            hidden.is_done();
             let is_kept = mtime.zip(spec.mtime);
             let is_kept = is_kept.is_some_and(|(found, given)| found.agrees(given, SECOND_NS));
             self.note_time(spec, is_kept);
@@ -220,7 +217,7 @@ impl Shelf {
         };
         let copied = copied.await;
         if copied.is_err() {
-            self.forget(&hidden.partial).await;
+            self.forget(&hidden).await;
         }
         copied
     }
@@ -322,6 +319,11 @@ impl Endpoint for WebDav {
         Box::pin(async move { self.shelf.put(&full, spec, data, sum).await })
     }
 
+    fn forget_unfinished<'a>(&'a self, path: &'a [u8], origin: &'a str) -> Boxed<'a, ()> {
+        let full = self.shelf.place().full(path);
+        Box::pin(async move { self.shelf.forget_left(&full, origin).await })
+    }
+
     fn create<'a>(
         &'a self,
         path: &'a [u8],
@@ -329,7 +331,7 @@ impl Endpoint for WebDav {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(async {
             let full = self.shelf.place().full(path);
-            let upload = upload::Upload::new(Arc::clone(&self.shelf), full, spec);
+            let upload = upload::Upload::new(Arc::clone(&self.shelf), full, spec).await;
             let writer: Arc<dyn Writer> = Arc::new(upload);
             Ok(writer)
         })

@@ -28,6 +28,7 @@ mod tuning;
 mod unchanged;
 mod walk;
 mod watch;
+mod written;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -46,6 +47,7 @@ pub use progress::{Current, Figures, Progress};
 pub(crate) use retry::{persisted, trouble_of};
 pub use stream::{Parking, Poured, Spout, pour};
 pub use tuning::{Decision, Tuned};
+pub use written::Written;
 
 use lane::Shared;
 
@@ -134,6 +136,9 @@ pub struct Options {
     pub continues: bool,
     /// An earlier run of this copy made the destination, if it is a directory: it gets the attributes of its source.
     pub has_begun: bool,
+    /// What this copy wrote so far, also in earlier runs. Where nothing is to be replaced, only that counts as unchanged by its size and
+    /// time; of all else that is there the bytes are compared. Nothing is remembered without.
+    pub written: Option<Arc<Written>>,
     /// Start no file after this many bytes.
     pub transfer_max: Option<Bytes>,
     /// Start nothing after this time, and end what is under way within seconds.

@@ -13,7 +13,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use posthaste_types::Bytes;
 
-pub(crate) use extra::is_kept;
+pub(crate) use extra::{ACCESS_LISTS, is_kept};
 pub use extra::{Extra, NOBODY_KNOWS};
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;

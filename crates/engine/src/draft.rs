@@ -1,6 +1,7 @@
 //! The files of a stage-in on their way: in a hidden directory beside the one they become.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs::{self, OpenOptions},
     io,
@@ -19,7 +20,10 @@ use posthaste_endpoint::{
 };
 use rustix::{fs::Mode, io::Errno};
 
-use crate::copy::folding::{Folding, clashes, is_one_with};
+use crate::copy::{
+    clash,
+    folding::{Folding, clashes, is_one_with, may_be_one},
+};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -216,12 +220,28 @@ impl Draft {
         };
         match clashes(paths.iter().copied(), learn)[..] {
             [] => Ok(()),
-            [(place, first), ..] => {
-                let path = self.destination.join(OsStr::from_bytes(paths[place]));
-                let error = is_one_with("stage in", path.display().to_string(), paths[first]);
-                Err(error.hint("let it go to another file system"))
+            [(place, first), ..] => Err(self.clash(paths[place], paths[first])),
+        }
+    }
+
+    /// Sees that all that is there under these names is something of its own.
+    fn refuse_merged<'a>(&self, paths: impl Iterator<Item = &'a [u8]> + Clone) -> Result<()> {
+        let mut seen = HashMap::new();
+        for path in may_be_one(paths) {
+            let found = fs::symlink_metadata(self.path(path));
+            let found = found.map_err(|cause| failed("look at", &self.path(path), cause))?;
+            if let Some(other) = seen.insert((found.dev(), found.ino()), path) {
+                return Err(self.clash(path, other));
             }
         }
+        Ok(())
+    }
+
+    /// Says that two names are one where it goes.
+    fn clash(&self, path: &[u8], other: &[u8]) -> Error {
+        let shown = self.destination.join(OsStr::from_bytes(path));
+        let error = is_one_with("stage in", shown.display().to_string(), other);
+        clash(error.hint("let it go to another file system"))
     }
 
     /// Whether a file is there with room for all of it.
@@ -251,11 +271,12 @@ impl Draft {
     /// Tells what the file system does not keep of that.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's; [`ErrorKind::Conflict`] where two names came to be one, in a directory that takes others for one than those
+    /// [`Draft::refuse_clash`] looked at.
     pub fn complete<'a>(
         &self,
         directories: &[Vec<u8>],
-        files: impl Iterator<Item = Finish<'a>>,
+        files: impl Iterator<Item = Finish<'a>> + Clone,
     ) -> Result<Unkept> {
         self.actor.run(|| {
             let mut unkept = Unkept::default();
@@ -265,7 +286,7 @@ impl Draft {
             for directory in directories {
                 make(&self.path(directory))?;
             }
-            for about in files {
+            for about in files.clone() {
                 let path = self.path(about.path);
                 let opened = if about.size > 0 {
                     OpenOptions::new().write(true).open(&path)
@@ -282,6 +303,8 @@ impl Draft {
                 });
                 unkept += written.map_err(|cause| failed("finish", &path, cause))?;
             }
+            let paths = directories.iter().map(Vec::as_slice);
+            self.refuse_merged(paths.chain(files.map(|about| about.path)))?;
             for directory in directories.iter().rev() {
                 publish_directory(&self.path(directory))?;
             }

@@ -137,6 +137,7 @@ async fn copy_tale(turns: Vec<Turn>, to: &Path) -> (Ending, Vec<String>) {
         dry_run: false,
         continues: false,
         has_begun: false,
+        written: None,
         transfer_max: None,
         duration_max: None,
         help: None,

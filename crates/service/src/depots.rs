@@ -24,7 +24,7 @@ use posthaste_endpoint::{
     },
 };
 use posthaste_journal::DepotRecord;
-use posthaste_types::{Bytes, DepotId};
+use posthaste_types::{ByteRate, Bytes, DepotId};
 use tokio::sync::Notify;
 
 use crate::{
@@ -57,6 +57,8 @@ pub(crate) enum Share {
 pub(crate) struct Manner {
     pub(crate) share: Share,
     pub(crate) haste: Haste,
+    /// The cap on what goes straight to an address, where one was asked for.
+    pub(crate) rate_max: Option<ByteRate>,
 }
 
 impl Manner {

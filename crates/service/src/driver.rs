@@ -38,6 +38,7 @@ use crate::{
     quotas::Quotas,
     reload::Current,
     store::Store,
+    submit::Turns,
     traced::Traced,
 };
 use glance::Glances;
@@ -84,6 +85,8 @@ pub(crate) struct Centre {
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
+    /// Ids that somebody submits under just now.
+    pub(crate) turns: Turns,
     /// What users may have open.
     pub(crate) quotas: Quotas,
     /// Where it is noted who asked for a change and what became of it, if anywhere.
@@ -139,6 +142,7 @@ impl Centre {
         let clock = Clock::default();
         clock::check_journal(mind.now(), clock.now())?;
         Ok(Self {
+            turns: Turns::default(),
             quotas: Quotas::new(&options.site.quotas),
             movers: Arc::new(Movers::new(clock.now())),
             circuits: Arc::new(Circuits::open(&options.circuits, &options.state, &mind)?),
@@ -316,8 +320,17 @@ impl Driver {
                     None => Share::Ordinary,
                 };
                 let haste = mind.due(request).map_or(Haste::Whenever, Haste::By);
-                Manner { share, haste }
+                Manner {
+                    share,
+                    haste,
+                    rate_max: None,
+                }
             }
+            Command::Fetch { request, .. } | Command::Settle { request, .. } => Manner {
+                share: Share::Ordinary,
+                haste: Haste::Now,
+                rate_max: self.centre.mind().rate_max_straight(request),
+            },
             Command::Abandon { .. }
             | Command::Recall { .. }
             | Command::Inventory { .. }
@@ -329,11 +342,9 @@ impl Driver {
             | Command::Follow { .. }
             | Command::Gather { .. }
             | Command::Mend { .. }
-            | Command::Fetch { .. }
             | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
-            | Command::Settle { .. }
             | Command::Probe { .. }
             | Command::ProbeCrossing { .. }
             | Command::Reserve { .. }
@@ -345,6 +356,7 @@ impl Driver {
             | Command::Solve { .. } => Manner {
                 share: Share::Ordinary,
                 haste: Haste::Now,
+                rate_max: None,
             },
         }
     }

@@ -12,7 +12,7 @@ use posthaste_endpoint::{Result, relay::Departure};
 use posthaste_engine::sealed::Sealed;
 use posthaste_journal::ChunkRecord;
 use posthaste_plan::horizon::{Effort, Problem};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
@@ -201,7 +201,7 @@ impl Hands {
             | Command::Prestage { .. }
             | Command::Quit { .. }
             | Command::Survey { .. }
-            | Command::Settle { .. }) => self.stage(&command),
+            | Command::Settle { .. }) => self.stage(&command, manner.rate_max),
             command @ (Command::Reserve { .. }
             | Command::Rearrange { .. }
             | Command::GiveBack { .. }) => self.reservations.execute(&mut self.running, &command),
@@ -295,7 +295,7 @@ impl Hands {
         clippy::wildcard_enum_match_arm,
         reason = "nothing else is about what goes out"
     )]
-    fn stage(&mut self, command: &Command) {
+    fn stage(&mut self, command: &Command, rate_max: Option<ByteRate>) {
         let goes_out = match command {
             Command::Fetch { request, .. }
             | Command::Quit { request, .. }
@@ -304,7 +304,7 @@ impl Hands {
             _ => false,
         };
         if goes_out {
-            self.outbound.execute(&mut self.running, command);
+            self.outbound.execute(&mut self.running, command, rate_max);
         } else {
             self.inbound.execute(&mut self.running, command);
         }

@@ -411,7 +411,7 @@ async fn explain_rejection(response: Response) -> Response {
     };
     let message = format!(
         "can't read the request: {} (see openapi/)",
-        said.escape_debug()
+        said.replace(posthaste_types::is_obeyed, " ")
     );
     (
         status,

@@ -19,6 +19,7 @@ use std::{
 
 use posthaste_core::contract::{Command, Fault, Input, StageInNews};
 use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result, Unkept};
+use posthaste_engine::copy::is_clash;
 use posthaste_types::{ChunkIndex, DepotId, RequestId, SourceId};
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -374,6 +375,7 @@ fn fault_of(error: &Error) -> Fault {
     if error.locus() == Locus::Destination {
         return match error.kind() {
             ErrorKind::Full => Fault::Full,
+            ErrorKind::Conflict if is_clash(error) => Fault::NamesMeet,
             ErrorKind::Conflict => Fault::Other,
             _ => Fault::Unwritable,
         };

@@ -452,13 +452,13 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     let straight = centre.store.journal(|journal| journal.stage_ins())?;
     for record in straight.iter().filter(|record| outbound::goes_out(record)) {
         if outbound::submit::is_open(centre, record) {
-            let places = &centre.outgoing.places;
-            places.take(record.id, outbound::places_as_written(record));
+            let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record));
+            let places = outbound::places_as_written(record, behalf.as_ref().ok());
+            centre.outgoing.places.take(record.id, places);
             // Where its links lead is looked at by somebody who may wait for that.
             let (centre, record) = (Arc::clone(centre), record.clone());
             drop(tokio::task::spawn_blocking(move || {
-                let behalf = centre.store.actors.of(&record)?;
-                let places = outbound::places(&record, &behalf);
+                let places = outbound::places(&record, &behalf?);
                 centre.outgoing.places.take(record.id, places);
                 Ok::<_, Error>(())
             }));

@@ -4,6 +4,7 @@
 //! files and what goes at once, so a chunk is so many bytes of the whole here, whichever they are: a command to fetch one
 //! is leave to move as much more, and it has arrived when as much more is there.
 
+mod ahead;
 mod by_mover;
 mod carrier;
 mod complaints;
@@ -16,6 +17,7 @@ mod pace;
 mod places;
 mod release;
 pub(crate) mod submit;
+mod verdict;
 mod verify;
 pub(crate) mod way;
 
@@ -28,7 +30,7 @@ use posthaste_core::contract::{Command, Fault, Input};
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 use posthaste_engine::copy::is_clash;
 use posthaste_journal::RequestRecord;
-use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
@@ -141,12 +143,22 @@ impl Outbound {
         self.carriers.remove(&request);
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input.
+    /// Starts carrying out `command`; how it ends arrives as an input. What moves keeps to `rate_max`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-outs to addresses"
     )]
-    pub(crate) fn execute(&mut self, running: &mut JoinSet<()>, command: &Command) {
+    pub(crate) fn execute(
+        &mut self,
+        running: &mut JoinSet<()>,
+        command: &Command,
+        rate_max: Option<ByteRate>,
+    ) {
+        if let Command::Fetch { request, .. } | Command::Settle { request, .. } = *command
+            && let Some(carrier) = self.carrier(request)
+        {
+            carrier.limit(rate_max);
+        }
         match *command {
             Command::Fetch {
                 request,

@@ -79,10 +79,7 @@ pub(crate) async fn told(
         .lines()
         .map(str::trim)
         .find(|line| !line.is_empty());
-    let why = line.map_or_else(
-        || status.to_string(),
-        |line| line.escape_debug().to_string(),
-    );
+    let why = line.map_or_else(|| status.to_string(), ToOwned::to_owned);
     Err(refused(asked, &why))
 }
 

@@ -81,7 +81,12 @@ impl Store {
         let journal = match database {
             None => {
                 refuse_second(directory)?;
-                Journal::open(&directory.join(JOURNAL))
+                let path = directory.join(JOURNAL);
+                if !is_new && !path.exists() {
+                    // Who is refused leaves nothing that looks like a journal.
+                    refuse_left(directory)?;
+                }
+                Journal::open(&path)
             }
             Some((address, epoch)) => Journal::open_database(address, epoch),
         };
@@ -397,21 +402,21 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
 fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     let is_empty = journal.newest_event().map_err(journal_error)? == 0
         && journal.depots().map_err(journal_error)?.is_empty();
-    let has_any = |name: &str| {
-        let mut there = std::fs::read_dir(directory.join(name))
-            .into_iter()
-            .flatten();
-        there.next().is_some()
-    };
-    let Some(left) = ["secrets", "datasets"]
-        .into_iter()
-        .find(|name| has_any(name))
-    else {
-        return Ok(());
-    };
-    if !is_empty {
-        return Ok(());
+    if is_empty {
+        refuse_left(directory)?;
     }
+    Ok(())
+}
+
+/// Refuses to begin without a journal where secrets or datasets are left.
+fn refuse_left(directory: &Path) -> Result<()> {
+    let has_any = |name: &&str| {
+        let there = std::fs::read_dir(directory.join(name));
+        there.is_ok_and(|mut there| there.next().is_some())
+    };
+    let Some(left) = ["secrets", "datasets"].into_iter().find(has_any) else {
+        return Ok(());
+    };
     let subject = format!("a service in {}", directory.display());
     Err(Error::new(ErrorKind::Conflict, "start", subject)
         .cause(format!("its journal is empty or missing, and {left}/ there has what a service kept"))

@@ -6,6 +6,7 @@ mod named;
 mod scans;
 mod times;
 mod told;
+mod turns;
 
 use std::{os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -32,6 +33,7 @@ pub(crate) use scans::{check_kept, failed, listed, patterns, scan_all};
 pub(crate) use times::purge_at;
 use times::{deadlines, expiry};
 use told::{asked, ids};
+pub(crate) use turns::Turns;
 
 /// Requests waiting for their scan. One more is refused rather than forgotten.
 pub(crate) const SCANS_MAX: usize = 10_000;
@@ -52,6 +54,7 @@ const NAME_BYTES_MAX: usize = 200;
 /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::NotFound`] for a source or a depot
 /// that isn't there.
 pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestRecord, bool)> {
+    let _turn = centre.turns.wait(new.submission_id.as_deref());
     if let Some(known) = known(centre, new)? {
         return Ok((known, false));
     }
@@ -337,7 +340,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let now = centre.clock.now();
     let (deadline, deliver_by) = deadlines(centre, new, now)?;
     let length_ok = |name: &str| {
-        let is_plain = !name.contains(char::is_control);
+        let is_plain = !name.contains(posthaste_types::is_obeyed);
         is_plain && !name.is_empty() && name.len() <= NAME_BYTES_MAX
     };
     if new.via.len() + new.wishes.pin.len() + new.to.len() > HOLDERS_MAX

@@ -197,7 +197,7 @@ impl Caller {
         let Some(name) = submission else {
             return Ok(());
         };
-        if name.chars().any(char::is_control) {
+        if name.chars().any(posthaste_types::is_obeyed) {
             let shown = name.escape_debug().to_string();
             return Err(Error::new(ErrorKind::Invalid, "submit", shown)
                 .cause("a submission id has no control characters"));

@@ -136,7 +136,7 @@ fn survive(new: &api::Wishes) -> Result<Survive> {
 
 fn name(what: &str, name: Option<&str>) -> Result<String> {
     let name = name.unwrap_or_default();
-    let is_sound = name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+    let is_sound = name.len() <= NAME_BYTES_MAX && !name.chars().any(posthaste_types::is_obeyed);
     if is_sound {
         Ok(name.to_owned())
     } else {

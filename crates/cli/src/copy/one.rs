@@ -114,6 +114,7 @@ fn options(rules: DraftRules, first: Arc<Mutex<Option<Trouble>>>) -> Result<Opti
         dry_run: false,
         continues: true,
         has_begun: false,
+        written: None,
         transfer_max: None,
         duration_max: None,
         help: None,

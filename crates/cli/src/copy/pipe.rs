@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     os::{fd::AsFd, unix::fs::FileTypeExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
@@ -30,17 +30,22 @@ pub(super) enum Input {
     Pipe(PathBuf),
 }
 
-/// The stream that the sources name, if they name one.
+/// The stream that the sources name, if they name one, or the file that is to become one: where what standard output is redirected to has
+/// no name of its own.
 ///
 /// # Errors
 /// [`Failure`] when a stream is one of several sources.
-pub(super) fn input(sources: &[OsString]) -> Result<Option<Input>, Failure> {
+pub(super) fn input(
+    sources: &[OsString],
+    destination: &OsString,
+) -> Result<Option<Input>, Failure> {
+    let is_read = |path: &Path| is_pipe(path) || path.is_file() && is_output_file(destination);
     match sources {
         [source] if source == "-" => Ok(Some(Input::Standard)),
         [source] => {
             let location = Location::parse(source)?;
             Ok(match location {
-                Location::Local(path) => is_pipe(&path).then_some(Input::Pipe(path)),
+                Location::Local(path) => is_read(&path).then_some(Input::Pipe(path)),
                 Location::S3 { .. }
                 | Location::Sftp { .. }
                 | Location::Bucket { .. }
@@ -56,7 +61,7 @@ pub(super) fn input(sources: &[OsString]) -> Result<Option<Input>, Failure> {
     }
 }
 
-fn is_pipe(path: &std::path::Path) -> bool {
+fn is_pipe(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 

@@ -284,7 +284,13 @@ fn error_of(error: &Error) -> serde_json::Value {
 /// Control characters in names must not reach a terminal.
 fn safe(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| {
+            if posthaste_types::is_obeyed(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

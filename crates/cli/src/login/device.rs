@@ -75,7 +75,7 @@ impl Client<'_> {
             complete.unwrap_or_default(),
         ];
         // They are shown on a terminal.
-        if texts.concat().chars().any(char::is_control) {
+        if texts.concat().chars().any(posthaste_types::is_obeyed) {
             return Err(Failure::new(
                 Exit::Fatal,
                 "can't log in: the provider's code or address can't be shown",

@@ -120,9 +120,13 @@ impl Lines {
         }
         if self.is_terminal && !self.shape.null {
             let shown = String::from_utf8_lossy(path);
-            let safe = shown
-                .chars()
-                .map(|c| if c.is_control() { '\u{fffd}' } else { c });
+            let safe = shown.chars().map(|c| {
+                if posthaste_types::is_obeyed(c) {
+                    '\u{fffd}'
+                } else {
+                    c
+                }
+            });
             let safe: String = safe.collect();
             self.buffer.extend_from_slice(safe.as_bytes());
         } else {

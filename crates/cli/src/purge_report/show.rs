@@ -35,7 +35,7 @@ fn head(report: &Report<'_>) -> String {
     };
     format!(
         "{}: {} in {} directories{scanned}",
-        String::from_utf8_lossy(report.root.path()).escape_debug(),
+        output::one_line(&String::from_utf8_lossy(report.root.path())),
         of_files(account.total),
         grouped(report.tally.directories())
     )
@@ -110,9 +110,9 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
             "{}: {}, {from} from {} on ({})",
             shown
                 .as_deref()
-                .map_or("others".into(), |path| String::from_utf8_lossy(path)
-                    .escape_debug()
-                    .to_string()),
+                .map_or("others".into(), |path| output::one_line(
+                    &String::from_utf8_lossy(path)
+                )),
             of_files(group.dying),
             when(first.at_s, &report.world.zone),
             report.rules.policy.rules[first.rule].explain(),

@@ -94,7 +94,7 @@ impl Single<'_> {
         };
         output::line(&format!(
             "{}: {}, last read {}, last written {}",
-            String::from_utf8_lossy(self.path).escape_debug(),
+            output::one_line(&String::from_utf8_lossy(self.path)),
             Bytes::new(self.facts.size),
             when(self.facts.accessed_s),
             when(self.facts.modified_s),

@@ -44,6 +44,6 @@ fn line(file: &api::FileProgress, json: bool) -> Result<String, Failure> {
     let percent = percent.map_or_else(String::new, |percent| format!("{percent} %"));
     let size = Bytes::new(file.size).to_string();
     // A name may have anything in it.
-    let path = file.path.escape_debug();
+    let path = output::one_line(&file.path);
     Ok(format!("{state:<7} {percent:>5} {size:>10}  {path}"))
 }

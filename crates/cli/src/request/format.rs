@@ -143,7 +143,7 @@ impl<T: Fields> Format<T> {
             } => {
                 let value = shown.value(name).unwrap_or_else(|| "-".to_owned());
                 // A line stays one.
-                let value = value.replace(char::is_control, "\u{fffd}");
+                let value = value.replace(posthaste_types::is_obeyed, "\u{fffd}");
                 match is_right {
                     true => format!("{value:>width$}"),
                     false => format!("{value:<width$}"),

@@ -56,8 +56,8 @@ fn print(transfers: &[api::Transfer]) {
     rows.extend(transfers.iter().map(|transfer| {
         vec![
             transfer.kind.clone(),
-            transfer.from.escape_debug().to_string(),
-            transfer.to.escape_debug().to_string(),
+            output::one_line(&transfer.from),
+            output::one_line(&transfer.to),
             transfer.state.name().to_owned(),
             Bytes::new(transfer.done_bytes).to_string(),
             Bytes::new(transfer.left_bytes).to_string(),

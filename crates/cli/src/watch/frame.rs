@@ -20,7 +20,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     let mut lines = vec![
         Line::new(format!("{}  ", request.id), Style::Bold)
             .and(
-                format!("{} → {}  ", request.source.escape_debug(), request.to),
+                format!("{} → {}  ", output::one_line(&request.source), request.to),
                 Style::Plain,
             )
             .and(request.state.clone(), state_style(request)),
@@ -64,7 +64,7 @@ fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
     let bytes = Bytes::new(left_out.bytes);
     let named = left_out.named.iter().take(LEFT_OUT_SHOWN);
     let mut lines: Vec<String> = named
-        .map(|one| format!("  {}", one.escape_debug()))
+        .map(|one| format!("  {}", output::one_line(one)))
         .collect();
     lines.insert(0, format!("{files} left out ({bytes}), not removed:"));
     let more = left_out.files.saturating_sub(LEFT_OUT_SHOWN as u64);

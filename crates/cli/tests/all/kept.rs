@@ -187,6 +187,7 @@ fn a_service_without_its_journal_begins_anew_only_where_that_is_said() {
         "{said}"
     );
     assert!(said.contains("--new"), "{said}");
+    assert!(!state.join("journal.db").exists());
     let (_, again) = failure(&start(&[]).output().unwrap());
     assert_eq!(
         again, said,

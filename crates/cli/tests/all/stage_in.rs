@@ -595,3 +595,26 @@ fn two_names_that_are_one_there_are_refused_in_one_line() {
     centre.wait_until(id, |request| request["state"] == "arrived");
     assert_eq!(fs::read(to.join("d/f")).unwrap(), b"d");
 }
+
+// In docs/reference/edges.md: "two names are one in one directory alone"
+#[test]
+fn two_names_that_are_one_in_a_directory_that_comes_with_them_are_not_mixed() {
+    let centre = Centre::with("40M", "40M", 1);
+    let files = Files::mount(Habits {
+        folds_names: |directory| directory.ends_with("deep"),
+        ..Habits::default()
+    });
+    let source = centre.folder.path().join("source");
+    fs::create_dir_all(source.join("deep")).unwrap();
+    for (name, bytes) in [("Run", "one"), ("run", "another")] {
+        fs::write(source.join("deep").join(name), bytes).unwrap();
+    }
+    let to = files.path().join("input");
+    let (source, shown) = (source.to_str().unwrap(), to.to_str().unwrap());
+    centre.run(&["stage-in", source, shown, "--deadline", "20m"]);
+    let request = centre.wait_until("r1", |request| request["state"] == "failed");
+    assert_eq!(request["error_code"], "conflict", "{request}");
+    let told = text(&centre.run(&["explain", "r1"]).stdout);
+    assert!(told.contains("a name that is the same there"), "{told}");
+    assert!(!to.exists());
+}

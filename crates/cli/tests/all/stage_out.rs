@@ -1,5 +1,7 @@
 //! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that goes wrong.
 
+mod places;
+
 use crate::support::sources;
 
 use std::fs;
@@ -89,9 +91,24 @@ fn an_address_that_nobody_has_is_refused_with_the_one_that_was_meant() {
     }
     for command in [&["ls", "archvie:x"][..], &["cp", "archvie:x", "here"]] {
         let mut local = sources::command(centre.folder.path(), &centre.s3);
-        let line = text(&local.args(command).output().unwrap().stderr);
+        let output = local.args(command).output().unwrap();
+        let line = text(&output.stderr);
         assert!(line.contains("did you mean `archive`?"), "{line}");
+        assert_eq!(output.status.code(), Some(4), "{line}");
     }
+    let home = centre.folder.path().join("home");
+    let profiles = home.join(".config/posthaste/profiles.toml");
+    let known = fs::read_to_string(&profiles).unwrap();
+    fs::write(&profiles, format!("{known}\n[keysalone]\nuser = \"me\"\n")).unwrap();
+    let (code, line) = refused(&centre, &["--to", "keysalone:x"]);
+    assert!(
+        line.contains("the profile `keysalone` has no url"),
+        "{line}"
+    );
+    assert!(
+        line.contains("--profile keysalone") && code == Some(4),
+        "{line}"
+    );
 }
 
 #[test]
@@ -343,7 +360,10 @@ fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
     centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 4);
     centre.kill();
     // Of the same size and time: a copy that looks at these takes it for its own.
-    let there = archive.join("deep/file 0000");
+    let names = fs::read_dir(archive.join("deep")).unwrap();
+    let mut there = names.map(|found| found.unwrap().path());
+    let there = there.find(|path| path.to_string_lossy().contains("deep/file "));
+    let there = there.unwrap();
     let then = fs::metadata(&there).unwrap().modified().unwrap();
     fs::write(&there, vec![7; 1 << 20]).unwrap();
     let file = fs::File::options().write(true).open(&there).unwrap();

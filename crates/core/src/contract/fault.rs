@@ -78,7 +78,9 @@ impl fmt::Display for Fault {
             Self::Unreachable => "it can't be reached",
             Self::Full => "it has no space left",
             Self::Unauthenticated => "it does not accept our credential or its key changed",
-            Self::Corrupt => "the bytes arrived damaged",
+            Self::Corrupt => {
+                "other bytes came than were to: damaged on the way, or changed where they are from"
+            }
             Self::Busy => "it is busy",
             Self::SourceChanged => "a source file changed",
             Self::SourceVanished => "a source file vanished",

@@ -64,6 +64,15 @@ impl Access {
         Ok(self.profile(name)?.is_some())
     }
 
+    /// The same for somebody who typed the address and waits: a host that nobody knows is not found, and not away.
+    #[must_use]
+    pub fn typed(self) -> Self {
+        Self {
+            is_typed: true,
+            ..self
+        }
+    }
+
     /// Fails where an address names a host that no resolver knows, and no profile either. What a resolver can't say now, and what
     /// only a proxy, a gateway or a store knows, passes. Blocking.
     ///
@@ -110,6 +119,12 @@ impl Access {
             return fail("no host has that name".into()).hint("check the address");
         };
         let profiles = config::profiles(self.profiles_file.as_deref()).unwrap_or_default();
+        if profiles.names().any(|known| known == name) {
+            let cause = format!("the profile `{name}` has no url, and no host has that name");
+            return fail(cause).hint(format!(
+                "give it one in profiles.toml, or write the whole address with --profile {name}"
+            ));
+        }
         let hint = "profiles are in ~/.config/posthaste/profiles.toml";
         fail(format!("no profile `{name}`, and no host of that name")).hint(meant(
             name,
@@ -126,9 +141,13 @@ impl Access {
         let access = self.clone();
         let looked = tokio::task::spawn_blocking(move || access.refuse_unknown_host(&location));
         match looked.await {
-            // A resolver may know it again later.
             Ok(Err(unknown)) if unknown.kind() == ErrorKind::NotFound => {
-                unknown.at(error.locus()).of_kind(ErrorKind::Unreachable)
+                let unknown = unknown.at(error.locus());
+                match self.is_typed {
+                    true => unknown,
+                    // A resolver may know it again later.
+                    false => unknown.of_kind(ErrorKind::Unreachable),
+                }
             }
             Ok(Ok(()) | Err(_)) | Err(_) => error,
         }

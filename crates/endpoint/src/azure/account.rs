@@ -69,23 +69,7 @@ impl Account {
     /// [`ErrorKind::Unauthenticated`] when nobody says who we are.
     pub(super) fn load(chosen: Option<&Chosen>) -> Result<Self> {
         let settings = said_by(chosen)?;
-        let base = match (&settings.endpoint, &settings.account) {
-            (Some(endpoint), _) => checked_base(endpoint)?,
-            (None, Some(account)) if is_account(account) => {
-                format!("https://{account}.blob.{}", CLOUDS[0])
-            }
-            (None, Some(_)) => {
-                return Err(wrong(
-                    "the account is not made of lower-case letters and digits",
-                ));
-            }
-            (None, None) => {
-                return Err(wrong("no storage account").hint(
-                    "set AZURE_STORAGE_ACCOUNT, or name a profile with an account (see \
-                     docs/reference/profiles.md)",
-                ));
-            }
-        };
+        let base = base_of(&settings)?;
         let credential = credential_of(settings)?.ok_or_else(|| {
             Error::new(ErrorKind::Unauthenticated, "use", &*base)
                 .cause("no usable credentials")
@@ -133,6 +117,30 @@ impl Account {
             credential: credential_of(settings)?.unwrap_or(Credential::Nobody),
             ca_file: ca_file_of(chosen),
         })
+    }
+}
+
+/// Returns where the account of the profile chosen is, or that of the environment.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an unknown profile or what makes no sense in it.
+pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<String> {
+    base_of(&said_by(chosen)?)
+}
+
+fn base_of(settings: &AzureSettings) -> Result<String> {
+    match (&settings.endpoint, &settings.account) {
+        (Some(endpoint), _) => checked_base(endpoint),
+        (None, Some(account)) if is_account(account) => {
+            Ok(format!("https://{account}.blob.{}", CLOUDS[0]))
+        }
+        (None, Some(_)) => Err(wrong(
+            "the account is not made of lower-case letters and digits",
+        )),
+        (None, None) => Err(wrong("no storage account").hint(
+            "set AZURE_STORAGE_ACCOUNT, or name a profile with an account (see \
+             docs/reference/profiles.md)",
+        )),
     }
 }
 

@@ -30,19 +30,9 @@ pub(super) struct Address {
 impl Address {
     /// What the profile chosen says, and else the environment.
     pub(super) fn find(chosen: Option<&Chosen>) -> Result<Self> {
-        let profile = match chosen {
-            Some(chosen) => {
-                let ours = chosen.ours.as_ref();
-                let ours = ours.ok_or_else(|| config::no_profile(&chosen.name))?;
-                Some((&*chosen.name, ours))
-            }
-            None => None,
-        };
-        let emulator = google_emulator();
-        let is_emulated = emulator.is_some();
-        let named = profile.and_then(|(_, profile)| profile.endpoint.clone());
-        let base = named.or(emulator).unwrap_or_else(|| GOOGLE.to_owned());
-        let base = base.trim_end_matches('/').to_owned();
+        let profile = profile_of(chosen)?;
+        let is_emulated = google_emulator().is_some();
+        let base = address_of(chosen)?;
         if !base.starts_with("http://") && !base.starts_with("https://") {
             return Err(Error::new(ErrorKind::Invalid, "use the store", base)
                 .cause("the address has no scheme")
@@ -64,6 +54,27 @@ impl Address {
             },
         })
     }
+}
+
+fn profile_of(chosen: Option<&Chosen>) -> Result<Option<(&str, &Profile)>> {
+    let named = chosen.map(|chosen| {
+        let ours = chosen.ours.as_ref();
+        let ours = ours.ok_or_else(|| config::no_profile(&chosen.name))?;
+        Ok((&*chosen.name, ours))
+    });
+    named.transpose()
+}
+
+/// Returns where the store of the profile chosen listens, or that of the environment, without a slash at the end.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an unknown profile.
+pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<String> {
+    let named = profile_of(chosen)?.and_then(|(_, profile)| profile.endpoint.clone());
+    let base = named
+        .or_else(google_emulator)
+        .unwrap_or_else(|| GOOGLE.to_owned());
+    Ok(base.trim_end_matches('/').to_owned())
 }
 
 enum Identity {

@@ -45,13 +45,15 @@ impl Throttle {
         }
     }
 
-    /// Changes the rate. Whoever waits for the old one waits no longer.
+    /// Changes the rate. Whoever waits by the old one waits by the new one.
     pub fn set(&self, rate: Option<ByteRate>) {
         let rate = rate.filter(|rate| rate.get() > 0);
-        *self.next() = clock::now();
         self.state.rate.send_if_modified(|now| {
             let changed = *now != rate;
-            *now = rate;
+            if changed {
+                *self.next() = clock::now();
+                *now = rate;
+            }
             changed
         });
     }
@@ -75,28 +77,31 @@ impl Throttle {
 
     /// Waits until `bytes` may go.
     pub async fn pass(&self, bytes: u64) {
-        let wait = self.wait_for(bytes);
-        if wait.is_zero() {
-            return;
-        }
         let mut rate = self.state.rate.subscribe();
-        let _ = timeout(wait, rate.changed()).await;
+        loop {
+            let wait = self.wait_for(bytes);
+            if wait.is_zero() || timeout(wait, rate.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The same on a thread of its own.
     pub fn pass_blocking(&self, bytes: u64) {
-        let wait = self.wait_for(bytes);
-        if wait.is_zero() {
-            return;
-        }
-        let rate = self.state.rate.subscribe();
-        let until = clock::now() + wait;
-        while !rate.has_changed().unwrap_or(true) {
-            let left = until.saturating_duration_since(clock::now());
-            if left.is_zero() {
-                return;
+        let mut rate = self.state.rate.subscribe();
+        loop {
+            let until = clock::now() + self.wait_for(bytes);
+            loop {
+                let left = until.saturating_duration_since(clock::now());
+                if left.is_zero() {
+                    return;
+                }
+                if rate.has_changed().unwrap_or(true) {
+                    rate.mark_unchanged();
+                    break;
+                }
+                std::thread::sleep(left.min(LOOK_EVERY));
             }
-            std::thread::sleep(left.min(LOOK_EVERY));
         }
     }
 }
@@ -128,5 +133,27 @@ mod tests {
         let both = async { tokio::join!(throttle.pass(1_000_000), change) };
         timeout(Duration::from_secs(120), both).await.unwrap();
         assert_eq!(throttle.wait_for(1_000_000), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn who_waits_by_the_old_rate_waits_by_the_new_one() {
+        let throttle = Throttle::new(Some(ByteRate::new(1)));
+        let (began, changing) = (clock::now(), throttle.clone());
+        let change = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            changing.set(Some(ByteRate::new(1_000_000)));
+        };
+        let on_thread = throttle.clone();
+        let thread = tokio::task::spawn_blocking(move || on_thread.pass_blocking(500_000));
+        let (_, (), ended) = tokio::join!(throttle.pass(500_000), change, thread);
+        ended.unwrap();
+        // Each is the first or the second half of a MB in a second.
+        assert!(began.elapsed() > Duration::from_millis(800));
+        let before = throttle.wait_for(1_000_000);
+        throttle.set(Some(ByteRate::new(1_000_000)));
+        assert!(
+            throttle.wait_for(1_000_000) > before,
+            "what is known is no news"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{RawStore, is_kept_as, store::Objects};
+use super::{RawStore, is_kept_as, store::Objects, upload::Upload};
 use crate::{
     Checksum, Condition, Error, ErrorKind, Locus, Result,
     endpoint::{FileSpec, Kind},
@@ -17,22 +17,35 @@ impl<S: RawStore> Objects<S> {
         condition: Option<&Condition>,
     ) -> Result<()> {
         let key = self.file_key(path)?;
+        self.write_one(&key, spec, content, condition).await?;
+        // It may have been a large one when an earlier run began it.
+        Upload::<S::Segments>::forget(&self.store, &key, &spec.origin).await;
+        Ok(())
+    }
+
+    async fn write_one(
+        &self,
+        key: &str,
+        spec: &FileSpec,
+        content: (Vec<Bytes>, Checksum),
+        condition: Option<&Condition>,
+    ) -> Result<()> {
         let (what, sum) = ((spec, Kind::File), content.1);
         if condition.is_none() && !self.rules.replaces {
-            return self.write_new(&key, spec, content).await;
+            return self.write_new(key, spec, content).await;
         }
-        let Err(error) = self.store.put(&key, what, content, condition).await else {
+        let Err(error) = self.store.put(key, what, content, condition).await else {
             return Ok(());
         };
         // The answer may be lost and not the deed. Asked again under a condition, the store would say that the object is there, and not
         // that it is ours.
-        if error.is_temporary() && self.is_kept(&key, spec, sum).await {
+        if error.is_temporary() && self.is_kept(key, spec, sum).await {
             return Ok(());
         }
         if condition.is_none() || !is_refused(&error) {
             return Err(error);
         }
-        Err(overtaken(self.store.show(&key)))
+        Err(overtaken(self.store.show(key)))
     }
 
     /// Stores an object where none is. One of these bytes that keeps the same counts: an answer may have been lost.

@@ -131,7 +131,13 @@ impl Secrets {
         text.trim()
             .chars()
             .take(SHOWN_CHARACTERS_MAX)
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .map(|letter| {
+                if posthaste_types::is_obeyed(letter) {
+                    ' '
+                } else {
+                    letter
+                }
+            })
             .collect()
     }
 }

@@ -22,6 +22,7 @@ use super::{
     BLOCK_BYTES, Place, attributes, flush,
     look::Look,
     mtime_of,
+    name::look_for_name,
     owner::Owner,
     partial::{self, Opened, create_own, is_at, ledger_path, own_path, partial_path, usual_mode},
     rules::DraftRules,
@@ -349,6 +350,7 @@ impl Draft {
         }
         self.give_name()?;
         self.ended.store(true, Ordering::Relaxed);
+        look_for_name(&self.place.path, self.shown())?;
         if let Some(ledger) = &self.ledger {
             ledger.remove();
         }

@@ -126,19 +126,38 @@ pub(super) struct Signing {
     pub requester_pays: bool,
 }
 
+/// The profile chosen where it is ours, with its name, and where it is AWS's, its name.
+type Owners<'a> = (Option<(&'a str, &'a Profile)>, Option<&'a str>);
+
+fn owners(chosen: Option<&Chosen>) -> Result<Owners<'_>> {
+    let ours = chosen.and_then(|chosen| Some((&*chosen.name, chosen.ours.as_ref()?)));
+    let theirs = match (chosen, ours) {
+        (Some(chosen), None) => Some(&*chosen.name),
+        (Some(_), Some(_)) | (None, _) => None,
+    };
+    if let Some(wanted) = theirs
+        && !config::aws_knows(wanted)
+    {
+        return Err(config::no_profile(wanted));
+    }
+    Ok((ours, theirs))
+}
+
+/// Returns where the store of the profile chosen listens, or that of the environment; `None` for Amazon's own.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an unknown profile.
+pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<Option<String>> {
+    Ok(match owners(chosen)? {
+        (Some((_, profile)), _) => profile.endpoint.clone(),
+        (None, theirs) => config::aws_address(theirs).0,
+    })
+}
+
 impl Signing {
     /// The credentials of the profile chosen, ours before AWS's, or those of the environment.
     pub(super) fn load(chosen: Option<&Chosen>, unsigned: bool) -> Result<Self> {
-        let ours = chosen.and_then(|chosen| Some((&*chosen.name, chosen.ours.as_ref()?)));
-        let theirs = match (chosen, ours) {
-            (Some(chosen), None) => Some(&*chosen.name),
-            (Some(_), Some(_)) | (None, _) => None,
-        };
-        if let Some(wanted) = theirs
-            && !config::aws_knows(wanted)
-        {
-            return Err(config::no_profile(wanted));
-        }
+        let (ours, theirs) = owners(chosen)?;
         let (mut endpoint, mut region) = config::aws_address(theirs);
         let mut ca_file = config::aws_ca_bundle(theirs);
         let mut owner = format!("aws {}", theirs.unwrap_or_default());

@@ -319,7 +319,10 @@ async fn greet(
     if first.first().is_some_and(|&byte| byte != 0) {
         let text = String::from_utf8_lossy(first);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-        let line = line.unwrap_or_default().chars().filter(|c| !c.is_control());
+        let line = line
+            .unwrap_or_default()
+            .chars()
+            .filter(|c| !posthaste_types::is_obeyed(*c));
         return Err(NoServer::Says(line.take(SHOWN_MAX).collect()));
     }
     let packet = read_packet(output).await.ok_or(NoServer::Ended)?;

@@ -10,13 +10,16 @@ use serde::Deserialize;
 use super::html;
 use crate::{
     ErrorKind, Locus, Result, dates,
-    endpoint::{Boxed, Entry, Kind, Listing, join},
+    endpoint::{Boxed, Entry, FileTime, Kind, Listing, join},
     objects::listed_size,
     web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
 /// Files asked for at once: a page of links tells names only.
 const QUESTIONS_AT_ONCE: usize = 16;
+
+/// A number from here on is no time in seconds: as one in milliseconds it is one of our days, as one in seconds of the year 5138.
+const SECONDS_END: i64 = 100_000_000_000;
 
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
@@ -27,7 +30,7 @@ struct Line {
     name: String,
     #[serde(rename = "type")]
     kind: String,
-    mtime: Option<String>,
+    mtime: Option<serde_json::Value>,
     size: Option<serde_json::Value>,
 }
 
@@ -139,7 +142,7 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
         };
         Entry {
             size: line.size.map_or(0, |size| listed_size(&size.to_string())),
-            mtime: line.mtime.as_deref().and_then(dates::parse_http),
+            mtime: line.mtime.as_ref().and_then(time_of),
             ..Entry::bare(
                 match is_text {
                     true => line.name.into_bytes(),
@@ -150,6 +153,16 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
         }
     });
     Some((entries.collect(), is_told))
+}
+
+/// A time as nginx writes it, or as other servers do: as RFC 3339, or as seconds since 1970. What is anything else is not known: the file is
+/// asked for it.
+fn time_of(told: &serde_json::Value) -> Option<FileTime> {
+    if let Some(text) = told.as_str() {
+        return dates::parse_http(text).or_else(|| dates::parse_rfc3339(text));
+    }
+    let secs = told.as_i64().filter(|secs| *secs < SECONDS_END);
+    secs.map(|secs| FileTime { secs, nanos: 0 })
 }
 
 /// Letters that stand for bytes that are no text, the byte added; nobody's letters are here.
@@ -463,6 +476,28 @@ mod tests {
         let names: Vec<&[u8]> = entries.iter().map(|entry| &*entry.name).collect();
         assert_eq!(names, [b"a\xff\xe4b", &b"\xc3\xa9"[..]]);
         assert!(is_told);
+    }
+
+    #[test]
+    fn times_are_read_as_servers_write_them_in_json() {
+        let second = Some(FileTime {
+            secs: 1_600_000_000,
+            nanos: 0,
+        });
+        for (told, time) in [
+            ("\"Sun, 13 Sep 2020 12:26:40 GMT\"", second),
+            ("\"2020-09-13T12:26:40Z\"", second),
+            ("1600000000", second),
+            ("1600000000000", None),
+            ("16e8", None),
+            ("{}", None),
+            ("null", None),
+        ] {
+            let text =
+                format!("[{{\"name\":\"a\",\"type\":\"file\",\"size\":1,\"mtime\":{told}}}]");
+            let (entries, _) = lines_of(text.as_bytes()).unwrap();
+            assert_eq!(entries[0].mtime, time, "{told}");
+        }
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl Bearer {
                 first_line(&text).map(|token| (token, soon)).ok_or_else(|| {
                     Error::new(ErrorKind::Unauthenticated, "read the token in", &*shown)
                         .cause("it holds none")
+                        .hint("its first line is to be the token")
                 })
             }
             TokenSource::Command(words) => printed(words).await.map(|token| (token, soon)),
@@ -183,12 +184,11 @@ fn first_line(text: &[u8]) -> Option<Secret> {
 
 /// That there is no token, because what is to hold or print it can't be used. What is missing is no file that is copied.
 fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str) -> Error {
-    if cause.kind() != io::ErrorKind::NotFound {
-        return Error::io(operation, what, cause);
-    }
-    Error::new(ErrorKind::Unauthenticated, operation, what)
-        .cause(cause)
-        .hint(format!("check {setting} in the profile"))
+    let error = match cause.kind() == io::ErrorKind::NotFound {
+        true => Error::new(ErrorKind::Unauthenticated, operation, what).cause(cause),
+        false => Error::io(operation, what, cause),
+    };
+    error.hint(format!("check {setting} in the profile"))
 }
 
 /// The token that a program prints.

@@ -2,6 +2,7 @@
 
 use std::{
     ops::Range,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,10 +15,16 @@ use futures_util::StreamExt;
 
 use super::{Shelf, is_lost, parent_of, target};
 use crate::{
-    Checksum, ErrorKind, Result, Summer, dates,
+    Checksum, ErrorKind, Result, Summer,
+    config::state_folder,
+    dates,
     endpoint::{Boxed, ByteStream, FileSpec, FileTime, Writer, base_name, new_word, partial_name},
+    ledger::{Claim, Head, Ledger},
     web::{About, Call, Sent, drain, stream, text_of, told_adler32},
 };
+
+/// What is smaller is written without a note: that takes as long as sending it.
+const NOTED_BYTES_MIN: u64 = 1 << 20;
 
 /// What is written, until it has its name.
 pub(super) struct Hidden {
@@ -25,6 +32,23 @@ pub(super) struct Hidden {
     pub(super) partial: Vec<u8>,
     /// What is said of it.
     about: About,
+    /// By what the next run finds it.
+    note: Option<Ledger>,
+}
+
+impl Hidden {
+    /// It has its own name, or is no more.
+    pub(super) fn is_done(&self) {
+        if let Some(note) = &self.note {
+            note.remove();
+        }
+    }
+}
+
+/// The hidden name of a writer.
+fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
+    let name = partial_name(base_name(full), &format!("{origin}\n{word}"));
+    [parent_of(full), b"/", &name].concat()
 }
 
 /// What the answer to a write tells.
@@ -55,14 +79,77 @@ impl Tally {
 
 impl Shelf {
     /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
-    /// writes there too. What a killed one leaves stays.
-    pub(super) fn hidden(&self, full: &[u8], spec: &FileSpec) -> Hidden {
-        let writer = format!("{}\n{}", spec.origin, new_word());
-        let name = partial_name(base_name(full), &writer);
+    /// writes there too. What a killed one of this user's left there is removed.
+    pub(super) async fn hidden(&self, full: &[u8], spec: &FileSpec) -> Hidden {
+        let word = new_word();
+        let note = match spec.size >= NOTED_BYTES_MIN {
+            true => self.note(full, spec, &word).await,
+            false => None,
+        };
         Hidden {
-            partial: [parent_of(full), b"/", &name].concat(),
+            partial: partial_of(full, &spec.origin, &word),
             about: About::writing("write", self.place().show_full(full)),
+            note,
         }
+    }
+
+    /// Where it is noted what is written to a file from one source.
+    fn note_path(&self, full: &[u8], origin: &str) -> PathBuf {
+        let file = [self.place().origin().as_bytes(), b"\n", full].concat();
+        let name = [&file[..], b"\n", origin.as_bytes()].concat();
+        let hash = blake3::hash(&name).to_hex();
+        state_folder().join(format!("webdav-{}", &hash[..32]))
+    }
+
+    /// Notes that something is written under a hidden name, and removes what an earlier run left. No note is made where another process
+    /// writes the same, or where none can be kept: what is left of this one stays then.
+    async fn note(&self, full: &[u8], spec: &FileSpec, word: &str) -> Option<Ledger> {
+        let claim = Claim::take(&self.note_path(full, &spec.origin)).ok()??;
+        if let Some((left, _)) = claim.load() {
+            let partial = partial_of(full, &spec.origin, &left.token);
+            if !self.is_removed(&partial).await {
+                return None;
+            }
+        }
+        let head = Head {
+            identity: spec.identity(),
+            segment_size: spec.size.max(1),
+            token: word.to_owned(),
+        };
+        claim.start(&head, &[]).ok()
+    }
+
+    /// Removes what an earlier run left of a file that is there now.
+    pub(super) async fn forget_left(&self, full: &[u8], origin: &str) {
+        let path = self.note_path(full, origin);
+        if Ledger::load(&path).is_none() {
+            return;
+        }
+        // Nobody else writes it.
+        if let Ok(Some(claim)) = Claim::take(&path)
+            && let Some((left, _)) = claim.load()
+            && self
+                .is_removed(&partial_of(full, origin, &left.token))
+                .await
+        {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+
+    /// Gives up what is written: what is left over is hidden, and the next run finds it.
+    pub(super) async fn forget(&self, hidden: &Hidden) {
+        if self.is_removed(&hidden.partial).await {
+            hidden.is_done();
+        }
+    }
+
+    async fn is_removed(&self, partial: &[u8]) -> bool {
+        let removed = self.command(self.call("DELETE", partial, "remove")).await;
+        removed.is_ok_and(|_| true)
+            || self
+                .look_at(partial)
+                .await
+                .is_ok_and(|there| there.is_none())
     }
 
     fn tally(&self) -> Tally {
@@ -226,9 +313,9 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(shelf: Arc<Shelf>, full: Vec<u8>, spec: &FileSpec) -> Self {
+    pub(super) async fn new(shelf: Arc<Shelf>, full: Vec<u8>, spec: &FileSpec) -> Self {
         Self {
-            hidden: shelf.hidden(&full, spec),
+            hidden: shelf.hidden(&full, spec).await,
             keeps_time: AtomicBool::new(false),
             spec: spec.clone(),
             shelf,
@@ -267,12 +354,13 @@ impl Writer for Upload {
             let shelf = &self.shelf;
             let (partial, full) = (&self.hidden.partial, &self.full);
             shelf.publish(partial, full, self.spec.size).await?;
+            self.hidden.is_done();
             shelf.note_time(&self.spec, self.keeps_time.load(Relaxed));
             Ok(())
         })
     }
 
     fn discard(&self) -> Boxed<'_, ()> {
-        Box::pin(self.shelf.forget(&self.hidden.partial))
+        Box::pin(self.shelf.forget(&self.hidden))
     }
 }

@@ -362,6 +362,24 @@ async fn what_could_not_be_cleaned_up_is_the_next_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_as_a_large_one_goes_when_a_small_one_comes() {
+    let real = gcs();
+    let (endpoint, bytes) = (real.open().await, noise(LARGE));
+    let writer = endpoint.create(b"x", &spec(&bytes)).await.unwrap();
+    let end = usize::try_from(writer.segment_size()).unwrap();
+    let body = Bytes::copy_from_slice(&bytes[..end]);
+    let body = Box::pin(futures_util::stream::iter([Ok(body)]));
+    writer.write(0, 0..end as u64, body).await.unwrap();
+    // As one that is killed: it says nothing more.
+    drop(writer);
+    put(&*endpoint, b"x", b"small").await.unwrap();
+    let mut listing = endpoint.list_tree(b"").await.unwrap().unwrap();
+    let names: Vec<_> = listing.next_page().await.unwrap();
+    let names: Vec<_> = names.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [b"x"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_that_may_not_be_read_is_one() {
     for real in all() {
         tells_what_may_not_be_read(&real).await;

@@ -405,6 +405,36 @@ async fn two_writers_of_one_name_have_a_name_each_until_they_are_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_writer_left_is_removed_by_the_next() {
+    let files = files(&[]);
+    let held = Arc::clone(&files);
+    let server = Server::start(move |asked| answer(asked, &held)).await;
+    let bytes = noise(LARGE_BYTES);
+    let names = || files.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (endpoint, spec) = (dav(&server).await, spec(bytes.len()));
+    let begin = async || {
+        let writer = endpoint.create(b"x", &spec).await.unwrap();
+        let pieces = vec![Ok(Bytes::copy_from_slice(&bytes))];
+        let body = Box::pin(futures_util::stream::iter(pieces));
+        let sum = writer.write(0, 0..bytes.len() as u64, body).await.unwrap();
+        (writer, sum)
+    };
+    // As one that is killed: it says nothing more.
+    drop(begin().await);
+    let left = names();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let (writer, sum) = begin().await;
+    assert!(names().len() == 1 && names() != left, "{:?}", names());
+    writer.finish(sum).await.unwrap();
+    assert_eq!(names(), ["/t/x"]);
+    // What is there already is not written again.
+    drop(begin().await);
+    assert_eq!(names().len(), 2);
+    endpoint.forget_unfinished(b"x", &spec.origin).await;
+    assert_eq!(names(), ["/t/x"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_move_that_was_not_done_is_no_move() {
     let files = files(&[]);
     let held = Arc::clone(&files);

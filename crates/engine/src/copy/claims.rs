@@ -179,8 +179,9 @@ impl Claims {
         let has_content = placed.iter().any(|placed| placed.to.is_empty());
         let overlap = placed.len() > 1 && (is_twice || has_content);
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
-        // Stores of objects know exact names.
-        let may_fold = shared.destination.endpoint.capabilities().directories;
+        let can = shared.destination.endpoint.capabilities();
+        // Stores of objects know exact names, but for those that keep them as files. What can't be removed is not made to learn it.
+        let may_fold = can.directories || can.removes;
         let may_fold = may_fold && !alone && !shared.options.dry_run;
         self.may_fold.store(may_fold, Relaxed);
         self.overlap.store(overlap, Relaxed);

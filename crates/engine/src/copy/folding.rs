@@ -37,9 +37,11 @@ impl Folding {
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can be made.
+    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can be made. Of a store of objects, most
+    /// of which know exact names, what can't be learnt counts as none: its keys may write and not look.
     pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Option<Self> {
         let endpoint = &*shared.destination.endpoint;
+        let is_store = !endpoint.capabilities().directories;
         // Some file systems refuse letters that they have no code for.
         for letter in ["\u{e9}", "e"] {
             let name = trial_name(letter.as_bytes());
@@ -58,7 +60,11 @@ impl Folding {
             let is_one = async |other: Vec<u8>| {
                 let path = join(directory, &other);
                 let there = || endpoint.stat(&path, false);
-                other != name && !matches!(retried(shared, there).await, Ok(None))
+                other != name
+                    && match retried(shared, there).await {
+                        Ok(found) => found.is_some(),
+                        Err(_) => !is_store,
+                    }
             };
             let apart = String::from_utf8_lossy(&name).nfd().collect::<String>();
             let (case, accents, ends) = join3(
@@ -75,7 +81,7 @@ impl Folding {
                 ends,
             });
         }
-        None
+        is_store.then(Self::default)
     }
 
     /// The same in a local directory that is open. Blocks.
@@ -172,6 +178,23 @@ pub(crate) fn clashes<'a>(
         (had != place).then_some((place, had))
     };
     paths.enumerate().filter_map(clash).collect()
+}
+
+/// Returns those of these paths that are one with another wherever names are taken for one in all ways there are.
+pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<&'a [u8]> {
+    let state = RandomState::new();
+    let hashed = |path: &[u8]| state.hash_one(&*Folding::WIDEST.fold(path));
+    let mut seen = HashSet::new();
+    let twice: HashSet<u64> = paths
+        .clone()
+        .map(hashed)
+        .filter(|hash| !seen.insert(*hash))
+        .collect();
+    drop(seen);
+    if twice.is_empty() {
+        return Vec::new();
+    }
+    paths.filter(|path| twice.contains(&hashed(path))).collect()
 }
 
 /// Says that something is not written, as `other` has its name there.

@@ -89,11 +89,12 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
         }
         let learning = shared.learn_modes(&work.to, &work.entry, there);
         Handle::current().block_on(learning);
-        let is_unchanged = shared.is_unchanged(work, &work.entry, there)
-            || shared.asks_clock(&work.entry, there) && {
-                let step_ns = ends(shared, work)?.1.time_step_ns(&work.to)?;
-                shared.is_unchanged_by(work, &work.entry, there, step_ns)
-            };
+        let is_unchanged = shared.is_own(&work.to)
+            && (shared.is_unchanged(work, &work.entry, there)
+                || shared.asks_clock(&work.entry, there) && {
+                    let step_ns = ends(shared, work)?.1.time_step_ns(&work.to)?;
+                    shared.is_unchanged_by(work, &work.entry, there, step_ns)
+                });
         if is_unchanged {
             shared.progress.was_unchanged(work.entry.size);
             (shared.options.on_notice)(&Notice::Unchanged(&shown));
@@ -124,7 +125,7 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
         copying.copy_small(&to, block)?;
     }
     moving.arrived();
-    (shared.options.on_notice)(&Notice::Copied(&shown));
+    shared.copied(&work.to, &shown);
     Ok(())
 }
 

@@ -84,7 +84,7 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         check_copy(shared, &work.to, size, sum).await?;
     }
     moving.arrived();
-    (shared.options.on_notice)(&Notice::Copied(&shown));
+    shared.copied(&work.to, &shown);
     Ok(())
 }
 
@@ -129,12 +129,13 @@ pub(super) async fn needs_copy(
         }
     }
     shared.learn_modes(&work.to, &entry, &there).await;
-    let is_unchanged = shared.is_unchanged(work, &entry, &there)
-        || shared.asks_clock(&entry, &there) && {
-            let learning = || destination.learn_time_step_ns(&work.to);
-            let step_ns = retried(shared, learning).await?;
-            shared.is_unchanged_by(work, &entry, &there, step_ns)
-        };
+    let is_unchanged = shared.is_own(&work.to)
+        && (shared.is_unchanged(work, &entry, &there)
+            || shared.asks_clock(&entry, &there) && {
+                let learning = || destination.learn_time_step_ns(&work.to);
+                let step_ns = retried(shared, learning).await?;
+                shared.is_unchanged_by(work, &entry, &there, step_ns)
+            });
     if is_unchanged {
         if !shared.options.dry_run {
             let origin = source.show(&work.from);
@@ -158,6 +159,21 @@ impl Shared {
         !self.options.rules.replaces && !can.conditional_writes
     }
 
+    /// Whether something that is there may be this copy's own: then its size and time tell whether it is unchanged. Where nothing is to be
+    /// replaced somebody else's may be as large and as old.
+    pub(super) fn is_own(&self, to: &[u8]) -> bool {
+        let written = self.options.written.as_ref();
+        self.options.rules.replaces || written.is_none_or(|written| written.has(to))
+    }
+
+    /// Says that a file arrived.
+    pub(super) fn copied(&self, to: &[u8], shown: &str) {
+        if let Some(written) = &self.options.written {
+            written.note(to);
+        }
+        (self.options.on_notice)(&Notice::Copied(shown));
+    }
+
     /// Whether what is `there` is what was written before, by its bytes. Says so to who asks.
     ///
     /// # Errors
@@ -179,6 +195,9 @@ impl Shared {
                 == sum_at(&**ends.1, &work.to, there).await?;
         if !is_same {
             return Err(is_taken(shown));
+        }
+        if let Some(written) = &self.options.written {
+            written.note(&work.to);
         }
         self.progress.was_unchanged(work.entry.size);
         (self.options.on_notice)(&Notice::Unchanged(shown));

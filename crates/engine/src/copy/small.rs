@@ -180,7 +180,7 @@ async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Copied>) -> R
     };
     check_copy(shared, &item.work.to, size, sum).await?;
     item.moving.arrived();
-    (shared.options.on_notice)(&Notice::Copied(item.moving.name()));
+    shared.copied(&item.work.to, item.moving.name());
     Ok(())
 }
 

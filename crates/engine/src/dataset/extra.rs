@@ -30,10 +30,12 @@ pub struct Extra {
     pub lacks: Option<String>,
 }
 
+/// Attributes that are access lists: who may what, and what new files in a directory get of that.
+pub(crate) const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
 /// Whether an attribute is the user's own or an access list; all others are the system's, and mean something there alone.
 pub(crate) fn is_kept(name: &[u8]) -> bool {
-    let lists: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-    name.starts_with(b"user.") || lists.contains(&name)
+    name.starts_with(b"user.") || ACCESS_LISTS.iter().any(|list| list.as_bytes() == name)
 }
 
 impl Extra {

@@ -33,7 +33,7 @@ pub(super) fn status_of(kind: ErrorKind) -> u16 {
 pub(super) async fn answer(stream: &mut TcpStream, status: u16, reason: &str) -> io::Result<()> {
     let reason: String = reason
         .chars()
-        .filter(|letter| !letter.is_control())
+        .filter(|letter| !posthaste_types::is_obeyed(*letter))
         .collect();
     let more = match status {
         200 => "",

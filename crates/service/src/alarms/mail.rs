@@ -111,6 +111,6 @@ impl Mail {
         };
         let server = format!("the mail server {}", self.of.host);
         let error = Error::new(kind, "tell", server).at(Locus::Destination);
-        error.cause(cause.to_string().replace(char::is_control, " "))
+        error.cause(cause.to_string().replace(posthaste_types::is_obeyed, " "))
     }
 }

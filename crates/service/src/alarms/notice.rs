@@ -73,7 +73,7 @@ fn about(request: &api::Request) -> Vec<String> {
 
 /// Names of files may hold anything; what they are told in is lines.
 fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(posthaste_types::is_obeyed, " ")
 }
 
 #[cfg(test)]

@@ -84,8 +84,10 @@ fn write_down(
     record: RequestRecord,
 ) -> Answer<(RequestRecord, bool)> {
     let permit = desk.reserve_scan(&new.source)?;
-    let (record, fresh) =
-        tokio::task::block_in_place(|| submission::keep(&desk.centre, new, record))?;
+    let (record, fresh) = tokio::task::block_in_place(|| {
+        let _turn = desk.centre.turns.wait(new.submission_id.as_deref());
+        submission::keep(&desk.centre, new, record)
+    })?;
     if fresh {
         desk.centre.traced.begin(record.id);
         permit.send(record.id);

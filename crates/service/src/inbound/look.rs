@@ -26,6 +26,9 @@ const FILES_MAX: usize = 4_000_000;
 /// What is read of both ends of a run at each source, to see that they hold the same.
 const SAMPLE_BYTES: u64 = 64 << 10;
 
+/// What to try with more files than may be.
+const SMALLER: &str = "stage in its directories one by one";
+
 /// Files of which some is read at once, to see that they are the same.
 const SAMPLED_AT_ONCE: usize = 16;
 
@@ -183,7 +186,7 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>>
     let list = union(&wanted.sources, held)?;
     if list.files.len() > FILES_MAX {
         let many = format!("together they hold more than {FILES_MAX} files");
-        return Err(unusable(&endpoints[0], b"", &many));
+        return Err(unusable(&endpoints[0], b"", &many, SMALLER));
     }
     let list = Arc::new(list);
     compare(&wanted.sources, &endpoints, &list).await?;
@@ -280,11 +283,8 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
         for entry in entries {
             let path = join(&below, &entry.name);
             if !is_within(&path) {
-                return Err(unusable(
-                    endpoint,
-                    &path,
-                    "its name is none a file can have",
-                ));
+                let why = "its name is none a file can have";
+                return Err(unusable(endpoint, &path, why, "rename it"));
             }
             match entry.kind {
                 Kind::Directory => {
@@ -296,13 +296,16 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
                     held.files.push((File { path, size }, Stamp::of(&entry)));
                 }
                 Kind::Link | Kind::Special => {
-                    return Err(unusable(endpoint, &path, "it is no file and no directory"));
+                    let why = "it is no file and no directory";
+                    let hint =
+                        "remove it there, or bring it with `posthaste cp`, which keeps links";
+                    return Err(unusable(endpoint, &path, why, hint));
                 }
             }
         }
         if held.files.len() > FILES_MAX {
             let many = format!("there are more than {FILES_MAX} files");
-            return Err(unusable(endpoint, b"", &many));
+            return Err(unusable(endpoint, b"", &many, SMALLER));
         }
     }
     held.directories.sort_unstable();
@@ -311,9 +314,10 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
     Ok(held)
 }
 
-fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str) -> Error {
+fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str, hint: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, "stage in", endpoint.show(path))
         .cause(why.to_owned())
+        .hint(hint)
         .at(Locus::Source)
 }
 

@@ -32,6 +32,7 @@ const ADDRESS_BYTES_MAX: usize = 8192;
 /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] when something lies at the
 /// destination, and the journal's.
 pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestRecord, bool)> {
+    let _turn = centre.turns.wait(new.submission_id.as_deref());
     if let Some(known) = known_as(centre, new.submission_id.as_deref(), new.owner.as_ref())? {
         let sources = known.stage_in.as_ref().map(|stage_in| &stage_in.sources);
         if sources != Some(&new.sources) || known.destination != new.to {

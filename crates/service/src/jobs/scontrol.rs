@@ -86,9 +86,13 @@ fn comment(why: &str) -> String {
         return String::new();
     }
     let text = format!("{MARK}: {}", why.replace("posthaste:", "posthaste"));
-    let letters = text
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter });
+    let letters = text.chars().map(|letter| {
+        if posthaste_types::is_obeyed(letter) {
+            ' '
+        } else {
+            letter
+        }
+    });
     letters.take(COMMENT_MAX).collect()
 }
 

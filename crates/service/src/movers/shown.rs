@@ -58,7 +58,13 @@ pub(super) fn read_ending(ended: &api::EndedWork) -> Result<ReadEnding> {
     let digests = ended.digests.iter().map(|text| read_digest(text));
     let digests = digests.collect::<Result<Vec<_>>>()?;
     if let Some(why) = &ended.failure {
-        let plain = why.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let plain = why.chars().map(|c| {
+            if posthaste_types::is_obeyed(c) {
+                ' '
+            } else {
+                c
+            }
+        });
         return Ok((lease, Err(plain.take(WHY_CHARS_MAX).collect())));
     }
     if let Some(stored) = &ended.stored {

@@ -108,7 +108,7 @@ fn says(claims: &Map<String, Value>, claim: &str, value: &str) -> bool {
 
 /// As much of a subject as there may be (OpenID Connect Core 1.0, section 2), and nothing that a terminal understands.
 fn shortened(subject: &str) -> String {
-    let plain = subject.chars().filter(|c| !c.is_control());
+    let plain = subject.chars().filter(|c| !posthaste_types::is_obeyed(*c));
     plain.take(255).collect()
 }
 

@@ -11,8 +11,7 @@ use std::{
 use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::Posix};
 use posthaste_engine::copy::{
-    self, Ending, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle,
-    is_clash,
+    self, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle, Written,
 };
 use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
@@ -22,6 +21,7 @@ use tokio::{
 };
 
 use super::{
+    ahead::check_free,
     by_mover::ByMover,
     expected::Wanted,
     goes_out,
@@ -29,6 +29,7 @@ use super::{
     locked, onward,
     pace::{LOOK_EVERY, Pace},
     submit,
+    verdict::{judge, keep_worst},
     verify::verify,
     whole_chunks,
 };
@@ -60,6 +61,8 @@ struct State {
     /// Chunks that arrived.
     arrived: u32,
     runs: bool,
+    /// It moves no faster.
+    rate_max: Option<ByteRate>,
     copy: Option<AbortHandle>,
     /// All of it is there.
     is_complete: bool,
@@ -77,6 +80,8 @@ pub(super) struct Carrier {
     state: Mutex<State>,
     /// Leave was given.
     more: Notify,
+    /// Opened by the first copy.
+    written: Mutex<Option<Arc<Written>>>,
     /// Held by whoever copies.
     turn: tokio::sync::Mutex<()>,
 }
@@ -117,6 +122,7 @@ impl Carrier {
                 ..State::default()
             }),
             more: Notify::new(),
+            written: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         }))
     }
@@ -145,6 +151,15 @@ impl Carrier {
         state.granted.push_back(Granted { chunk, source });
         self.more.notify_one();
         !std::mem::replace(&mut state.runs, true)
+    }
+
+    /// It moves no faster from its next look on.
+    pub(super) fn limit(&self, rate_max: Option<ByteRate>) {
+        locked(&self.state).rate_max = rate_max;
+    }
+
+    fn rate_max(&self) -> Option<ByteRate> {
+        locked(&self.state).rate_max
     }
 
     /// The copy that was begun, to be stopped by this.
@@ -179,7 +194,7 @@ impl Carrier {
             self.tell_rest(inputs).await;
             return Ok(());
         }
-        let (throttle, progress) = (Throttle::default(), Arc::new(Progress::default()));
+        let (throttle, progress) = (Throttle::new(self.rate_max()), Arc::default());
         let copying = self.copy(throttle.clone(), Arc::clone(&progress));
         tokio::pin!(copying);
         let (mut seen, mut idle, mut pace) = (0, 0, Pace::default());
@@ -209,7 +224,7 @@ impl Carrier {
                 continue;
             }
             let (has_leave, is_ahead) = self.standing(done.saturating_sub(pace.look()));
-            throttle.set(is_ahead.then_some(PAUSED));
+            throttle.set(is_ahead.then_some(PAUSED).or_else(|| self.rate_max()));
             if has_leave && !is_ahead && !pace.is_quiet() {
                 fetching.get_or_insert_with(|| flow.begin());
             } else {
@@ -303,7 +318,8 @@ impl Carrier {
     pub(super) async fn complete(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {
-            self.copy(Throttle::default(), Arc::default()).await?;
+            let throttle = Throttle::new(self.rate_max());
+            self.copy(throttle, Arc::default()).await?;
             self.is_there();
         }
         let expected = self.record.one_file.as_ref();
@@ -356,6 +372,7 @@ impl Carrier {
             dry_run: false,
             continues: true,
             has_begun: false,
+            written: Some(self.written()?),
             transfer_max: None,
             duration_max: None,
             help: self.help(destination.as_ref()),
@@ -377,6 +394,17 @@ impl Carrier {
         let ending = copy::copy(vec![source], place, into, options, progress).await;
         let failed = locked(&worst).take();
         judge(ending, failed, &self.record)
+    }
+
+    /// What it wrote, also before this service started.
+    fn written(&self) -> Result<Arc<Written>> {
+        let mut written = locked(&self.written);
+        if let Some(written) = &*written {
+            return Ok(Arc::clone(written));
+        }
+        let path = self.store.written_path(self.record.id);
+        let opened = tokio::task::block_in_place(|| Written::open(&path))?;
+        Ok(Arc::clone(written.insert(Arc::new(opened))))
     }
 
     /// Movers that may copy some of it.
@@ -447,36 +475,7 @@ impl Carrier {
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
             return Ok(());
         }
-        submit::check_free(&self.record, destination, listed).await?;
+        check_free(&self.record, destination, listed).await?;
         tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
-}
-
-/// Keeps what says most of why a copy failed: what lasts, before what may pass.
-fn keep_worst(worst: &Mutex<Option<Error>>, error: &Error, destination: &str) {
-    let mut worst = locked(worst);
-    let is_worse = worst
-        .as_ref()
-        .is_none_or(|known| known.is_temporary() && !error.is_temporary());
-    if is_worse {
-        let told = Error::new(error.kind(), "copy to", destination);
-        let told = told.cause(error.to_string()).at(error.locus());
-        *worst = Some(match is_clash(error) {
-            true => copy::clash(told),
-            false => told,
-        });
-    }
-}
-
-/// Whether a copy brought everything.
-fn judge(ending: Ending, failed: Option<Error>, record: &RequestRecord) -> Result<Figures> {
-    if let Some(error) = ending.fatal.or(failed) {
-        return Err(error);
-    }
-    let is_whole = ending.temporary + ending.left_out + ending.other == 0 && ending.limit.is_none();
-    if is_whole {
-        return Ok(ending.figures);
-    }
-    let why = ending.last_error.unwrap_or_default();
-    Err(Error::new(ErrorKind::Other, "copy to", &record.destination).cause(why))
 }

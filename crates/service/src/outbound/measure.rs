@@ -75,7 +75,13 @@ pub(crate) async fn asked(centre: &Centre, owner: &str, new: &api::NewProbe) -> 
     let behalf = tokio::task::block_in_place(|| centre.store.actors.owner(owner))?;
     let endpoint = open_at(&new.address, new.profile.as_ref(), &behalf).await?;
     endpoint.check_writes()?;
-    let (bytes, window) = trial(endpoint.as_ref(), TRIAL_BYTES_MAX).await?;
+    let measured = trial(endpoint.as_ref(), TRIAL_BYTES_MAX).await;
+    let (bytes, window) = measured.map_err(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            return error.hint("name a directory that is there");
+        }
+        error
+    })?;
     let end = apart(owner, &way_of(&new.address));
     let way = super::way::way_to(&end);
     let source =

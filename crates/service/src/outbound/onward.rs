@@ -16,6 +16,7 @@ use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{Code, RequestId, SourceId, Timestamp};
 
 use super::{
+    ahead::look_ahead,
     hosts::refuse_unknown_hosts,
     listed::Listed,
     submit::{self, address, check_address, is_address, is_far},
@@ -203,7 +204,7 @@ async fn scan(
 ) -> Result<(Scan, Option<Error>)> {
     let listed = Listed::Here(list);
     let behalf = submit::behalf_of(centre, onward)?;
-    let doubt = submit::look_ahead(onward, &behalf, &listed).await?;
+    let doubt = look_ahead(onward, &behalf, &listed).await?;
     Ok((submit::sealed(&listed), doubt))
 }
 

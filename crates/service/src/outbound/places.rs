@@ -1,19 +1,21 @@
 //! Where stage-outs to addresses write: what one wrote another would take for its own, so each place has one at a time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{RecvTimeoutError, sync_channel},
     },
+    thread::Builder,
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
 use posthaste_journal::RequestRecord;
 use posthaste_types::RequestId;
 
-use super::submit;
+use super::{ahead::LOOK_WITHIN, submit};
 use crate::{
     credentials::{Behalf, apart},
     inbound::look,
@@ -26,6 +28,10 @@ pub(crate) struct Places {
     /// Requests that took places before they had a number.
     claims: AtomicU64,
 }
+
+/// Paths that a file system which stands still keeps a thread for, and how many there may be.
+static STUCK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+const STUCK_MAX: usize = 64;
 
 /// Numbers that no request has: of those that get theirs just now.
 const NOBODY_MAX: u64 = u64::MAX - 2;
@@ -115,26 +121,28 @@ fn conflict(shown: &str, other: RequestId) -> Error {
 
 /// What a request writes: everything below these. A path that leads through links is taken by where it leads too.
 pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
-    let destination = &record.destination;
-    let as_written = || apart(behalf.owner(), destination);
-    let Ok(location) = Location::parse(destination.as_ref()) else {
-        return below(record, vec![as_written()]);
-    };
     let mut roots = Vec::new();
-    if let Location::Local(path) = &location {
-        let real = behalf.actor().run(|| Ok(real_path(path)));
+    if let Ok(Location::Local(path)) = Location::parse(record.destination.as_ref()) {
+        let real = seen_soon(behalf, &path);
         roots.extend(real.map(|real| format!(" {}", Location::Local(real).spelling())));
     }
-    let spelled = look::spelling(location, submit::profile_there(record), behalf);
-    roots.push(spelled.unwrap_or_else(|_| as_written()));
+    roots.push(spelled(record, Some(behalf)));
     below(record, roots)
 }
 
-/// The same without a look at anything: a file system that stands still holds nobody up.
-pub(crate) fn places_as_written(record: &RequestRecord) -> Vec<String> {
-    let parsed = Location::parse(record.destination.as_ref());
-    let spelled = parsed.map(|location| format!(" {}", location.spelling()));
-    below(record, spelled.into_iter().collect())
+/// The same without a look at any directory: a file system that stands still holds nobody up. Who asked for it may be unknown now.
+pub(crate) fn places_as_written(record: &RequestRecord, behalf: Option<&Behalf>) -> Vec<String> {
+    below(record, vec![spelled(record, behalf)])
+}
+
+/// Where a request goes, spelled in one way as far as that can be.
+fn spelled(record: &RequestRecord, behalf: Option<&Behalf>) -> String {
+    let destination = &record.destination;
+    let spelled = Location::parse(destination.as_ref()).and_then(|location| match behalf {
+        Some(behalf) => look::spelling(location, submit::profile_there(record), behalf),
+        None => Ok(format!(" {}", location.spelling())),
+    });
+    spelled.unwrap_or_else(|_| apart(behalf.map_or("", Behalf::owner), destination))
 }
 
 fn below(record: &RequestRecord, mut roots: Vec<String>) -> Vec<String> {
@@ -149,6 +157,36 @@ fn below(record: &RequestRecord, mut roots: Vec<String>) -> Vec<String> {
         names.iter().map(below).collect::<Vec<_>>()
     };
     roots.into_iter().flat_map(of_root).collect()
+}
+
+/// As [`real_path`], unless a file system that stands still is on the way: that counts as leading nowhere else. Blocking, for a while.
+fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
+    let stuck = || STUCK.lock().unwrap_or_else(PoisonError::into_inner);
+    {
+        let stuck = stuck();
+        if stuck.len() >= STUCK_MAX || stuck.contains(path) {
+            return None;
+        }
+    }
+    let (told, seen) = sync_channel(0);
+    let (actor, looked_at) = (behalf.actor().clone(), path.to_owned());
+    let look = move || {
+        let real = actor.run(|| Ok(real_path(&looked_at)));
+        if told.send(real.ok()).is_err() {
+            stuck().remove(&looked_at);
+        }
+    };
+    let looking = Builder::new().name("look".to_owned()).spawn(look);
+    let found = looking.map(|_| seen.recv_timeout(LOOK_WITHIN));
+    if let Ok(Err(RecvTimeoutError::Timeout)) = found {
+        stuck().insert(path.to_owned());
+        // It may have ended just now.
+        if let Ok(real) = seen.try_recv() {
+            stuck().remove(path);
+            return real;
+        }
+    }
+    found.ok()?.ok()?
 }
 
 /// Where a path leads whose end is not there yet.
@@ -190,10 +228,13 @@ mod tests {
         let first = taken.take_for(("there", places()), nobody, || {
             let error = second().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            let said = "another request, submitted just now, goes there too";
+            assert!(error.to_string().contains(said), "{error}");
             Ok(((), RequestId::new(1)))
         });
         first.unwrap();
-        assert!(second().is_err());
+        let error = second().unwrap_err();
+        assert!(error.to_string().contains("r1 goes there too"), "{error}");
         taken.give_back(RequestId::new(1));
         let failed = Err::<((), _), _>(Error::new(ErrorKind::Busy, "write", "it"));
         let first = taken.take_for(("there", places()), nobody, || failed);

@@ -4,16 +4,14 @@ use std::{ffi::OsStr, sync::Arc};
 
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
-use posthaste_endpoint::{
-    Endpoint, Error, ErrorKind, Kind, Location, Locus, Result, posix::DraftRules,
-};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::DraftRules};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
-    goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward, places::places,
-    way::way,
+    ahead::look_ahead, goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward,
+    places::places, way::way,
 };
 use crate::{
     credentials::Behalf,
@@ -248,7 +246,10 @@ pub(crate) async fn rehearse(
     record.id = REHEARSED;
     let behalf = behalf_of(centre, &record)?;
     let (scan, listed, doubt) = look(&record, &behalf).await?;
-    let measured = measure::before(centre, &record, &behalf, listed.bytes()).await;
+    let measured = match &doubt {
+        None => measure::before(centre, &record, &behalf, listed.bytes()).await,
+        Some(_) => None,
+    };
     record.scan = Some(scan);
     let look = || purges::rehearsed(centre, record, None);
     let record = tokio::task::block_in_place(look);
@@ -274,7 +275,11 @@ pub(crate) async fn rehearse(
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
     let behalf = behalf_of(centre, record)?;
     let (scan, listed, doubt) = look(record, &behalf).await?;
-    let measured = measure::before(centre, record, &behalf, listed.bytes()).await;
+    let measured = match &doubt {
+        None => measure::before(centre, record, &behalf, listed.bytes()).await,
+        // Who does not answer would be waited for once more.
+        Some(_) => None,
+    };
     for input in measured.into_iter().flat_map(|(_, told)| told) {
         centre.tell(input).await?;
     }
@@ -311,23 +316,6 @@ async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed, 
     Ok((sealed(&listed), listed, doubt))
 }
 
-/// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
-/// written, and what was found is returned to be said.
-///
-/// # Errors
-/// What is found there.
-pub(super) async fn look_ahead(
-    record: &RequestRecord,
-    behalf: &Behalf,
-    listed: &Listed,
-) -> Result<Option<Error>> {
-    match look_there(record, behalf, listed).await {
-        Ok(()) => Ok(None),
-        Err(error) if error.is_temporary() => Ok(Some(error)),
-        Err(error) => Err(error),
-    }
-}
-
 /// What is known of it once it is listed.
 pub(super) fn sealed(listed: &Listed) -> Scan {
     Scan::Sealed {
@@ -342,20 +330,6 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
-    let endpoint = open(record, behalf).await?;
-    endpoint.check_writes()?;
-    if !endpoint.capabilities().links && listed.has_links() {
-        return Err(
-            Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
-                .cause("there are symbolic links in it, which that can't keep")
-                .hint("pack it first, or remove the links")
-                .at(Locus::Destination),
-        );
-    }
-    check_free(record, endpoint.as_ref(), listed).await
-}
-
 /// Sees that what is to be one file is one.
 fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
     if record.one_file.is_none() || listed.is_single() {
@@ -365,48 +339,6 @@ fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, "copy", source)
         .cause("it is a directory, and one file was asked for")
         .at(Locus::Source))
-}
-
-/// Sees that nothing is there that it would replace.
-///
-/// # Errors
-/// [`ErrorKind::Conflict`] where something is, and the endpoint's.
-pub(super) async fn check_free(
-    record: &RequestRecord,
-    endpoint: &dyn Endpoint,
-    listed: &Listed,
-) -> Result<()> {
-    let at = |error: Error| error.at(Locus::Destination);
-    let taken = |path: &[u8]| {
-        Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
-            .cause("something is there already")
-            .hint("name a place where nothing is yet: nothing is ever replaced")
-            .at(Locus::Destination)
-    };
-    let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
-        return Ok(());
-    };
-    let is_file = there.kind != Kind::Directory;
-    if let Some(one) = &record.one_file {
-        return match is_file && one.replaces {
-            true => Ok(()),
-            false => Err(taken(b"")),
-        };
-    }
-    if is_file {
-        return Err(taken(b""));
-    }
-    let tops = listed.tops();
-    let mut listing = endpoint.list(b"", false).await.map_err(at)?;
-    loop {
-        let page = listing.next_page().await.map_err(at)?;
-        if page.is_empty() {
-            return Ok(());
-        }
-        if let Some(entry) = page.iter().find(|entry| tops.contains(&entry.name[..])) {
-            return Err(taken(&entry.name));
-        }
-    }
 }
 
 /// The profile that opens where a request goes, where one was named.

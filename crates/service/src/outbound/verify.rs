@@ -148,3 +148,71 @@ fn sum_of(path: &PathBuf, size: u64, mtime: (i64, i64)) -> Result<Option<Checksu
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use posthaste_endpoint::posix::{DraftRules, Posix};
+    use posthaste_engine::{
+        copy::Filter,
+        dataset::{Root, scan_passing},
+    };
+
+    use super::*;
+
+    /// What is said of what is done there.
+    type Change = (&'static str, fn(&Path));
+
+    fn tree(root: &Path) {
+        fs::create_dir_all(root.join("deep/empty")).unwrap();
+        fs::write(root.join("deep/file"), "bytes").unwrap();
+        symlink("file", root.join("deep/link")).unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn links_and_directories_are_compared_before_scratch_lets_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("here");
+        tree(&here);
+        let root = Root::open(&here, false).unwrap();
+        let list = scan_passing(&root, &Filter::default()).unwrap();
+        let changes: [Change; 6] = [
+            ("", |_| {}),
+            ("no link is there", |there| {
+                fs::remove_file(there.join("deep/link")).unwrap();
+            }),
+            ("the link there leads elsewhere", |there| {
+                fs::remove_file(there.join("deep/link")).unwrap();
+                symlink("empty", there.join("deep/link")).unwrap();
+            }),
+            ("no link is there", |there| {
+                fs::remove_file(there.join("deep/link")).unwrap();
+                fs::write(there.join("deep/link"), "bytes").unwrap();
+            }),
+            ("no directory is there", |there| {
+                fs::remove_dir(there.join("deep/empty")).unwrap();
+            }),
+            ("no directory is there", |there| {
+                fs::remove_dir(there.join("deep/empty")).unwrap();
+                symlink(".", there.join("deep/empty")).unwrap();
+            }),
+        ];
+        for (number, (why, change)) in changes.into_iter().enumerate() {
+            let there = folder.path().join(number.to_string());
+            tree(&there);
+            change(&there);
+            let files = Posix::new(there, DraftRules::default());
+            match verify(&files, &Actor::oneself(), &here, &list).await {
+                Ok(()) => assert_eq!(why, "", "{number}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                    assert!(
+                        !why.is_empty() && error.to_string().contains(why),
+                        "{error}"
+                    );
+                }
+            }
+        }
+    }
+}

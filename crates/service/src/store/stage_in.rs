@@ -57,6 +57,12 @@ impl Store {
         let _ = fs::remove_file(self.list_path(request));
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "claim"));
+        let _ = fs::remove_file(self.written_path(request));
+    }
+
+    /// Where it is kept what a stage-out to an address wrote.
+    pub(crate) fn written_path(&self, request: RequestId) -> PathBuf {
+        self.stage_in_path(request, "written")
     }
 
     /// Whether what lies there is its own.

@@ -351,7 +351,7 @@ impl Filesystem for System {
     ) {
         let renamed = || -> Answer<_> {
             let from = self.below(parent, name)?;
-            let to = self.child(Deed::Rename, new_parent, new_name)?;
+            let to = self.child(Deed::Rename, new_parent, self.habits.cut(new_name))?;
             fs::rename(self.real(&from), self.real(&to))?;
             self.table().rename(&from, &to);
             Ok(())

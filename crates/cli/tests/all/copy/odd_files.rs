@@ -9,7 +9,10 @@ use std::{
 
 use posthaste_testbed::odd::{Call, Deed, Files, Habits};
 
-use crate::copy::world::{World, leftovers, lines_of, noise, set_mtime};
+use crate::copy::{
+    table::{End, shown},
+    world::{World, leftovers, lines_of, noise, set_mtime},
+};
 
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
@@ -206,6 +209,33 @@ fn names_that_can_t_be_are_left_out() {
     });
     run.ends(&[], 6, &["/there/sub/c:d: Invalid argument", "1 failed"]);
     run.holds_all_but(&["sub/c:d"]);
+}
+
+#[test]
+fn a_name_that_is_cut_is_no_file_of_that_name() {
+    let world = World::new();
+    let files = Files::mount(Habits {
+        cuts_names: 60,
+        ..Habits::default()
+    });
+    let long = "x".repeat(80);
+    for name in [&long, "short"] {
+        fs::create_dir_all(world.path("source")).unwrap();
+        fs::write(world.path("source").join(name), name).unwrap();
+    }
+    let to = files.path().join("out");
+    let output = world
+        .cp([world.path("source").as_os_str(), to.as_os_str()])
+        .output()
+        .unwrap();
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(
+        lines.contains(&long) && lines.contains("it may cut long names"),
+        "{lines}"
+    );
+    assert_eq!(fs::read(to.join("short")).unwrap(), b"short");
+    shown("files", "a long name is cut", End::LeftOut);
 }
 
 /// Writes a file anew, as large as before.

@@ -1,6 +1,12 @@
 //! `posthaste cp` with S3 as AWS's own tools are set up for it, and with keys that may do little.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Output};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Output,
+    sync::{Arc, Mutex},
+};
 
 use posthaste_testbed::{
     S3Server,
@@ -8,7 +14,10 @@ use posthaste_testbed::{
 };
 use tokio::task::block_in_place;
 
-use crate::copy::world::{World, lines_of};
+use crate::copy::{
+    table::{End, shown},
+    world::{World, lines_of},
+};
 
 #[test]
 fn aws_settings_are_read_as_aws_does() {
@@ -101,4 +110,61 @@ async fn one_object_is_copied_by_keys_that_may_not_list() {
     let lines = lines_of(&refused);
     assert!(lines.contains("AccessDenied (is it there?"), "{lines}");
     assert!(!world.path("other").exists());
+}
+
+/// A store that keeps its objects in a file system which takes upper and lower case for one, and the names that were written.
+async fn folding_store() -> (Server, Arc<Mutex<Vec<String>>>) {
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let (kept, written) = (Mutex::new(BTreeMap::new()), Arc::clone(&names));
+    let server = Server::start(move |asked| {
+        let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
+        let mut kept = kept.lock().unwrap();
+        let key = path.to_ascii_lowercase();
+        match &*asked.method {
+            "GET" if query.contains("list-type") => Answer::sized(
+                200,
+                "",
+                "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+            ),
+            "PUT" => {
+                written.lock().unwrap().push(path.to_owned());
+                kept.insert(key, asked.body.clone());
+                Answer::sized(200, "etag: \"e\"\r\n", "")
+            }
+            "DELETE" => {
+                kept.remove(&key);
+                Answer::sized(204, "", "")
+            }
+            _ => match kept.get(&key) {
+                Some(body) => Answer::sized(200, "etag: \"e\"\r\n", body.clone()),
+                None => Answer::sized(404, "", "<Error><Code>NoSuchKey</Code></Error>"),
+            },
+        }
+    })
+    .await;
+    (server, names)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_names_that_a_store_takes_for_one_the_second_is_left_out() {
+    let (server, names) = folding_store().await;
+    let world = World::new();
+    for name in ["tree/Run", "tree/run", "tree/other", "tree/D/x", "tree/d/y"] {
+        let path = world.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let output = cp(&world, &server, ["tree/", "s3://b/t/"]);
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert_eq!(
+        lines.matches("a name that is the same there").count(),
+        2,
+        "{lines}"
+    );
+    let names = names.lock().unwrap();
+    let mut names: Vec<_> = names.iter().filter(|name| !name.contains("/.")).collect();
+    names.sort_unstable();
+    assert_eq!(names.len(), 3, "{names:?}");
+    shown("S3", "the store takes two names for one", End::LeftOut);
 }

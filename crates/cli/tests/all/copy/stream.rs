@@ -70,8 +70,16 @@ fn what_goes_to_standard_output_is_written_where_that_stands() {
         let ended = child.wait_with_output().unwrap();
         assert!(ended.status.success(), "{}", lines_of(&ended));
     }
+    fs::write(world.path("file"), "a file\n").unwrap();
+    let mut command = world.cp(["file", "/dev/stdout"]);
+    let ended = command
+        .stdout(output.try_clone().unwrap())
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", lines_of(&ended));
     output.write_all(b"after\n").unwrap();
-    assert_eq!(fs::read(&path).unwrap(), b"before\ncopied\ncopied\nafter\n");
+    let all = b"before\ncopied\ncopied\na file\nafter\n";
+    assert_eq!(fs::read(&path).unwrap(), all);
     assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink());
 }
 

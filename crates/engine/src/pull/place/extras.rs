@@ -2,7 +2,7 @@
 
 use std::{fs::File, os::fd::AsFd, sync::PoisonError};
 
-use posthaste_endpoint::Result;
+use posthaste_endpoint::{Result, posix::without_lent_rights};
 use rustix::{
     fs::{
         AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, chownat, fchown, fsetxattr, linkat, openat,
@@ -24,6 +24,8 @@ pub struct ExtrasUnkept {
     pub attributes: u64,
     /// Hard links, which are files of their own now.
     pub links: u64,
+    /// Files without their set-user-ID and set-group-ID bits, which nobody gives here: they would lend an owner's rights.
+    pub lent_rights: u64,
 }
 
 /// Under which name a hard link is made.
@@ -43,7 +45,15 @@ fn owner_of(file: &FileEntry) -> Option<(Option<Uid>, Option<Gid>)> {
 impl Destination {
     /// What is there without something beyond modes and times, because it was refused.
     pub(in crate::pull) fn extras_unkept(&self) -> ExtrasUnkept {
-        *self.extras.lock().unwrap_or_else(PoisonError::into_inner)
+        let lends = |(index, file): (usize, &FileEntry)| {
+            let is_file = file.kind == FileKind::Regular && !self.is_left_out(index);
+            is_file && without_lent_rights(file.mode) != file.mode
+        };
+        let files = self.manifest.list.files.iter().enumerate();
+        ExtrasUnkept {
+            lent_rights: files.filter(|&file| lends(file)).count() as u64,
+            ..*self.extras.lock().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
     fn note_extra(

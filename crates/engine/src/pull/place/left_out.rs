@@ -8,11 +8,11 @@ use std::{
 
 use posthaste_endpoint::{Error, ErrorKind, Result, posix::split};
 use rustix::{
-    fs::{Mode, mkdirat, openat},
+    fs::{Mode, OFlags, mkdirat, openat},
     io::Errno,
 };
 
-use super::{DIRECTORY, Destination};
+use super::{DIRECTORY, Destination, staged::drop_inherited};
 use crate::{
     copy::folding::{Folding, is_one_with},
     dataset::{FileEntry, FileKind},
@@ -171,7 +171,12 @@ impl Destination {
     fn make_directory(&self, file: &FileEntry) -> Result<()> {
         let (parent, name) = self.parent(file)?;
         match mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let made = openat(&parent, name, flags, Mode::empty());
+                made.and_then(|made| drop_inherited(&made))
+                    .map_err(|cause| self.failed(file, cause))
+            }
             Err(Errno::EXIST) => openat(&parent, name, DIRECTORY, Mode::empty())
                 .map(drop)
                 .map_err(|_| self.in_the_way(file)),

@@ -4,12 +4,13 @@ use std::{fs::File, os::fd::OwnedFd, path::Path};
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::close};
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat},
+    fs::{AtFlags, Mode, OFlags, fremovexattr, fstat, mkdirat, openat, unlinkat},
     io::Errno,
     process::geteuid,
 };
 
-use super::{Destination, at};
+use super::{Destination, at, attributes::unless_refused};
+use crate::dataset::ACCESS_LISTS;
 
 /// Makes the directory for what is unfinished, or opens the one that an earlier run left. One that somebody else made is no such: what
 /// is in it would be written to, and be theirs.
@@ -24,6 +25,7 @@ pub(super) fn open(root: &OwnedFd, root_path: &Path, name: &str) -> Result<Owned
     let staging = openat(root, name, flags, Mode::empty()).map_err(failed)?;
     let owner = fstat(&staging).map_err(failed)?.st_uid;
     if is_new || owner == geteuid().as_raw() {
+        drop_inherited(&staging).map_err(failed)?;
         return Ok(staging);
     }
     let shown = root_path.join(name).display().to_string();
@@ -32,6 +34,18 @@ pub(super) fn open(root: &OwnedFd, root_path: &Path, name: &str) -> Result<Owned
         .cause("somebody else made it")
         .hint("remove it, or pull to another directory"))
 }
+/// Removes the access lists that a new directory has from the one it is in, so that nobody gets at what comes into it by those: files and
+/// directories have the lists of their sources, or none.
+pub(super) fn drop_inherited(directory: &OwnedFd) -> rustix::io::Result<()> {
+    for list in ACCESS_LISTS {
+        match fremovexattr(directory, list) {
+            Err(Errno::NODATA) => {}
+            removed => drop(unless_refused(removed)?),
+        }
+    }
+    Ok(())
+}
+
 impl Destination {
     /// Closes an unfinished file, and hears what was lost of it, whoever wrote that. It is told once, so nothing is kept of one
     /// that lost some: as long as this chunk is missing, nobody gives the file its name.

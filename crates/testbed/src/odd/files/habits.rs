@@ -1,6 +1,6 @@
 //! What a file system does otherwise than its folder.
 
-use std::{ffi::OsStr, path::Path};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -74,6 +74,8 @@ pub struct Habits {
     pub both_times_or_none: bool,
     /// In which directories names are one that differ in case, in how accents are written, or in dots and spaces at the end.
     pub folds_names: fn(&Path) -> bool,
+    /// Bytes of a name that a rename keeps; 0 keeps all.
+    pub cuts_names: usize,
     /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
     pub hides_open: bool,
 }
@@ -87,12 +89,21 @@ impl Default for Habits {
             forgets_times: false,
             both_times_or_none: false,
             folds_names: |_| false,
+            cuts_names: 0,
             hides_open: false,
         }
     }
 }
 
 impl Habits {
+    /// What a rename keeps of a name.
+    pub(super) fn cut<'a>(&self, name: &'a OsStr) -> &'a OsStr {
+        match self.cuts_names {
+            0 => name,
+            most => OsStr::from_bytes(&name.as_bytes()[..name.len().min(most)]),
+        }
+    }
+
     /// Those of one that is other in what it refuses alone.
     pub fn refusing(refuses: impl Fn(&Call) -> Option<i32> + Send + Sync + 'static) -> Self {
         Self {

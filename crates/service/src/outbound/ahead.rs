@@ -1,0 +1,97 @@
+//! Looks at where a stage-out goes before it is promised.
+
+use std::time::Duration;
+
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Locus, Result};
+use posthaste_engine::copy::clash;
+use posthaste_journal::RequestRecord;
+
+use super::{listed::Listed, submit::open};
+use crate::credentials::Behalf;
+
+/// Who submits waits no longer for an address: a port that says nothing, a file system that stands still.
+pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
+/// written, and what was found is returned to be said.
+///
+/// # Errors
+/// What is found there.
+pub(super) async fn look_ahead(
+    record: &RequestRecord,
+    behalf: &Behalf,
+    listed: &Listed,
+) -> Result<Option<Error>> {
+    let looked = tokio::time::timeout(LOOK_WITHIN, look_there(record, behalf, listed)).await;
+    match looked.unwrap_or_else(|_| Err(is_silent(&record.destination))) {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_temporary() => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_silent(destination: &str) -> Error {
+    let why = format!("it did not answer within {} s", LOOK_WITHIN.as_secs());
+    Error::new(ErrorKind::TimedOut, "look at", destination)
+        .cause(why)
+        .hint("what is there already is looked for again before anything is written")
+        .at(Locus::Destination)
+}
+
+async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
+    let endpoint = open(record, behalf).await?;
+    endpoint.check_writes()?;
+    if !endpoint.capabilities().links && listed.has_links() {
+        return Err(
+            Error::new(ErrorKind::Unsupported, "stage out to", endpoint.show(b""))
+                .cause("there are symbolic links in it, which that can't keep")
+                .hint("pack it first, or remove the links")
+                .at(Locus::Destination),
+        );
+    }
+    check_free(record, endpoint.as_ref(), listed).await
+}
+
+/// Sees that nothing is there that it would replace.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] where something is, and the endpoint's.
+pub(super) async fn check_free(
+    record: &RequestRecord,
+    endpoint: &dyn Endpoint,
+    listed: &Listed,
+) -> Result<()> {
+    let at = |error: Error| error.at(Locus::Destination);
+    let taken = |path: &[u8]| {
+        let error = Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
+            .cause("something is there already")
+            .hint("name a place where nothing is yet: nothing is ever replaced")
+            .at(Locus::Destination);
+        // It stays there, however often this is tried.
+        clash(error)
+    };
+    let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
+        return Ok(());
+    };
+    let is_file = there.kind != Kind::Directory;
+    if let Some(one) = &record.one_file {
+        return match is_file && one.replaces {
+            true => Ok(()),
+            false => Err(taken(b"")),
+        };
+    }
+    if is_file {
+        return Err(taken(b""));
+    }
+    let tops = listed.tops();
+    let mut listing = endpoint.list(b"", false).await.map_err(at)?;
+    loop {
+        let page = listing.next_page().await.map_err(at)?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        if let Some(entry) = page.iter().find(|entry| tops.contains(&entry.name[..])) {
+            return Err(taken(&entry.name));
+        }
+    }
+}
