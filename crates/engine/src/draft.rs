@@ -6,9 +6,12 @@ use std::{
     fs::{self, OpenOptions},
     io,
     ops::Range,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -16,9 +19,12 @@ use std::{
 
 use posthaste_endpoint::{
     Actor, Error, ErrorKind, FileTime, Locus, Result, Unkept,
-    posix::{close, is_refused, published_mode, seal_file},
+    posix::{Beneath, close, is_refused, published_mode, seal_file, split},
 };
-use rustix::{fs::Mode, io::Errno};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, fchmod, openat, unlinkat},
+    io::Errno,
+};
 
 use crate::copy::{
     clash,
@@ -62,10 +68,15 @@ fn loss_path(folder: &Path) -> PathBuf {
 
 /// Notes that a file of a draft lost some of what was written, which is told once: to whoever closes the file first. What else is
 /// thought to be in the draft has to be read again, and nothing is kept of the file.
-pub fn note_loss(folder: &Path, path: &Path) {
+pub fn note_loss(folder: &Path, path: &[u8]) {
     // Where no note can be made the file is missed all the same, unless somebody makes it again.
-    let _ = fs::write(loss_path(folder), b"");
-    let _ = fs::remove_file(path);
+    let _ = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(loss_path(folder));
+    let (parent, name) = split(path);
+    let below = Beneath::open_exactly(folder).and_then(|folder| Ok(folder.folder(parent, false)?));
+    let _ = below.map(|below| unlinkat(below, name, AtFlags::empty()));
 }
 
 fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
@@ -101,8 +112,21 @@ impl Draft {
         Self { actor, ..self }
     }
 
+    /// What people call one of its files.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.folder.join(OsStr::from_bytes(relative))
+    }
+
+    /// Opens its directory, which is made where there is none yet. What somebody else put in its place is no draft: what is written
+    /// there would be theirs.
+    fn ground(&self) -> io::Result<Beneath> {
+        match Beneath::open_own(&self.folder) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.folder)?;
+                Beneath::open_own(&self.folder)
+            }
+            opened => opened,
+        }
     }
 
     /// Writes a piece of a file, durable only after [`Draft::sync`].
@@ -111,14 +135,13 @@ impl Draft {
     /// The operating system's, as all here.
     pub fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
         self.actor.run(|| {
-            let path = self.path(path);
-            let wrote = self.open(&path, size);
+            let wrote = self.open(path, size);
             let wrote = wrote.and_then(|file| {
                 let wrote = file.write_all_at(bytes, at);
-                self.hear(&path, close(file))?;
+                self.hear(path, close(file))?;
                 wrote
             });
-            wrote.map_err(|cause| failed("write", &path, cause))
+            wrote.map_err(|cause| failed("write", &self.path(path), cause))
         })
     }
 
@@ -128,25 +151,18 @@ impl Draft {
     /// The operating system's.
     pub fn make(&self, path: &[u8], size: u64) -> Result<()> {
         self.actor.run(|| {
-            let path = self.path(path);
-            let made = self.open(&path, size);
-            let made = made.and_then(|file| self.hear(&path, close(file)));
-            made.map_err(|cause| failed("make", &path, cause))
+            let made = self.open(path, size);
+            let made = made.and_then(|file| self.hear(path, close(file)));
+            made.map_err(|cause| failed("make", &self.path(path), cause))
         })
     }
 
-    fn open(&self, path: &Path, size: u64) -> io::Result<fs::File> {
-        let open = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(false).open(path)
-        };
-        let file = match open() {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
-                open()?
-            }
-            opened => opened?,
-        };
+    /// Opens a file of this size to write, which is made where it is missing, through no link.
+    fn open(&self, path: &[u8], size: u64) -> io::Result<fs::File> {
+        let (parent, name) = split(path);
+        let folder = self.ground()?.folder(parent, true)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::File::from(openat(folder, name, flags, Mode::from_raw_mode(0o666))?);
         if file.metadata()?.len() != size {
             file.set_len(size)?;
         }
@@ -159,18 +175,17 @@ impl Draft {
     /// The operating system's.
     pub fn sync(&self, path: &[u8], size: u64) -> Result<()> {
         self.actor.run(|| {
-            let path = self.path(path);
-            let synced = self.open(&path, size).and_then(|file| {
-                let synced = self.hear(&path, file.sync_data());
-                self.hear(&path, close(file))?;
+            let synced = self.open(path, size).and_then(|file| {
+                let synced = self.hear(path, file.sync_data());
+                self.hear(path, close(file))?;
                 synced
             });
-            synced.map_err(|cause| failed("flush", &path, cause))
+            synced.map_err(|cause| failed("flush", &self.path(path), cause))
         })
     }
 
     /// Hears what the file system says of what it took before.
-    fn hear(&self, path: &Path, said: io::Result<()>) -> io::Result<()> {
+    fn hear(&self, path: &[u8], said: io::Result<()>) -> io::Result<()> {
         said.inspect_err(|_| {
             self.has_lost.store(true, Ordering::Relaxed);
             note_loss(&self.folder, path);
@@ -190,8 +205,10 @@ impl Draft {
     /// The operating system's.
     pub fn read(&self, path: &[u8], range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
         self.actor.run(|| {
-            let path = self.path(path);
-            let read = fs::File::open(&path).and_then(|file| {
+            let opened = self
+                .ground()
+                .and_then(|ground| Ok(ground.open(path, OFlags::RDONLY)?));
+            let read = opened.map(fs::File::from).and_then(|file| {
                 let mut block = vec![0; READ_BYTES];
                 let mut at = range.start;
                 while at < range.end {
@@ -201,9 +218,9 @@ impl Draft {
                     take(block);
                     at += block.len() as u64;
                 }
-                self.hear(&path, close(file))
+                self.hear(path, close(file))
             });
-            read.map_err(|cause| failed("read", &path, cause))
+            read.map_err(|cause| failed("read", &self.path(path), cause))
         })
     }
 
@@ -280,35 +297,38 @@ impl Draft {
     ) -> Result<Unkept> {
         self.actor.run(|| {
             let mut unkept = Unkept::default();
-            let make =
-                |path: &Path| fs::create_dir_all(path).map_err(|cause| failed("make", path, cause));
-            make(&self.folder)?;
+            let ground = self.ground();
+            let ground = ground.map_err(|cause| failed("make", &self.folder, cause))?;
             for directory in directories {
-                make(&self.path(directory))?;
+                let made = ground.folder(directory, true);
+                made.map_err(|cause| failed("make", &self.path(directory), cause.into()))?;
             }
             for about in files.clone() {
-                let path = self.path(about.path);
+                let path = about.path;
                 let opened = if about.size > 0 {
-                    OpenOptions::new().write(true).open(&path)
+                    let opened = ground.open(path, OFlags::WRONLY);
+                    opened.map(fs::File::from).map_err(io::Error::from)
                 } else {
-                    self.open(&path, 0)
+                    self.open(path, 0)
                 };
                 let written = opened.and_then(|file| {
                     let mode = about.mode.map(|mode| mode & MODE_MASK | 0o200);
                     let mode = mode.or_else(|| published_mode(0o666));
                     let unkept = seal_file(&file, mode, about.mtime)?;
-                    let synced = self.hear(&path, file.sync_all());
-                    self.hear(&path, close(file))?;
+                    let synced = self.hear(path, file.sync_all());
+                    self.hear(path, close(file))?;
                     synced.map(|()| unkept)
                 });
-                unkept += written.map_err(|cause| failed("finish", &path, cause))?;
+                unkept += written.map_err(|cause| failed("finish", &self.path(path), cause))?;
             }
             let paths = directories.iter().map(Vec::as_slice);
             self.refuse_merged(paths.chain(files.map(|about| about.path)))?;
-            for directory in directories.iter().rev() {
-                publish_directory(&self.path(directory))?;
+            let all = directories.iter().rev().map(Vec::as_slice);
+            for directory in all.chain([&b""[..]]) {
+                let opened = ground.open(directory, OFlags::RDONLY | OFlags::DIRECTORY);
+                let published = opened.map_err(io::Error::from).and_then(publish_directory);
+                published.map_err(|cause| failed("finish", &self.path(directory), cause))?;
             }
-            publish_directory(&self.folder)?;
             Ok(unkept)
         })
     }
@@ -376,15 +396,15 @@ fn identity(path: &Path) -> Option<String> {
 }
 
 /// Gives a directory the mode of those that its user makes, and makes it durable.
-fn publish_directory(path: &Path) -> Result<()> {
+fn publish_directory(directory: OwnedFd) -> io::Result<()> {
     if let Some(mode) = published_mode(0o777) {
-        match rustix::fs::chmod(path, Mode::from_raw_mode(mode)) {
+        match fchmod(&directory, Mode::from_raw_mode(mode)) {
             // Nothing of the source's is lost where modes are not kept.
             Err(cause) if is_refused(cause) => {}
-            given => given.map_err(|cause| failed("finish", path, cause.into()))?,
+            given => given?,
         }
     }
-    sync_directory(path)
+    flush_directory(&fs::File::from(directory))
 }
 
 /// Whether a file system can't do a thing at all.
@@ -394,10 +414,46 @@ fn is_unable(cause: &io::Error) -> bool {
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
-    let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
-    match synced {
+    let synced = fs::File::open(path).and_then(|directory| flush_directory(&directory));
+    synced.map_err(|cause| failed("flush", path, cause))
+}
+
+fn flush_directory(directory: &fs::File) -> io::Result<()> {
+    match directory.sync_all() {
         // SMB has nothing to flush there.
         Err(cause) if is_unable(&cause) => Ok(()),
-        synced => synced.map_err(|cause| failed("flush", path, cause)),
+        synced => synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_came_into_a_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = Draft::new(&folder.path().join("input"), "0123456789abcdef");
+        let others = folder.path().join("others");
+        fs::create_dir(&others).unwrap();
+        fs::write(others.join("file"), "theirs").unwrap();
+        draft.make(b"sub/first", 1).unwrap();
+        fs::rename(draft.folder().join("sub"), folder.path().join("away")).unwrap();
+        symlink(&others, draft.folder().join("sub")).unwrap();
+        symlink(others.join("file"), draft.folder().join("file")).unwrap();
+        for path in [&b"sub/file"[..], b"file"] {
+            draft.write(path, 6, 0, b"ours!!").unwrap_err();
+            draft.sync(path, 6).unwrap_err();
+            draft.read(path, 0..6, |_| ()).unwrap_err();
+            note_loss(draft.folder(), path);
+        }
+        assert_eq!(fs::read(others.join("file")).unwrap(), b"theirs");
+        // Nor into what somebody put into the draft's place.
+        draft.remove().unwrap();
+        symlink(&others, draft.folder()).unwrap();
+        draft.write(b"file", 6, 0, b"ours!!").unwrap_err();
+        assert_eq!(fs::read(others.join("file")).unwrap(), b"theirs");
     }
 }

@@ -1,16 +1,19 @@
 //! Fetches a chunk from a source into the files of a draft.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Component, Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
 
 use futures_util::StreamExt;
 use posthaste_api as api;
-use posthaste_endpoint::{Actor, Error, ErrorKind, Locus, Result, posix::close};
+use posthaste_endpoint::{
+    Actor, Error, ErrorKind, Locus, Result,
+    posix::{Beneath, close},
+};
 use posthaste_engine::draft::note_loss;
 use posthaste_types::Digest;
 use rustix::fs::OFlags;
@@ -70,7 +73,8 @@ struct Written {
     /// None once it was closed.
     file: Option<File>,
     folder: PathBuf,
-    path: PathBuf,
+    /// Below it.
+    path: Vec<u8>,
     actor: Actor,
 }
 
@@ -116,13 +120,13 @@ fn open(chore: &api::FetchChore, piece: &api::FetchPiece, actor: &Actor) -> Resu
         return Err(Error::new(ErrorKind::Invalid, "write", &piece.path).at(Locus::Destination));
     }
     let folder = PathBuf::from(&chore.draft);
-    let path = folder.join(below);
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let path = below.as_os_str().as_bytes().to_vec();
     let opened = actor.run(|| {
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).custom_flags(flags).open(&path);
+        let opened = Beneath::open_exactly(&folder)
+            .and_then(|folder| Ok(File::from(folder.open(&path, OFlags::WRONLY)?)));
         opened.map_err(|cause| {
-            Error::io("write", path.display().to_string(), cause).at(Locus::Destination)
+            let shown = folder.join(below).display().to_string();
+            Error::io("write", shown, cause).at(Locus::Destination)
         })
     });
     Ok(Written {

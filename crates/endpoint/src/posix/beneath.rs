@@ -22,6 +22,7 @@ use rustix::{
         openat2, statat,
     },
     io::Errno,
+    process::geteuid,
 };
 
 use crate::endpoint::join;
@@ -37,6 +38,9 @@ const SYSTEM_FILES: [FsWord; 8] = [
     0x7472_6163,
     0x7363_6673,
 ];
+
+/// Whose the files of root are on servers that do not trust it.
+const NOBODY: u32 = 65_534;
 
 /// Which links are followed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +138,28 @@ impl Beneath {
             follow,
             has_openat2,
         })
+    }
+
+    /// Opens a directory that is no link itself. Blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open_exactly(path: &Path) -> io::Result<Self> {
+        Self::open_root_at(path, Follow::Never, false)
+    }
+
+    /// Opens a directory that this user made, or this machine's root where the server calls root nobody. Blocks.
+    ///
+    /// # Errors
+    /// The system's; [`Errno::PERM`] where it is somebody else's.
+    pub fn open_own(path: &Path) -> io::Result<Self> {
+        let opened = Self::open_exactly(path)?;
+        let (owner, me) = (fstat(&opened.root)?.st_uid, geteuid());
+        let is_squashed = me.is_root() && owner == NOBODY;
+        match owner == me.as_raw() || is_squashed {
+            true => Ok(opened),
+            false => Err(Errno::PERM.into()),
+        }
     }
 
     /// Opens a directory that somebody else named, over no way through what this process has open, and over no link at all if
