@@ -395,3 +395,8 @@ fn probes_keep_to_hours_and_to_what_a_request_pays() {
         );
     }
 }
+
+#[test]
+fn what_a_depot_says_of_its_load_is_told_as_it_is_when_the_service_starts() {
+    play("loads-while-down", 0..10);
+}
