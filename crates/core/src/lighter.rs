@@ -155,6 +155,13 @@ impl Request {
         }
     }
 
+    /// Whether all of it survives what was to suffice by its deadline, where that is less than all of its code. Visits every
+    /// chunk then.
+    pub(crate) fn survives_what_suffices(&self) -> bool {
+        let losses = self.light().map(|light| u32::from(light.parity()));
+        losses.is_some_and(|losses| self.replica.survives() >= Some(losses))
+    }
+
     /// The code that counts now.
     pub(crate) fn code_now(&self) -> Code {
         let light = self.replica.enough().and_then(|_| self.light());
