@@ -82,7 +82,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         }),
         load_max: depot.record.load_max_permille.map(crate::enlist::load),
         load: depot.load_permille().map(crate::enlist::load),
-        domain: depot.record.terms.domain.clone(),
+        domain: domains(depot),
         landmark: depot.record.terms.is_landmark,
         level: depot.record.level,
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
@@ -101,6 +101,13 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         connections: known.connections,
         heard_s_ago: known.heard_ago.map(|ago| ago.as_secs_f64()),
     }
+}
+
+/// The failure domains of a depot, the one of its store among them.
+fn domains(depot: &Depot) -> String {
+    let said = Some(depot.record.terms.domain.clone()).filter(|said| !said.is_empty());
+    let all = said.into_iter().chain(depot.domain_of_store());
+    all.collect::<Vec<_>>().join(",")
 }
 
 fn drain(view: DrainView) -> api::DepotDrain {
