@@ -9,6 +9,7 @@ mod demo;
 mod flaky;
 mod generate;
 mod reproduce;
+mod swarm;
 mod test;
 mod tidy;
 
@@ -32,6 +33,8 @@ Usage: cargo xtask CHORE [ARGUMENTS]
                        `--profile strict` knows no second try and leaves nothing to the night; options go to nextest
   flaky [NAME …]       run tests again and again on a busy machine, and list those that fail by chance;
                        [--rounds N] [--seed N] [--calm]
+  swarm                play random worlds that nobody played before, on all cores, and list those that fail;
+                       [--minutes N] [--worlds N] [--seed N]: ten minutes unless said
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
   reproduce NAME       a paper's results beside ours, into docs/reproduced/: offload
   generate             write openapi/, man pages and shell completions
@@ -62,6 +65,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         "install" => test::servers::install(false),
         "test" => test::run(rest),
         "flaky" => flaky::run(rest),
+        "swarm" => swarm::run(rest),
         "generate" => generate::run(),
         "reproduce" => reproduce::run(rest),
         "tidy" => tidy::run(&root()),

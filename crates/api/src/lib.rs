@@ -193,7 +193,7 @@ pub struct Request {
     /// What may pass, and what is not known for sure: an address that did not answer, a rate that is only assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Whether its deadline is in danger.
+    /// Whether its deadline is in danger, or it was safe and is not any more.
     pub at_risk: bool,
     /// Whether the deadline passed before it was safe.
     pub missed: bool,
@@ -219,11 +219,12 @@ pub struct Request {
     /// the earlier of that and what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_at: Option<String>,
-    /// Deadline less p90 finish, in seconds; negative when it would be late.
+    /// Deadline less p90 finish, in seconds; negative when it would be late. Null while no finish is in sight: also where it was safe,
+    /// is not any more and can't be made so.
     pub slack_s: Option<f64>,
     /// Forecast finish, when there is a path.
     pub finish: Option<Finish>,
-    /// Seconds from submission until it was safe.
+    /// Seconds from submission until it was safe; null where it is not any more.
     pub safe_after_s: Option<f64>,
     /// Size of the dataset.
     pub bytes: u64,
@@ -234,6 +235,10 @@ pub struct Request {
     /// Chunks that survive the loss of as many depots as the code has parity; all, once it is delivered; of a
     /// stage-in, those that are here.
     pub chunks_safe: u32,
+    /// Chunks that nobody who is there can give any more, while the source is gone. They can't be pulled unless depots that are
+    /// away come back; a warning names them.
+    #[serde(default)]
+    pub chunks_out_of_reach: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
     /// What sending it costs when it goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what

@@ -5,6 +5,32 @@ use posthaste_api as api;
 
 use crate::moment;
 
+/// Whether some of it can't be had now though it was safe or delivered: of whoever holds it too few are there.
+pub fn is_out_of_reach(request: &api::Request) -> bool {
+    let holds = |share: &&api::Share| share.stored > 0;
+    let mut holders = request.shares.iter().filter(holds).peekable();
+    let is_kept = matches!(&*request.state, "safe" | "released" | "delivered");
+    let is_nobody_there = holders.peek().is_some() && holders.all(|share| share.state == "down");
+    request.chunks_out_of_reach > 0 || is_kept && is_nobody_there
+}
+
+/// Whether a destination has the only copy: depots evicted theirs, and the source is gone.
+pub fn is_only_copy(request: &api::Request) -> bool {
+    let holders = request.shares.iter().filter(|share| share.stored > 0);
+    let was_released = request.release != api::Release::Never && !request.source_kept;
+    request.state == "delivered" && was_released && holders.count() == 1
+}
+
+/// What of its state is to be seen at once, the worst first.
+pub fn flag(request: &api::Request) -> Option<&'static str> {
+    match (request.missed, request.at_risk) {
+        _ if is_out_of_reach(request) => Some("OUT OF REACH"),
+        (true, _) => Some("LATE"),
+        (false, true) => Some("AT RISK"),
+        (false, false) => None,
+    }
+}
+
 /// A row of an answer.
 pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")

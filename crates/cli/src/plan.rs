@@ -90,5 +90,5 @@ fn describe(request: &api::Request) -> String {
     if !names(false).is_empty() {
         text += &answer::row("spare", &names(false).join(", "));
     }
-    text
+    text + &answer::warnings(request)
 }

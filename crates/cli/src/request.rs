@@ -214,11 +214,8 @@ fn print_requests(requests: &[api::Request]) {
     rows.extend(requests.iter().map(|request| {
         let percent = u64::from(request.chunks_safe) * 100;
         let safe = percent.checked_div(u64::from(request.chunks));
-        let flag = match (request.missed, request.at_risk) {
-            (true, _) => " LATE",
-            (false, true) => " AT RISK",
-            (false, false) => "",
-        };
+        let flag = answer::flag(request);
+        let flag = flag.map_or_else(String::new, |flag| format!(" {flag}"));
         vec![
             request.id.clone(),
             format!("{}{flag}", request.state),

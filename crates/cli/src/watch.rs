@@ -210,6 +210,7 @@ pub(super) mod tests {
             files: 2,
             chunks: 4,
             chunks_safe: 1,
+            chunks_out_of_reach: 0,
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,

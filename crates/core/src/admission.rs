@@ -118,8 +118,7 @@ impl Mind {
             });
         }
         let depots = self.hoped_lanes(request);
-        let stands_in = self.stands_in(request, depots.len());
-        let available = depots.len() + usize::from(stands_in.is_some());
+        let available = self.holders_with(request, depots.len());
         let needed = usize::from(spec.code.total());
         let is_direct = request.lead().is_some_and(|lane| {
             let is_free = request.is_safe_whole() && request.uncommon.pinned.is_empty();

@@ -215,7 +215,8 @@ impl Mind {
             return;
         };
         let lanes = self.staging_lanes(request);
-        if lanes.len() < usize::from(request.spec.code.total()) || !request.is_spread() {
+        let holders = self.holders_with(request, lanes.len());
+        if holders < usize::from(request.spec.code.total()) || !request.is_spread() {
             return;
         }
         let active = self.fewest(id, lanes, sweep);

@@ -121,6 +121,11 @@ impl Mind {
         self.stand_in(request, depots, request.replica.holders())
     }
 
+    /// How many can hold something of each chunk with so many depots: one more where a destination stands in.
+    pub(crate) fn holders_with(&self, request: &Request, depots: usize) -> usize {
+        depots + usize::from(self.stands_in(request, depots).is_some())
+    }
+
     /// The lanes that share a name, for each name that several have; the same ones once.
     fn groups(&self, request: &Request) -> Vec<u64> {
         let mut named: BTreeMap<&str, u64> = BTreeMap::new();

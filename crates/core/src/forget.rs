@@ -76,14 +76,19 @@ impl Mind {
             due: now,
             told: 0,
         };
+        let is_only_copy = forget.destinations == 1 && request.release == Release::Done;
         for &depot in &depots {
             self.forgets.insert((id, depot), forget);
         }
         if let Ok(count) = u32::try_from(depots.len())
             && count > 0
         {
-            let what = "depots evict its fragments".into();
-            self.remember_of(id, String::new(), count, what, reason);
+            // What its code promised ends here: from now on a loss there is the loss of it.
+            let what = match is_only_copy {
+                true => "depots evict its fragments, so the destination has the only copy",
+                false => "depots evict its fragments",
+            };
+            self.remember_of(id, String::new(), count, what.into(), reason);
         }
     }
 

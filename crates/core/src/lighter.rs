@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Weighs a request; where all of its code can't be stored by its deadline, with the losses that suffice.
+    /// Weighs a request; where all of its code can't be stored by its deadline, with the losses that suffice. What can't be stored at
+    /// all is no question of time: the rest would never follow.
     pub(crate) fn weigh_lighter(&self, request: &mut Request, left: &Promised) -> Verdict {
         let all = self.weigh_within(request, left);
         let is_taken = matches!(
@@ -23,7 +24,8 @@ impl Mind {
                 ..
             }
         );
-        let Some(light) = request.light().filter(|_| !is_taken) else {
+        let is_late = !is_taken && self.find_flaw(request).is_none();
+        let Some(light) = request.light().filter(|_| is_late) else {
             return all;
         };
         let mut lighter = request.clone();
@@ -151,6 +153,13 @@ impl Request {
                 false => self.losses_first().unwrap_or(parity),
             },
         }
+    }
+
+    /// Whether all of it survives what was to suffice by its deadline, where that is less than all of its code. Visits every
+    /// chunk then.
+    pub(crate) fn survives_what_suffices(&self) -> bool {
+        let losses = self.light().map(|light| u32::from(light.parity()));
+        losses.is_some_and(|losses| self.replica.survives() >= Some(losses))
     }
 
     /// The code that counts now.

@@ -11,14 +11,21 @@ use crate::{
 
 impl Mind {
     /// Every request of which something is still to be safe, here or delivered, the one with the least slack first: the time from its
-    /// p90 finish to its deadline, or that of its delivery where that is less. Those whose finish is not in sight come before all.
-    /// Visits each of them once.
+    /// p90 finish to its deadline, or that of its delivery where that is less. Those whose finish is not in sight come before all, and
+    /// so do those that are not safe any more and whose source is gone. Visits every request once.
     #[must_use]
     pub fn pressing(&self) -> Vec<RequestId> {
         let moving = self.index.after(None).map(|urgency| urgency.request);
         let due = self.index.due().iter().copied();
         let due = due.filter(|id| !self.index.moves(*id));
-        let requests = moving.chain(due);
+        let thin = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_thin());
+        let thin = thin
+            .map(|(id, _)| *id)
+            .filter(|id| !self.index.due().contains(id));
+        let requests = moving.chain(due).chain(thin);
         let requests = requests.filter_map(|id| Some((self.requests.get(&id)?.slack(), id)));
         let arrivals = self.arrivals.live();
         let arrivals = arrivals.map(|(id, arrival)| (arrival.slack(), *id));
@@ -36,7 +43,8 @@ fn slack(by: Timestamp, finish: Option<Forecast>) -> Option<i64> {
 impl Request {
     /// The least of what there is to its deadline and to that of its delivery; none where the end of either is not in sight.
     fn slack(&self) -> Option<i64> {
-        let safe = (self.is_moving()).then(|| slack(self.spec.deadline, self.finish));
+        let is_open = self.is_moving() || self.is_thin();
+        let safe = is_open.then(|| slack(self.spec.deadline, self.finish));
         let is_due = !self.due.missed && self.due.whole_at.is_none();
         let by = self.deliver_by().filter(|_| is_due);
         let delivered = by.map(|by| slack(by, self.due.finish));
@@ -45,6 +53,12 @@ impl Request {
 }
 
 impl Arrival {
+    /// Whether its deadline is in danger, as was said or as its finish is forecast now.
+    pub(crate) fn is_in_danger(&self) -> bool {
+        let finish = self.finish.filter(|_| self.state.is_live());
+        self.at_risk || finish.is_some_and(|finish| finish.p90 > self.spec.deadline)
+    }
+
     fn slack(&self) -> Option<i64> {
         slack(self.spec.deadline, self.finish)
     }

@@ -243,7 +243,8 @@ impl Mind {
         };
         let free: Vec<Bytes> = there.filter_map(free).collect();
         let is_fed = request.route == Route::Staged;
-        let is_enough = free.len() >= usize::from(request.spec.code.total());
+        let holders = self.holders_with(request, free.len());
+        let is_enough = holders >= usize::from(request.spec.code.total());
         let (needed, available) = (request.replica.missing_bytes(), free.into_iter().sum());
         let is_full = is_fed && is_enough && available < needed;
         is_full.then_some(Reason::NoSpace { needed, available })

@@ -58,6 +58,13 @@ impl Mind {
         })
     }
 
+    /// Whether a request was safe and is not any more.
+    #[must_use]
+    pub fn is_unsafe_again(&self, id: RequestId) -> bool {
+        let request = self.requests.get(&id);
+        request.is_some_and(Request::is_unsafe_again)
+    }
+
     /// How many requests move. Costs nothing.
     #[must_use]
     pub fn moving(&self) -> usize {
@@ -78,12 +85,12 @@ impl Mind {
                 tally.slack_micros = tally.slack_micros.into_iter().chain(slack).min();
             };
         for request in self.requests.values().filter(|request| request.is_moving()) {
-            let state = (request.at_risk, request.missed);
+            let state = (request.is_in_danger(), request.is_late());
             let left = request.replica.unsafe_bytes();
             is_open(state, left, request.spec.deadline, request.finish);
         }
         for (_, arrival) in self.arrivals.live() {
-            let state = (arrival.at_risk, arrival.missed);
+            let state = (arrival.is_in_danger(), arrival.missed);
             is_open(
                 state,
                 arrival.missing(),
@@ -91,6 +98,9 @@ impl Mind {
                 arrival.finish,
             );
         }
+        let released = self.requests.values().filter(|request| request.is_thin());
+        let released = released.filter(|request| request.is_in_danger());
+        tally.at_risk += released.count() as u64;
         for request in self.requests.values() {
             *tally.requests.entry(request.state_name()).or_default() += 1;
         }
@@ -243,7 +253,7 @@ impl Mind {
                 is_leftover: urgency.is_leftover,
                 deadline: urgency.deadline,
                 finish: request.finish,
-                at_risk: request.at_risk,
+                at_risk: request.is_in_danger(),
                 is_paused: request.is_paused(),
                 bytes_left: left(request),
                 shares: shares.collect(),
@@ -291,8 +301,10 @@ impl Mind {
             pinned: request.uncommon.pinned.clone(),
             state: request.state,
             paused: request.pause().cloned(),
-            at_risk: request.at_risk,
-            missed: request.missed && request.safe_at.is_none_or(|at| at > request.spec.deadline),
+            at_risk: request.is_in_danger(),
+            missed: request.is_late(),
+            is_unsafe: request.is_unsafe_again(),
+            chunks_out_of_reach: request.chunks_out_of_reach(),
             source_kept: request.release == Release::Kept,
             purge_at: request.uncommon.purge_at,
             submitted: request.submitted,

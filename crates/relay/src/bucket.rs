@@ -16,7 +16,10 @@ use posthaste_endpoint::{
     BodySum, Checksum, Condition, Endpoint, Entry, Errand, Error, ErrorKind, FileSpec, FileTime,
     Kind, Pass, Result,
     kept::KeptFile,
-    relay::{DatasetId, Fingerprint, is_loopback, read_by_pass, send_by_pass, wire::Object},
+    relay::{
+        DatasetId, Fingerprint, is_loopback, read_by_pass, send_by_pass,
+        wire::{self, Object, store_name},
+    },
 };
 use posthaste_types::Digest;
 use serde::{Deserialize, Serialize};
@@ -27,6 +30,9 @@ use crate::{
 };
 pub(crate) use clean::Cleaner;
 pub(crate) use passes::Passes;
+
+/// What a relay can do that keeps everything in an object store, and not every relay can.
+pub(crate) const FEATURES: [&str; 2] = [wire::SPACE, wire::PASS];
 
 /// The object that says whose prefix it is.
 const CLAIM: &str = "posthaste-relay";
@@ -49,6 +55,8 @@ enum Checks {
 pub struct Bucket {
     store: Arc<dyn Endpoint>,
     checks: Checks,
+    /// The name of the bucket or container, the same for every prefix of it.
+    name: String,
 }
 
 impl fmt::Debug for Bucket {
@@ -81,7 +89,16 @@ impl Bucket {
         let removed = store.remove(name.as_bytes()).await;
         let checks = checks?;
         removed?;
-        Ok(Self { store, checks })
+        let pass = store.pass(name.as_bytes(), &Errand::Read, PASS_LIFETIME);
+        let (url, bucket) = (pass.await?.url, store.locate(b""));
+        let bucket = bucket.split(|byte| *byte == b'/').next();
+        let bucket = String::from_utf8_lossy(bucket.unwrap_or_default()).into_owned();
+        let name = store_name(host_of(&url), &bucket);
+        Ok(Self {
+            store,
+            checks,
+            name,
+        })
     }
 
     /// Where it is, for people.
@@ -165,6 +182,12 @@ impl Bucket {
         let found = self.store.stat(name.as_bytes(), false).await?;
         Ok(found.is_some_and(|found| found.kind == Kind::File && found.size == stored.size))
     }
+}
+
+/// The host and port of an address of the web.
+fn host_of(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
+    behind.split('/').next().unwrap_or_default()
 }
 
 /// Where a probe goes that is not given up before it got there.
@@ -316,6 +339,11 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
+    /// The name of the bucket or container, the same for every prefix of it.
+    pub(crate) fn name(&self) -> String {
+        self.bucket.name.clone()
+    }
+
     pub(crate) fn new(bucket: Bucket, store: &Arc<Store>) -> Self {
         Self {
             passes: Passes::new(bucket.clone(), Arc::clone(store)),

@@ -288,6 +288,7 @@ impl<S: Shelf> Desk<S> {
             draining: None,
             hours: None,
             load_permille: None,
+            store: None,
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use crate::{
-    bucket::Backing,
+    bucket::{self, Backing},
     clock, drain,
     files::Files,
     forward::Forwards,
@@ -54,9 +54,6 @@ const FEATURES: [&str; 8] = [
     wire::SPACE,
     wire::TAKE,
 ];
-
-/// The same of one that keeps everything in an object store.
-const BACKED_FEATURES: [&str; 2] = [wire::SPACE, wire::PASS];
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -203,7 +200,7 @@ impl Service {
             connections: connections(&self.free_connections),
             features: match self.backing {
                 None => FEATURES.map(str::to_owned).into(),
-                Some(_) => BACKED_FEATURES.map(str::to_owned).into(),
+                Some(_) => bucket::FEATURES.map(str::to_owned).into(),
             },
             draining: drain::draining(&self.dir).map(|drain| drain.word().to_owned()),
             // The clock is asked each time: summer time comes and goes while the relay runs.
@@ -212,6 +209,7 @@ impl Service {
                 ahead_of_utc_min: clock::ahead_of_utc_min(),
             }),
             load_permille: load::permille(&self.load_from),
+            store: self.backing.as_ref().map(Backing::name),
         }
     }
 

@@ -114,6 +114,8 @@ struct Heard {
     connections: Option<u32>,
     /// How much its machine has to do, as it said last.
     load_permille: Option<u32>,
+    /// Which store it keeps everything in; none where it keeps things itself.
+    store: Option<String>,
     /// When it is lent, as it says; none where always.
     hours: Option<HoursBody>,
     /// The same, once understood.
@@ -284,6 +286,12 @@ impl Depot {
         self.heard().load_permille
     }
 
+    /// The failure domain of all depots that keep everything in the same store, as it said last; none where it keeps things itself.
+    pub(crate) fn domain_of_store(&self) -> Option<String> {
+        let store = self.heard().store.clone()?;
+        Some(format!("store-{store}"))
+    }
+
     /// Whether it lets those who send through to a store; none before it said anything.
     pub(crate) fn is_known_to_let_through(&self) -> Option<bool> {
         let is_known = self.heard().at.is_some();
@@ -299,6 +307,7 @@ impl Depot {
         heard.version = Some(status.version.clone());
         heard.connections = Some(status.connections);
         heard.load_permille = status.load_permille;
+        heard.store.clone_from(&status.store);
         if heard.hours != status.hours {
             heard.hours.clone_from(&status.hours);
             let said = status.hours.as_ref();

@@ -252,11 +252,15 @@ pub(crate) fn lent(depot: &Depot) -> Input {
 }
 
 /// On which terms a depot is lent: in the hours of the books, by the centre's clock as it is now, as far as those are
-/// hours that the relay says too.
+/// hours that the relay says too. Those that keep everything in one bucket or container fail together.
 pub(crate) fn terms(depot: &Depot) -> DepotTerms {
     let mut terms = depot.record.terms.clone();
     let windows = by_our_clock(terms.windows);
     terms.windows = windows.meeting(&depot.own_windows());
+    // First of all: no more than so many domains are heeded.
+    if let Some(store) = depot.domain_of_store() {
+        terms.domain = format!("{store},{}", terms.domain);
+    }
     terms
 }
 

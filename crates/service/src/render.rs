@@ -82,7 +82,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         }),
         load_max: depot.record.load_max_permille.map(crate::enlist::load),
         load: depot.load_permille().map(crate::enlist::load),
-        domain: depot.record.terms.domain.clone(),
+        domain: domains(depot),
         landmark: depot.record.terms.is_landmark,
         level: depot.record.level,
         usd_per_gb: usd(depot.record.terms.send_micro_usd),
@@ -101,6 +101,13 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         connections: known.connections,
         heard_s_ago: known.heard_ago.map(|ago| ago.as_secs_f64()),
     }
+}
+
+/// The failure domains of a depot, the one of its store among them.
+fn domains(depot: &Depot) -> String {
+    let said = Some(depot.record.terms.domain.clone()).filter(|said| !said.is_empty());
+    let all = said.into_iter().chain(depot.domain_of_store());
+    all.collect::<Vec<_>>().join(",")
 }
 
 fn drain(view: DrainView) -> api::DepotDrain {
@@ -186,12 +193,12 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         purge_at: purge_at.map(moment),
         slack_s: view.and_then(|view| slack(view, deadline)),
         finish: view.and_then(|view| view.finish).map(finish),
-        safe_after_s: (view.and_then(|view| view.safe_at))
-            .map(|at| seconds(at.slack_micros(record.created))),
+        safe_after_s: (view.and_then(safe_at)).map(|at| seconds(at.slack_micros(record.created))),
         bytes,
         files,
         chunks: view.map_or(0, |view| view.spec.chunks()),
         chunks_safe: view.map_or(0, chunks_safe),
+        chunks_out_of_reach: view.map_or(0, |view| view.chunks_out_of_reach),
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
@@ -212,6 +219,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     stage_in::fill(centre, mind, record, &mut shown);
     let assumed = ending::assumed(centre, mind, &shown, record.id);
     shown.warnings.extend(assumed);
+    let away = ending::away(&shown);
+    shown.warnings.extend(away);
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, &decisions);
     }
@@ -299,7 +308,7 @@ fn release(record: &RequestRecord) -> api::Release {
 
 /// How long the dataset needs scratch. Once it is safe, both quantiles are what it was.
 fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure> {
-    let (middle, late) = match (view.safe_at, view.finish) {
+    let (middle, late) = match (safe_at(view), view.finish) {
         (Some(at), _) => (at, at),
         (None, Some(finish)) => (finish.p50, finish.p90),
         (None, None) => return None,
@@ -433,9 +442,14 @@ pub(crate) fn usd(micro: u64) -> f64 {
     micro as f64 / 1e6
 }
 
+/// When it became safe, where it still is.
+fn safe_at(view: &RequestView) -> Option<Timestamp> {
+    view.safe_at.filter(|_| !view.is_unsafe)
+}
+
 /// Deadline less p90 finish; once safe, deadline less the moment it became so.
 fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
-    let finish = view.safe_at.or(view.finish.map(|finish| finish.p90))?;
+    let finish = safe_at(view).or(view.finish.map(|finish| finish.p90))?;
     Some(seconds(deadline.slack_micros(finish)))
 }
 

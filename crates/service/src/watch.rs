@@ -319,6 +319,7 @@ mod tests {
             reserves: false,
             takes: false,
             lets_through: false,
+            store: None,
         }
     }
 

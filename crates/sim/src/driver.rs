@@ -319,7 +319,8 @@ impl<'a> Run<'a> {
                 if self.mind.is_some() && self.may_ask(&input) {
                     self.on_asked(&input);
                     inputs.push(input);
-                } else {
+                } else if !matches!(input, Input::LoadTold { .. }) {
+                    // What a depot says of its load it says again to a driver that starts.
                     self.after(Duration::from_secs(1), Pending::Ask { input });
                 }
             }

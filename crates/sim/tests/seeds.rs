@@ -400,3 +400,29 @@ fn probes_keep_to_hours_and_to_what_a_request_pays() {
         );
     }
 }
+
+/// What is lost is looked at by a checker; what is still there is sent again.
+#[test]
+fn what_more_losses_than_the_code_survives_take_is_said_to_be_out_of_reach() {
+    for report in play("lost", 0..20) {
+        let text = report.to_text();
+        assert_eq!(report.count(Fate::Met), 3, "{text}");
+        assert!(text.contains("chunks no longer safe"), "{text}");
+    }
+}
+
+/// Taken in hope, and said to be at risk until transfers show what the paths carry.
+#[test]
+fn what_nobody_measured_is_taken_where_it_may_be_in_time_and_refused_else() {
+    for report in play("assumed", 0..10) {
+        let text = report.to_text();
+        assert_eq!(report.count(Fate::Met), 2, "{text}");
+        assert_eq!(report.count(Fate::Refused), 2, "{text}");
+        assert!(text.contains("r3 at risk, p90"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_depot_says_of_its_load_is_told_as_it_is_when_the_service_starts() {
+    play("loads-while-down", 0..10);
+}

@@ -111,26 +111,44 @@ fn what_suffices_may_be_there_in_the_moment_it_is_asked_for() {
     }
 }
 
+/// When and for which reason a request was said to be safe.
+fn said_safe(report: &Report, request: u64) -> Vec<(Duration, String)> {
+    let of = Some(RequestId::new(request));
+    let entries = report.timeline.iter().filter(|entry| entry.request == of);
+    let safe = entries.filter_map(|entry| match &entry.what {
+        What::Said {
+            happening: Happening::Safe { .. },
+            reason,
+        } => Some((entry.at, reason.to_string())),
+        What::Said { .. } | What::World(_) | What::Driver(_) | What::User(_) => None,
+    });
+    safe.collect()
+}
+
+/// The destination that has all of it is one of those that hold something: with three depots beside it nothing lacks.
+#[test]
+fn what_sufficed_at_a_destination_alone_gets_the_rest_of_its_code_beside_it() {
+    for report in play("less-straight", 0..20) {
+        let text = report.to_text();
+        let said = said_safe(&report, 1);
+        let [first, all] = &said[..] else {
+            panic!("{said:?}\n{text}");
+        };
+        assert!(first.1.contains("any 0 of its depots"), "{first:?}");
+        assert!(all.1.contains("any 2 depots"), "{all:?}");
+        assert!(text.contains("r1 rerouted"), "{text}");
+        assert!(text.contains("r1 scratch released"), "{text}");
+    }
+}
+
 #[test]
 fn redundancy_beyond_what_suffices_by_the_deadline_follows_it() {
-    let said = |report: &Report, request: u64| -> Vec<(Duration, String)> {
-        let of = Some(RequestId::new(request));
-        let entries = report.timeline.iter().filter(|entry| entry.request == of);
-        let safe = entries.filter_map(|entry| match &entry.what {
-            What::Said {
-                happening: Happening::Safe { .. },
-                reason,
-            } => Some((entry.at, reason.to_string())),
-            What::Said { .. } | What::World(_) | What::Driver(_) | What::User(_) => None,
-        });
-        safe.collect()
-    };
     for report in play("less-first", 0..20) {
         let text = report.to_text();
         assert_eq!(report.fates[0].1, Fate::Met, "{text}");
         assert_eq!(report.fates[1].1, Fate::Met, "{text}");
         for request in [1, 2] {
-            let said = said(&report, request);
+            let said = said_safe(&report, request);
             let [first, all] = &said[..] else {
                 panic!("{said:?}\n{text}");
             };

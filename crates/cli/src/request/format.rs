@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use posthaste_api as api;
 use posthaste_types::Bytes;
 
-use crate::{failure::Failure, moment};
+use crate::{answer, failure::Failure, moment};
 
 /// What can be shown as somebody wrote down.
 pub trait Fields {
@@ -167,11 +167,7 @@ fn value(request: &api::Request, name: &str) -> Option<String> {
     match name {
         "id" => Some(request.id.clone()),
         "state" => Some(request.state.clone()),
-        "flag" => match (request.missed, request.at_risk) {
-            (true, _) => Some("late".to_owned()),
-            (false, true) => Some("at-risk".to_owned()),
-            (false, false) => None,
-        },
+        "flag" => answer::flag(request).map(|flag| flag.to_ascii_lowercase().replace(' ', "-")),
         "source" => Some(request.source.clone()),
         "to" => Some(request.to.clone()),
         "owner" => request.wishes.owner.clone(),

@@ -127,7 +127,7 @@ fn pressing(seen: &Seen, most: usize) -> Vec<Line> {
         return Vec::new();
     }
     let title = format!(
-        "{:<8} {:<9} {:<8} {:>5} {:>10} {:>10} {:>9}  {:<12} SOURCE",
+        "{:<8} {:<9} {:<12} {:>5} {:>10} {:>10} {:>9}  {:<12} SOURCE",
         "REQUEST", "STATE", "", "DONE", "SIZE", "SLACK", "BY (p90)", "TO"
     );
     let room = most - 1;
@@ -156,10 +156,11 @@ fn pressing(seen: &Seen, most: usize) -> Vec<Line> {
 }
 
 fn request_line(request: &Row) -> Line {
-    let (flag, style) = match (request.missed, request.at_risk) {
-        (true, _) => ("LATE", Style::Bad),
-        (false, true) => ("AT RISK", Style::Warning),
-        (false, false) => ("", Style::Plain),
+    let (flag, style) = match (request.chunks_out_of_reach, request.missed, request.at_risk) {
+        (1.., _, _) => ("OUT OF REACH", Style::Bad),
+        (0, true, _) => ("LATE", Style::Bad),
+        (0, false, true) => ("AT RISK", Style::Warning),
+        (0, false, false) => ("", Style::Plain),
     };
     let percent = u64::from(request.chunks_safe) * 100;
     let percent = percent.checked_div(u64::from(request.chunks));
@@ -178,7 +179,7 @@ fn request_line(request: &Row) -> Line {
         format!("{:<8} {:<9} ", request.id, request.state),
         Style::Plain,
     )
-    .and(format!("{flag:<8} "), style)
+    .and(format!("{flag:<12} "), style)
     .and(
         format!(
             "{percent:>5} {:>10} ",
@@ -324,6 +325,7 @@ mod tests {
             bytes: 1 << 30,
             chunks: 4,
             chunks_safe: 1,
+            chunks_out_of_reach: 0,
             stage_in: None,
         }
     }

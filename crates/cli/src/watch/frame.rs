@@ -4,7 +4,7 @@ use posthaste_api as api;
 use posthaste_types::{ByteRate, Bytes};
 
 use crate::{
-    moment, output,
+    answer, moment, output,
     screen::{Line, Style},
 };
 
@@ -31,8 +31,12 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     lines.extend(request.paused.as_ref().map(pause_line));
     lines.extend(delivery_line(request));
     lines.extend(request.reservations.iter().map(reservation_line));
+    let warned = match request.chunks_out_of_reach {
+        0 => Style::Warning,
+        1.. => Style::Bad,
+    };
     for warning in &request.warnings {
-        lines.push(Line::new(format!("warning: {warning}"), Style::Warning));
+        lines.push(Line::new(format!("warning: {warning}"), warned));
     }
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
@@ -87,6 +91,8 @@ fn pause_line(pause: &api::Pause) -> Line {
 
 fn state_style(request: &api::Request) -> Style {
     match request.state.as_str() {
+        _ if answer::is_out_of_reach(request) => Style::Bad,
+        "safe" | "released" if request.at_risk => Style::Warning,
         "safe" | "released" | "delivered" | "arrived" => Style::Good,
         "refused" | "failed" | "cancelled" => Style::Bad,
         _ => Style::Bold,
@@ -103,7 +109,9 @@ fn deadline_line(request: &api::Request) -> Line {
         ),
         Style::Plain,
     );
-    let (word, style) = match (request.missed, request.at_risk) {
+    let is_short = request.slack_s.is_some_and(|slack| slack < 0.0);
+    let (word, style) = match (request.missed, request.at_risk || is_short) {
+        _ if answer::is_out_of_reach(request) => return line.and("OUT OF REACH", Style::Bad),
         (true, _) => ("late", Style::Bad),
         (false, true) => ("at risk", Style::Warning),
         (false, false) => ("on time", Style::Good),
@@ -228,18 +236,16 @@ fn end_of(request: &api::Request) -> &'static str {
     match &request.stage_in {
         Some(stage_in) if stage_in.goes_out => "there",
         Some(_) => "here",
+        None if answer::is_only_copy(request) => "delivered, the only copy",
         None if request.state == "delivered" => "delivered",
         None => "safe",
     }
 }
 
-/// That nobody who holds it is there, where that is so: whatever was said of it before, it can't be read now.
+/// That too few of those who hold it are there, where that is so: whatever was said of it before, it can't be read now.
 fn nobody_line(request: &api::Request) -> Option<Line> {
-    let holds = |share: &&api::Share| share.stored > 0;
-    let mut holders = request.shares.iter().filter(holds).peekable();
-    let is_kept = matches!(&*request.state, "safe" | "released" | "delivered");
-    let is_gone = is_kept && holders.peek().is_some() && holders.all(|share| share.state == "down");
-    is_gone.then(|| Line::new("nobody who holds it is there now", Style::Bad))
+    let is_all = request.chunks_out_of_reach == 0 && answer::is_out_of_reach(request);
+    is_all.then(|| Line::new("nobody who holds it is there now", Style::Bad))
 }
 
 /// The sources of a stage-in, and when it begins.

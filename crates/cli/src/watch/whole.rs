@@ -32,8 +32,7 @@ const EVENTS_MAX: usize = 200;
 const WAITING_MAX: usize = 256;
 
 /// What is asked of each request.
-const FIELDS: &str =
-    "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,stage_in";
+const FIELDS: &str = "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,chunks_out_of_reach,stage_in";
 
 /// A request as the window shows it.
 #[derive(Debug, Clone, Deserialize)]
@@ -49,6 +48,7 @@ pub struct Row {
     pub bytes: u64,
     pub chunks: u32,
     pub chunks_safe: u32,
+    pub chunks_out_of_reach: u32,
     #[serde(default)]
     pub stage_in: Option<api::StageIn>,
 }

@@ -81,3 +81,4 @@ mod twins;
 mod watch;
 mod ways;
 mod wishes;
+mod words;

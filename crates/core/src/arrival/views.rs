@@ -48,7 +48,7 @@ impl Mind {
             releases: outward.is_some_and(Outward::waits),
             source_kept: outward.is_some_and(|outward| outward.release == Release::Kept),
             of: outward.and_then(|outward| outward.of),
-            at_risk: arrival.at_risk,
+            at_risk: arrival.is_in_danger(),
             missed: arrival.missed
                 && arrival
                     .arrived_at

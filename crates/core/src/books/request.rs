@@ -1,4 +1,5 @@
 mod crowd;
+mod lost;
 mod onward;
 mod pieces;
 mod pinned;

@@ -34,6 +34,8 @@ record! {
             /// Nothing went that way yet: the rate is assumed.
             is_assumed: bool,
         },
+        /// It lies in a store, which gathers nothing.
+        6 = Store,
     }
 }
 
@@ -44,6 +46,7 @@ impl fmt::Display for Hindrance {
                 write!(f, "all of it will have left the centre by {safe} only")
             }
             Self::Away => f.write_str("it is away"),
+            Self::Store => f.write_str("it lies in a store, which gathers nothing by itself"),
             Self::Full { bytes } => write!(f, "it lacks {bytes} of space"),
             Self::NoGiver => f.write_str("nobody that is there has what it lacks"),
             Self::Others { request } => write!(f, "{request} is wanted there first"),

@@ -294,10 +294,14 @@ record! {
         pub state: RequestState,
         /// Who lets it wait; none while it may go on.
         pub paused: Option<Pause>,
-        /// Whether its deadline is in danger.
+        /// Whether its deadline is in danger, or it was safe and is not any more.
         pub at_risk: bool,
         /// Whether the deadline passed before it was safe.
         pub missed: bool,
+        /// Whether it was safe and is not any more.
+        pub is_unsafe: bool,
+        /// Chunks that nobody who is there can give any more, and that can't be sent again since the source is gone.
+        pub chunks_out_of_reach: u32,
         /// Whether its source stays for good, though it was to be removed.
         pub source_kept: bool,
         /// When its source is to be purged, where that is known.

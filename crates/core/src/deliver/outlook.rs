@@ -253,6 +253,9 @@ impl Mind {
         };
         let straight = self.straight(request, lane).min(lacks);
         let rest = lacks - straight;
+        if depot.stores && rest > Bytes::ZERO {
+            return Err(out_of_sight(Hindrance::Store));
+        }
         if depot.space() < rest {
             let bytes = rest - depot.space();
             return Err(out_of_sight(Hindrance::Full { bytes }));

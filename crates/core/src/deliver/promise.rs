@@ -19,6 +19,10 @@ const GRACE_MAX: Duration = Duration::from_secs(3);
 impl Mind {
     /// What is wrong with when it is wanted at its destinations, whatever the rates.
     pub(crate) fn find_flaw_of_delivery(&self, request: &Request) -> Option<Reason> {
+        if let Some(name) = self.find_store_to_gather(request) {
+            let why = DeliveryReason::GathersNothing { name };
+            return Some(Reason::Delivery { why });
+        }
         let deliver_by = request.wishes.deliver_by?;
         if request.lead().is_none() {
             return Some(Reason::Delivery {
@@ -28,6 +32,16 @@ impl Mind {
         (deliver_by <= self.now).then_some(Reason::Delivery {
             why: DeliveryReason::Passed { deliver_by },
         })
+    }
+
+    /// The name of a destination that would have to gather what the centre does not send it, and can't: it lies in a store.
+    fn find_store_to_gather(&self, request: &Request) -> Option<String> {
+        let is_straight = request.spec.code.parity() == 0
+            && request.destinations().count() == 1
+            && request.depot_lanes().next().is_none();
+        let mut depots = request.destinations().map(|lane| request.lanes[lane].depot);
+        let store = depots.find(|depot| !is_straight && self.stores(*depot));
+        store.map(|depot| self.name_of(depot))
     }
 
     /// Weighs a newcomer so that it is delivered in time too; where it can't be, why not.

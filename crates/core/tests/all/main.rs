@@ -26,6 +26,7 @@ mod priced_near;
 mod priced_sources;
 mod prices;
 mod probes;
+mod promises;
 mod push;
 mod recall;
 mod reservations;

@@ -77,6 +77,8 @@ pub struct RelayStatus {
     pub takes: bool,
     /// Whether it lets those who send and read through to a store, and takes no bytes itself.
     pub lets_through: bool,
+    /// Which store it keeps everything in; none where it keeps things itself. Relays of one store have one fate.
+    pub store: Option<String>,
 }
 
 impl RelayStatus {
@@ -107,6 +109,7 @@ impl RelayStatus {
             reserves: can(wire::SPACE),
             takes: can(wire::TAKE),
             lets_through: can(wire::PASS),
+            store: body.store.filter(|store| wire::is_store_name(store)),
         }
     }
 }

@@ -17,7 +17,8 @@ pub use orders::{
 };
 pub use pass::{PassAnswer, PassBody};
 pub use space::{SpaceBody, SpaceGrant, SpaceHeld};
-pub use status::{DRAINS_KEEP, DRAINS_MOVE, HoursBody, StatusBody};
+pub(crate) use status::is_store_name;
+pub use status::{DRAINS_KEEP, DRAINS_MOVE, HoursBody, StatusBody, store_name};
 
 /// Largest fragment or manifest, in bytes: what one request may make a relay hold on disk unasked,
 /// and a client in memory.

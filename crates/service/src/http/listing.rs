@@ -252,7 +252,8 @@ fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
     match state {
         "refused" | "delivered" | "cancelled" | "failed" => false,
         "arrived" => mind.arrival(record.id).is_some_and(|view| view.releases),
-        "released" => mind.is_awaited(record.id),
+        // What is not safe any more is nothing to be done with.
+        "released" => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
         "safe" => record.release || mind.is_awaited(record.id),
         _ => true,
     }

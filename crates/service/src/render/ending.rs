@@ -5,6 +5,7 @@ use posthaste_core::{
     Mind,
     contract::{
         ArrivalState, Decision, Fault, Happening, Knowledge, Quantiles, Reason, RequestState,
+        RequestView,
     },
 };
 use posthaste_journal::{RequestRecord, Scan};
@@ -96,6 +97,26 @@ pub(super) fn assumed(
         .collect()
 }
 
+/// Depots that it is to go to and that are not there now: what is said of its finish counts on them.
+pub(super) fn away(shown: &api::Request) -> Vec<String> {
+    let fed = shown.shares.iter().filter(|share| share.active);
+    let said = fed.filter_map(|share| match &*share.state {
+        "down" => Some(format!(
+            "{} is down, and counted on to be back",
+            share.depot
+        )),
+        "unknown" => Some(format!(
+            "{} has not answered yet, and is counted on",
+            share.depot
+        )),
+        _ => None,
+    });
+    match &*shown.state {
+        "moving" => said.take(ASSUMED_MAX).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// What went wrong last on its way and may pass, while it goes on.
 pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
     let is_open = |view: &ArrivalState| view.is_live();
@@ -106,10 +127,28 @@ pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> 
     };
     let complaint = centre.outgoing.complaints.of(record.id);
     let complaint = complaint.filter(|complaint| going && complaint.may_pass);
-    complaint
-        .into_iter()
-        .map(|complaint| complaint.text)
-        .collect()
+    let complaint = complaint.map(|complaint| complaint.text);
+    let view = mind.request(record.id);
+    let lost = view.as_ref().and_then(|view| lost(centre, mind, view));
+    lost.into_iter().chain(complaint).collect()
+}
+
+/// That chunks can't be had any more, and which depots would have to come back.
+fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
+    let (lost, all) = (view.chunks_out_of_reach, view.spec.chunks());
+    if lost == 0 {
+        return None;
+    }
+    let shares = view.shares.iter().filter(|share| share.stored > 0);
+    let away = shares.filter(|share| super::depot_state(mind, share.depot) != "up");
+    let away: Vec<String> = away.map(|share| centre.depots.name(share.depot)).collect();
+    let unless = match away.is_empty() {
+        true => "the depots that held them no longer do".to_owned(),
+        false => format!("unless {} come back with what they held", away.join(", ")),
+    };
+    Some(format!(
+        "OUT OF REACH: {lost} of {all} chunks can't be rebuilt, {unless}"
+    ))
 }
 
 /// Why its source stays, with the name of the file that it stays for as long as this service runs.

@@ -15,12 +15,16 @@ pub(crate) fn on_delivered(
     })
 }
 
-/// A depot is to remove what it holds: only what is not wanted any more, or lies whole at every destination.
+/// A depot is to remove what it holds: only what is not wanted any more, or lies whole at every destination, which was said. Until
+/// then what its code promises holds.
 pub(crate) fn on_forget(
     request: RequestId,
-    is_unwanted: bool,
+    (is_unwanted, is_said): (bool, bool),
     lacking: Option<(DepotId, ChunkIndex)>,
 ) -> Result<(), Found> {
+    ensure(NAME, is_unwanted || is_said, || {
+        format!("depots are to remove {request}, which is not called delivered")
+    })?;
     let lacking = lacking.filter(|_| !is_unwanted);
     ensure(NAME, lacking.is_none(), || {
         let (depot, chunk) = lacking.unwrap_or_default();
@@ -44,8 +48,15 @@ mod tests {
     fn what_a_destination_lacks_no_depot_removes() {
         let request = RequestId::new(1);
         let lacking = (DepotId::new(2), ChunkIndex::new(3));
-        assert!(on_forget(request, false, None).is_ok());
-        assert!(on_forget(request, false, Some(lacking)).is_err());
-        assert!(on_forget(request, true, Some(lacking)).is_ok(), "cancelled");
+        assert!(on_forget(request, (false, true), None).is_ok());
+        assert!(on_forget(request, (false, true), Some(lacking)).is_err());
+        assert!(
+            on_forget(request, (true, false), Some(lacking)).is_ok(),
+            "cancelled"
+        );
+        assert!(
+            on_forget(request, (false, false), None).is_err(),
+            "safe so far"
+        );
     }
 }

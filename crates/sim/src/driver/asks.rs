@@ -192,7 +192,6 @@ impl Run<'_> {
                         ..
                     }
                     | Input::LentTold { .. }
-                    | Input::LoadTold { .. }
                     | Input::RequestAskedBy { .. }
                     | Input::RequestPinned { .. }
                     | Input::RequestCancelled { .. }

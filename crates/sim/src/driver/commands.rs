@@ -375,15 +375,16 @@ impl Run<'_> {
         };
         let mind = self.mind.as_ref().and_then(Decider::as_mind);
         let view = mind.and_then(|mind| mind.request(request));
-        let is_unwanted = view.is_some_and(|view| {
-            matches!(view.state, RequestState::Cancelled | RequestState::Failed)
-        });
+        let state = view.map(|view| view.state);
+        let is_unwanted = matches!(state, Some(RequestState::Cancelled | RequestState::Failed));
+        // What waited for a stage-in is no stage-out.
+        let is_said = matches!(state, None | Some(RequestState::Delivered));
         let found = self.checkers.arrivals.on_forget(request);
         self.checkers.note(self.now, found);
         let found = self.checkers.onward.on_forget(request, is_unwanted);
         self.checkers.note(self.now, found);
         let lacking = self.world.undelivered(request);
-        let found = crate::checkers::on_forget(request, is_unwanted, lacking);
+        let found = crate::checkers::on_forget(request, (is_unwanted, is_said), lacking);
         self.checkers.note(self.now, found);
         let site = &mut self.world.sites[place];
         let latency = Duration::from_micros(site.latency_micros) * 2;

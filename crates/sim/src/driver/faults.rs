@@ -309,6 +309,7 @@ impl Run<'_> {
         self.mind = mind.map(Decider::mind);
         inputs.extend(self.found_ways());
         inputs.push(Input::DriverStarted);
+        inputs.extend(self.loads_now());
         self.start_routine();
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);

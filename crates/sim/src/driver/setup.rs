@@ -154,6 +154,21 @@ impl Run<'_> {
         }
     }
 
+    /// What each depot says of its load when it is asked now: what it said last.
+    pub(super) fn loads_now(&self) -> Vec<Input> {
+        let now_s = self.now.since(START).as_secs_f64();
+        let sites = self.world.sites.iter().zip(&self.scenario.depots);
+        let told = sites.filter_map(|(site, plan)| {
+            let said = plan.load.iter().filter(|[at, _]| *at <= now_s);
+            let [_, load] = said.max_by(|one, other| one[0].total_cmp(&other[0]))?;
+            Some(Input::LoadTold {
+                depot: site.id,
+                load_permille: Some(permille(*load)),
+            })
+        });
+        told.collect()
+    }
+
     fn queue_requests(&mut self, seed: u64) {
         self.queue_loads();
         for wish in Crowd::new(self.scenario, &self.world.sites, seed).wishes(START) {

@@ -31,6 +31,7 @@ impl Run<'_> {
                 && !self.checkers.is_violated()
             {
                 found.extend(self.compare_books(mind));
+                found.extend(self.told_of_losses(mind));
                 let needed_s = self.needed_s(mind);
                 found.extend(self.judge_stage_ins(mind, needed_s));
                 found.extend(
@@ -158,6 +159,44 @@ impl Run<'_> {
         found
     }
 
+    /// What was safe and can't be rebuilt any more from those who are there is said to be so.
+    fn told_of_losses(&self, mind: &Mind) -> Vec<Result<(), Found>> {
+        let is_open = |view: &RequestView| match view.state {
+            RequestState::Moving => view.safe_at.is_some(),
+            RequestState::Safe | RequestState::Released => true,
+            RequestState::Refused
+            | RequestState::Delivered
+            | RequestState::Cancelled
+            | RequestState::Failed => false,
+        };
+        let judge = |view: RequestView| {
+            let there = mind.holders(view.request).into_iter();
+            let there = there.filter(|(depot, _)| !self.is_known_gone(*depot));
+            let lost = beyond_rebuilding(&view, there.flat_map(|(_, held)| held));
+            let is_said = view.at_risk && view.state != RequestState::Safe;
+            let is_gone = view.state == RequestState::Released;
+            ensure(
+                "what is lost is said to be",
+                lost == 0 || is_said && (view.chunks_out_of_reach >= lost || !is_gone),
+                || {
+                    let (request, told) = (view.request, view.chunks_out_of_reach);
+                    format!("{lost} chunks of {request} are lost, of {told} it is said")
+                },
+            )
+        };
+        mind.requests().filter(is_open).map(judge).collect()
+    }
+
+    /// Whether a depot is gone, for no hours of its own, and the mind was told.
+    fn is_known_gone(&self, depot: DepotId) -> bool {
+        let place = self.world.place(depot);
+        place.is_none_or(|place| {
+            let site = &self.world.sites[place];
+            let is_open = site.hours.is_open(self.now);
+            is_open && site.is_told_gone && !site.is_reachable()
+        })
+    }
+
     /// Time in which the slowest depot takes all that was asked for, and then some.
     fn needed_s(&self, mind: &Mind) -> u64 {
         let slowest = self.world.slowest();
@@ -254,6 +293,23 @@ impl Run<'_> {
 fn all_bytes(view: &RequestView) -> Bytes {
     let (bytes, code) = (view.spec.bytes, view.spec.code);
     Bytes::new(bytes.get() * u64::from(code.total()) / u64::from(code.data()))
+}
+
+/// Chunks that these can't be rebuilt from.
+fn beyond_rebuilding(
+    view: &RequestView,
+    held: impl Iterator<Item = (ChunkIndex, FragmentIndex)>,
+) -> u32 {
+    let mut chunks = vec![BTreeSet::new(); view.spec.chunks() as usize];
+    for (chunk, fragment) in held {
+        chunks[chunk.get() as usize].insert(fragment);
+    }
+    let data = usize::from(view.spec.code.data());
+    let is_lost = |held: &&BTreeSet<FragmentIndex>| {
+        !held.contains(&FragmentIndex::WHOLE) && held.len() < data
+    };
+    let lost = chunks.iter().filter(is_lost).count();
+    u32::try_from(lost).unwrap_or(u32::MAX)
 }
 
 /// What a site really holds of a request.

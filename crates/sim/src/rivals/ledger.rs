@@ -441,6 +441,8 @@ impl Ledger {
                 state: order.state,
                 paused: None,
                 at_risk: false,
+                is_unsafe: false,
+                chunks_out_of_reach: 0,
                 source_kept: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),
                 submitted: order.submitted,

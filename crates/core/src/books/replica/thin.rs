@@ -44,6 +44,17 @@ impl Replica {
             .try_fold(parity, |least, of| Some(least.min(of?)))
     }
 
+    /// Chunks that can't be rebuilt from what counts now. Visits every chunk.
+    pub(crate) fn out_of_reach(&self) -> u32 {
+        let data = u32::from(self.code.data());
+        let is_lost = |chunk: &u32| {
+            let have = self.have(*chunk);
+            !have.is_whole && have.fragments.count_ones() < data
+        };
+        let lost = (0..self.chunks).filter(is_lost).count();
+        u32::try_from(lost).unwrap_or(u32::MAX)
+    }
+
     /// Every chunk is safe for now with so many fragments, or with all of its code. Visits every chunk; those
     /// being sent must be taken out of `todo` again by [`Replica::open`].
     pub(crate) fn set_enough(&mut self, enough: Option<u32>) {

@@ -125,6 +125,11 @@ record! {
             /// That request.
             of: RequestId,
         },
+        /// A destination lies in a store, which takes whole chunks from the centre and gathers nothing.
+        16 = GathersNothing {
+            /// The name of the destination.
+            name: String,
+        },
     }
 }
 
@@ -260,6 +265,13 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reason: &DeliveryReason) -> fmt:
             f,
             "{by} ended before all of it was at its address; depots keep it until it expires, `posthaste pull` brings it"
         ),
+        DeliveryReason::GathersNothing { name } => {
+            write!(
+                f,
+                "{name} lies in a store, which gathers nothing from depots: send to it alone, without depots and losses to survive, or to the \
+                 address of its bucket"
+            )
+        }
         DeliveryReason::StaysBehind { of } => {
             write!(
                 f,

@@ -43,6 +43,28 @@ pub struct StatusBody {
     /// The load average of its machine's last minute over its cores, in thousandths. Absent where it does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_permille: Option<u32>,
+    /// Which store it keeps everything in, as [`store_name`] makes it: relays that say the same have one bucket or container, and so
+    /// one fate. Absent where it keeps things itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+}
+
+/// Digits of a store's name.
+const STORE_DIGITS: usize = 16;
+
+/// The name of a bucket or container at a host: the same whoever keeps things there, and whatever the prefix.
+#[must_use]
+pub fn store_name(host: &str, bucket: &str) -> String {
+    // Some stores have the bucket in the host's name.
+    let host = host.to_ascii_lowercase();
+    let host = host.strip_prefix(&format!("{bucket}.")).unwrap_or(&host);
+    let digest = blake3::hash(format!("{host}/{bucket}").as_bytes());
+    digest.to_hex().chars().take(STORE_DIGITS).collect()
+}
+
+/// Whether a text is the name of a store, as [`store_name`] makes them.
+pub(crate) fn is_store_name(text: &str) -> bool {
+    text.len() == STORE_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// When a relay is lent.
@@ -75,6 +97,20 @@ pub const DRAINS_MOVE: &str = "move";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_has_one_name_however_it_is_addressed() {
+        let name = store_name("s3.example.org:9000", "lent");
+        assert!(is_store_name(&name), "{name}");
+        assert_eq!(store_name("lent.S3.example.org:9000", "lent"), name);
+        for (host, bucket) in [
+            ("s3.example.org:9001", "lent"),
+            ("s3.example.org:9000", "other"),
+        ] {
+            assert_ne!(store_name(host, bucket), name);
+        }
+        assert!(!is_store_name("aws,campus"));
+    }
 
     #[test]
     fn hours_of_another_form_cost_nothing_else_of_a_status() {

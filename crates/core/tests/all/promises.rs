@@ -1,0 +1,193 @@
+//! What is said of a request is so: before it begins, and after depots were lost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may stop at once"
+)]
+
+use std::time::Duration;
+
+use posthaste_core::{Mind, Settings, contract::*};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+const REQUEST: RequestId = RequestId::new(1);
+const HOME: DepotId = DepotId::new(9);
+
+/// A mind whose depots store at once what they are sent, and whose sources are removed when it says so.
+struct Desk {
+    mind: Mind,
+    now: Timestamp,
+    said: Vec<Event>,
+}
+
+impl Desk {
+    /// Depots 1 to 3 and a destination, of rates that are advertised or that nobody knows.
+    fn new(rate_max: Option<ByteRate>) -> Self {
+        let mut desk = Self {
+            mind: Mind::new(Settings::default()),
+            now: START,
+            said: Vec::new(),
+        };
+        for depot in (1..=3).map(DepotId::new).chain([HOME]) {
+            let added = Input::DepotAdded {
+                depot,
+                name: format!("depot-{depot}"),
+                capacity: Bytes::mebi(1 << 20),
+                rate_max,
+            };
+            let up = Input::DepotUp {
+                depot,
+                free: Bytes::mebi(1 << 20),
+                rate_max,
+            };
+            desk.give(vec![added, up], false);
+        }
+        desk
+    }
+
+    fn give(&mut self, mut inputs: Vec<Input>, stores: bool) {
+        while !inputs.is_empty() {
+            let mut out = Outbox::default();
+            self.mind.step(self.now, inputs, &mut out);
+            self.said.extend(out.events);
+            let answers = out.commands.into_iter().filter(|_| stores);
+            inputs = answers.filter_map(answer).collect();
+        }
+    }
+
+    fn ask(&mut self, spec: RequestSpec, stores: bool) -> RequestView {
+        let asked = Input::RequestAsked {
+            request: REQUEST,
+            spec,
+            optimizer: Method::default(),
+            wishes: Wishes::default(),
+        };
+        self.give(vec![asked], stores);
+        self.view()
+    }
+
+    fn view(&self) -> RequestView {
+        self.mind.request(REQUEST).unwrap()
+    }
+
+    fn lose(&mut self, depot: u32) {
+        let lost = Input::DepotDown {
+            depot: DepotId::new(depot),
+            fault: Fault::Unreachable,
+        };
+        self.give(vec![lost], false);
+    }
+
+    fn reason(&self, name: &str) -> String {
+        let mut said = self.said.iter().rev();
+        let found = said.find(|event| event.happening.name() == name);
+        found.unwrap().reason.to_string()
+    }
+}
+
+fn answer(command: Command) -> Option<Input> {
+    match command {
+        Command::Send {
+            request,
+            depot,
+            chunk,
+            fragment,
+            ..
+        } => Some(Input::FragmentStored {
+            request,
+            depot,
+            chunk,
+            fragment,
+        }),
+        Command::Release { request, .. } => Some(Input::SourceReleased { request }),
+        _ => None,
+    }
+}
+
+/// So many MiB in so many seconds, over three depots.
+fn spec(mebi: u64, deadline_s: u64) -> RequestSpec {
+    RequestSpec {
+        bytes: Bytes::mebi(mebi),
+        files: 1,
+        chunk_size: Bytes::mebi(4),
+        deadline: START + Duration::from_secs(deadline_s),
+        code: "2+1".parse().unwrap(),
+        via: (1..=3).map(DepotId::new).collect(),
+        destinations: Vec::new(),
+        release: ReleasePolicy::WhenSafe,
+        best_effort: false,
+    }
+}
+
+#[test]
+fn what_can_not_be_had_any_more_is_at_risk_and_out_of_reach() {
+    let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+    let view = desk.ask(spec(40, 600), true);
+    assert_eq!(view.state, RequestState::Released);
+    assert_eq!((view.at_risk, view.chunks_out_of_reach), (false, 0));
+    desk.lose(1);
+    let view = desk.view();
+    assert!(
+        view.is_unsafe && view.at_risk,
+        "one more loss is not survived"
+    );
+    assert_eq!(view.chunks_out_of_reach, 0, "and this one is");
+    assert_eq!(desk.mind.tally().at_risk, 1);
+    desk.lose(2);
+    let view = desk.view();
+    assert_eq!((view.at_risk, view.chunks_out_of_reach), (true, 10));
+    assert_eq!(desk.mind.pressing(), [REQUEST], "it is looked at first");
+}
+
+#[test]
+fn what_is_unsafe_again_before_its_source_went_is_forecast_anew() {
+    let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+    let kept = RequestSpec {
+        release: ReleasePolicy::Never,
+        ..spec(40, 600)
+    };
+    assert_eq!(desk.ask(kept, true).state, RequestState::Safe);
+    desk.lose(1);
+    let view = desk.view();
+    assert_eq!((view.state, view.is_unsafe), (RequestState::Moving, true));
+    assert!(view.at_risk, "no finish of it is in sight");
+    assert_eq!(view.chunks_out_of_reach, 0, "its source is there");
+}
+
+/// 4 MiB/s are assumed for sure, 1 GiB/s at most.
+#[test]
+fn what_is_taken_in_hope_is_at_risk_from_the_beginning() {
+    let mut desk = Desk::new(None);
+    let view = desk.ask(spec(2_000, 100), false);
+    assert_eq!(view.state, RequestState::Moving);
+    let finish = view.finish.unwrap();
+    assert!(
+        finish.p90 > view.spec.deadline && view.at_risk,
+        "{finish:?}"
+    );
+    assert_eq!(desk.mind.tally().at_risk, 1);
+}
+
+#[test]
+fn a_store_gathers_nothing_and_is_not_promised_to() {
+    for (code, via, is_taken) in [("2+1", 3, false), ("1+0", 1, false), ("1+0", 0, true)] {
+        let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+        let (depot, stores) = (HOME, true);
+        desk.give(vec![Input::DepotStores { depot, stores }], false);
+        let to_store = RequestSpec {
+            code: code.parse().unwrap(),
+            via: (1..=via).map(DepotId::new).collect(),
+            destinations: vec![HOME],
+            ..spec(40, 600)
+        };
+        let view = desk.ask(to_store, true);
+        if is_taken {
+            assert_eq!(view.state, RequestState::Delivered);
+            continue;
+        }
+        assert_eq!(view.state, RequestState::Refused, "{code} over {via}");
+        let said = desk.reason("refused");
+        assert!(said.contains("gathers nothing"), "{said}");
+    }
+}
