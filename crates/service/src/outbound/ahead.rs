@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Locus, Result};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join};
 use posthaste_engine::copy::clash;
 use posthaste_journal::RequestRecord;
 
-use super::{listed::Listed, submit::open};
+use super::{
+    listed::{Listed, Part},
+    submit::open as open_there,
+};
 use crate::credentials::Behalf;
 
 /// Who submits waits no longer for an address: a port that says nothing, a file system that stands still.
@@ -39,7 +42,7 @@ fn is_silent(destination: &str) -> Error {
 }
 
 async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
-    let endpoint = open(record, behalf).await?;
+    let endpoint = open_there(record, behalf).await?;
     endpoint.check_writes()?;
     if !endpoint.capabilities().links && listed.has_links() {
         return Err(
@@ -52,7 +55,8 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
     check_free(record, endpoint.as_ref(), listed).await
 }
 
-/// Sees that nothing is there that it would replace.
+/// Sees that nothing is there that it would replace: of what it brings, some may be there, and nothing else in its directories. Files
+/// of the right size may be its own; their times and bytes are looked at when their turn comes.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] where something is, and the endpoint's.
@@ -65,7 +69,7 @@ pub(super) async fn check_free(
     let taken = |path: &[u8]| {
         let error = Error::new(ErrorKind::Conflict, "stage out to", endpoint.show(path))
             .cause("something is there already")
-            .hint("name a place where nothing is yet: nothing is ever replaced")
+            .hint("name another place, or remove it: nothing is ever replaced")
             .at(Locus::Destination);
         // It stays there, however often this is tried.
         clash(error)
@@ -83,15 +87,26 @@ pub(super) async fn check_free(
     if is_file {
         return Err(taken(b""));
     }
-    let tops = listed.tops();
-    let mut listing = endpoint.list(b"", false).await.map_err(at)?;
-    loop {
-        let page = listing.next_page().await.map_err(at)?;
-        if page.is_empty() {
-            return Ok(());
-        }
-        if let Some(entry) = page.iter().find(|entry| tops.contains(&entry.name[..])) {
-            return Err(taken(&entry.name));
+    let (parts, mut open) = (listed.parts(), vec![Vec::new()]);
+    while let Some(folder) = open.pop() {
+        let mut listing = endpoint.list(&folder, false).await.map_err(at)?;
+        loop {
+            let page = listing.next_page().await.map_err(at)?;
+            if page.is_empty() {
+                break;
+            }
+            for entry in page {
+                let path = join(&folder, &entry.name);
+                match (parts.get(&path[..]), entry.kind) {
+                    // What a copy left in its middle is in nobody's way.
+                    _ if is_unfinished(&entry.name) => {}
+                    (None, _) if folder.is_empty() => {}
+                    (Some(Part::Directory), Kind::Directory) => open.push(path),
+                    (Some(Part::File(size)), Kind::File) if *size == entry.size => {}
+                    _ => return Err(taken(&path)),
+                }
+            }
         }
     }
+    Ok(())
 }

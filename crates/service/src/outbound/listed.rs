@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::dataset::{FileKind, FileList, Root};
@@ -91,19 +91,37 @@ impl Listed {
         }
     }
 
-    /// The names of what lies right below it.
-    pub(super) fn tops(&self) -> BTreeSet<&[u8]> {
-        let is_top = |path: &&[u8]| !path.is_empty() && !path.contains(&b'/');
+    /// What lies where below it.
+    pub(super) fn parts(&self) -> BTreeMap<&[u8], Part> {
         match self {
             Self::Here(list) => {
-                let paths = list.files.iter().map(|file| &file.path[..]);
-                paths.filter(is_top).collect()
+                let part = |kind: &FileKind, size| match kind {
+                    FileKind::Directory => Part::Directory,
+                    FileKind::Regular => Part::File(size),
+                    FileKind::Symlink { .. } | FileKind::LeftOut => Part::Other,
+                };
+                let files = list.files.iter();
+                files
+                    .map(|file| (&file.path[..], part(&file.kind, file.size)))
+                    .collect()
             }
             Self::There(list) => {
-                let files = list.files.iter().map(|file| &file.path[..]);
-                let folders = list.directories.iter().map(|path| &path[..]);
-                files.chain(folders).filter(is_top).collect()
+                let files = list.files.iter();
+                let files = files.map(|file| (&file.path[..], Part::File(file.size)));
+                let folders = list.directories.iter();
+                let folders = folders.map(|path| (&path[..], Part::Directory));
+                files.chain(folders).collect()
             }
         }
     }
+}
+
+/// What something is that lies below what a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Directory,
+    /// A file of so many bytes.
+    File(u64),
+    /// A link, or what was left out.
+    Other,
 }

@@ -39,6 +39,61 @@ fn who_says_nothing_at_all_holds_no_submission() {
     }
 }
 
+/// Copies some of what `offload` sends, with its times.
+fn bring_some(centre: &sources::Centre, to: &std::path::Path) {
+    fs::create_dir_all(to.join("deep")).unwrap();
+    for name in ["deep/er", "deep/file 0001"] {
+        let copied = std::process::Command::new("cp")
+            .arg("-a")
+            .args([centre.scratch("out").join(name), to.join(name)])
+            .status();
+        assert!(copied.unwrap().success());
+    }
+}
+
+#[test]
+fn a_place_that_has_some_of_it_gets_the_rest_and_what_is_another_s_stays() {
+    let (centre, whole) = with_results("40M", 4);
+    let archive = centre.folder.path().join("archive");
+    bring_some(&centre, &archive);
+    let to = |more: &[&str]| {
+        [
+            &["--to", archive.to_str().unwrap(), "--deadline", "10m"],
+            more,
+        ]
+        .concat()
+    };
+    offload(&centre, &to(&["--dry-run"]));
+    offload(&centre, &to(&[]));
+    centre.wait_until("r1", is_state("arrived"));
+    assert_eq!(picture(&archive), whole);
+    // All of it may be there; what is not its own ends it and stays, at once where its size tells.
+    offload(&centre, &to(&[]));
+    centre.wait_until("r2", is_state("arrived"));
+    let own = archive.join("deep/er/small");
+    let about = fs::metadata(&own).unwrap();
+    let size = usize::try_from(about.len()).unwrap();
+    fs::write(&own, vec![b'x'; size]).unwrap();
+    let file = fs::File::options().write(true).open(&own).unwrap();
+    file.set_modified(about.modified().unwrap()).unwrap();
+    offload(&centre, &to(&["--release", "when-safe"]));
+    let request = centre.wait_until("r3", is_state("failed"));
+    let why = request["reason"].as_str().unwrap();
+    assert!(why.contains("deep/er/small"), "{why}");
+    assert_eq!(fs::read(&own).unwrap(), vec![b'x'; size]);
+    fs::write(&own, "another's").unwrap();
+    let (_, said) = refused(&centre, &to(&[]));
+    assert!(
+        said.contains("deep/er/small") && said.contains("already"),
+        "{said}"
+    );
+    fs::remove_file(&own).unwrap();
+    fs::write(archive.join("deep/theirs"), "another's").unwrap();
+    let (_, said) = refused(&centre, &to(&[]));
+    assert!(said.contains("deep/theirs"), "{said}");
+    assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
+}
+
 #[test]
 fn two_submissions_of_one_id_at_once_are_one_request() {
     let (centre, _) = with_results("2M", 1);
