@@ -426,3 +426,10 @@ fn what_nobody_measured_is_taken_where_it_may_be_in_time_and_refused_else() {
 fn what_a_depot_says_of_its_load_is_told_as_it_is_when_the_service_starts() {
     play("loads-while-down", 0..10);
 }
+
+#[test]
+fn what_comes_twice_while_nobody_can_take_what_lacks_makes_room_for_it() {
+    for report in play("parked", 261_129_191_102_481..261_129_191_102_486) {
+        assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
+    }
+}

@@ -301,6 +301,7 @@ impl Replica {
         self.missing -= u64::from(lacked - lacks);
         if lacks > 0 {
             self.columns[lane].held_unsafe += u32::from(!had_another);
+            self.unpark_one(chunk);
             return if lacks < lacked {
                 Stored::More
             } else {

@@ -79,6 +79,17 @@ impl Replica {
         self.copies_todo.absorb(&mut self.copies_parked);
     }
 
+    /// Something more of the chunk was stored, though it may be what others hold too: where it was parked it gets another chance, since
+    /// one of those copies can make room.
+    pub(super) fn unpark_one(&mut self, chunk: ChunkIndex) {
+        let chunk = chunk.get();
+        if self.parked.contains(chunk) || self.copies_parked.contains(chunk) {
+            self.parked.remove(chunk);
+            self.copies_parked.remove(chunk);
+            self.await_turn(chunk);
+        }
+    }
+
     /// Whether chunks were set aside because no depot fed could take more of them.
     pub(crate) fn has_parked(&self) -> bool {
         self.parked.len() > 0 || self.copies_parked.len() > 0
