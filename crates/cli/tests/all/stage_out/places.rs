@@ -56,13 +56,9 @@ fn a_place_that_has_some_of_it_gets_the_rest_and_what_is_another_s_stays() {
     let (centre, whole) = with_results("40M", 4);
     let archive = centre.folder.path().join("archive");
     bring_some(&centre, &archive);
-    let to = |more: &[&str]| {
-        [
-            &["--to", archive.to_str().unwrap(), "--deadline", "10m"],
-            more,
-        ]
-        .concat()
-    };
+    let place = archive.to_str().unwrap();
+    let to =
+        |more: &'static [&'static str]| [&["--to", place, "--deadline", "10m"][..], more].concat();
     offload(&centre, &to(&["--dry-run"]));
     offload(&centre, &to(&[]));
     centre.wait_until("r1", is_state("arrived"));
