@@ -85,7 +85,7 @@ fn install(pool: &CondorPool) {
 #[test]
 fn jobs_of_a_pool_have_their_data_moved() {
     if !is_in_debian_13() {
-        let this = "pool::jobs_of_a_pool_have_their_data_moved";
+        let this = "condor::pool::jobs_of_a_pool_have_their_data_moved";
         return again_in_debian_13(this).unwrap();
     }
     let site = Site::start();
