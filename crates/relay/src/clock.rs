@@ -1,13 +1,22 @@
 //! The one place of this room that reads a clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use posthaste_endpoint::{SteadyClock, Step};
+use tracing::error;
+
+/// What datasets expire by. A clock that is years ahead for a moment must end nobody's time.
+static CLOCK: SteadyClock = SteadyClock::new();
 
 /// Seconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
 pub(crate) fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    let (now, step) = CLOCK.read();
+    if let Some(Step { ahead, by }) = step {
+        let way = if ahead { "ahead" } else { "back" };
+        let seconds = by.as_secs();
+        error!(
+            "the clock of this machine stepped {seconds} s {way}, which is not taken: set it right, or restart the relay to go by it"
+        );
+    }
+    now.as_secs()
 }
 
 /// Minutes that this machine's clock is ahead of UTC now.

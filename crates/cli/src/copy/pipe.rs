@@ -34,11 +34,16 @@ pub(super) enum Input {
 /// no name of its own.
 ///
 /// # Errors
-/// [`Failure`] when a stream is one of several sources.
+/// [`Failure`] when a stream is one of several sources, or where standard output is to be written to.
 pub(super) fn input(
     sources: &[OsString],
     destination: &OsString,
 ) -> Result<Option<Input>, Failure> {
+    if destination == "-" {
+        return Err(Failure::usage(
+            "can't copy to standard output (name a file, or ./- for one of that name; a local file goes to /dev/stdout)",
+        ));
+    }
     let is_read = |path: &Path| is_pipe(path) || path.is_file() && is_output_file(destination);
     match sources {
         [source] if source == "-" => Ok(Some(Input::Standard)),

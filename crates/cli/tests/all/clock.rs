@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
+use crate::support::processes::{
+    PATIENCE, Relay, Service, binary, failure, make_tree, now, picture, text,
+};
 use serde_json::Value;
 
 struct Centre {
@@ -16,17 +18,31 @@ struct Centre {
     service: Service,
 }
 
-/// Sets the service's wall clock off by this much.
-fn set_clock(folder: &Path, by: &str) {
+/// The wall clocks of a test's programs.
+const OF_SERVICE: &str = "clock";
+const OF_RELAYS: &str = "clock of relays";
+
+/// Sets such a clock off by this much.
+fn set_clock(folder: &Path, clock: &str, by: &str) {
     let new = folder.join("clock.new");
     fs::write(&new, format!("{by}\n")).unwrap();
-    fs::rename(new, folder.join("clock")).unwrap();
+    fs::rename(new, folder.join(clock)).unwrap();
+}
+
+/// Waits until a program's log has this.
+fn wait_for_log(state: &Path, words: &str) {
+    let (start, log) = (now(), state.with_extension("log"));
+    while !fs::read_to_string(&log).unwrap().contains(words) {
+        assert!(start.elapsed() < PATIENCE, "nothing is said of `{words}`");
+        sleep(Duration::from_millis(100));
+    }
 }
 
 impl Centre {
     fn new(clock: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        set_clock(folder.path(), clock);
+        set_clock(folder.path(), OF_SERVICE, clock);
+        set_clock(folder.path(), OF_RELAYS, "+0");
         make_tree(&folder.path().join("run"), 2, 1);
         let relay = Relay::start(folder.path(), "ash", "1G", "60M");
         let service = Service::start(folder.path());
@@ -56,26 +72,17 @@ impl Centre {
         self.service
             .wait_until(id, |request| request["state"] == "safe")
     }
-
-    /// Waits until the log has this.
-    fn wait_for_log(&self, words: &str) {
-        let (start, log) = (now(), self.service.state.with_extension("log"));
-        while !fs::read_to_string(&log).unwrap().contains(words) {
-            assert!(start.elapsed() < PATIENCE, "nothing is said of `{words}`");
-            sleep(Duration::from_millis(100));
-        }
-    }
 }
 
 #[test]
 fn a_step_of_the_clock_is_told_and_makes_nothing_late() {
     let mut centre = Centre::new("+0");
     centre.offload();
-    set_clock(centre.folder.path(), "+365d");
-    centre.wait_for_log("ahead");
+    set_clock(centre.folder.path(), OF_SERVICE, "+365d");
+    wait_for_log(&centre.service.state, "ahead");
     let request = centre.offload();
     assert_eq!(request["missed"], false, "{request}");
-    set_clock(centre.folder.path(), "+0");
+    set_clock(centre.folder.path(), OF_SERVICE, "+0");
     centre.service.kill();
     centre.service.restart();
     let request = centre.offload();
@@ -93,4 +100,20 @@ fn a_journal_from_the_future_is_named_with_its_repair() {
     let started = command.arg(&centre.service.state).output().unwrap();
     let (_, said) = failure(&started);
     assert!(said.contains("clock"), "{said}");
+}
+
+#[test]
+fn a_step_of_a_relay_s_clock_ends_nobody_s_time() {
+    let centre = Centre::new("+0");
+    let run = centre.folder.path().join("run");
+    let before = picture(&run);
+    centre.offload();
+    set_clock(centre.folder.path(), OF_RELAYS, "+1100d");
+    // It looks for what has expired every ten seconds.
+    wait_for_log(&centre.folder.path().join("ash"), "ahead");
+    set_clock(centre.folder.path(), OF_RELAYS, "+0");
+    let home = centre.folder.path().join("home");
+    let pulled = centre.service.run(&["pull", "r1", home.to_str().unwrap()]);
+    assert!(pulled.status.success(), "{}", text(&pulled.stderr));
+    assert_eq!(picture(&home), before);
 }

@@ -7,7 +7,7 @@ use posthaste_engine::copy::clash;
 use posthaste_journal::RequestRecord;
 
 use super::{
-    listed::{Listed, Part},
+    listed::{Item, Listed},
     submit::open as open_there,
 };
 use crate::credentials::Behalf;
@@ -87,7 +87,7 @@ pub(super) async fn check_free(
     if is_file {
         return Err(taken(b""));
     }
-    let (parts, mut open) = (listed.parts(), vec![Vec::new()]);
+    let (items, mut open) = (listed.items(), vec![Vec::new()]);
     while let Some(folder) = open.pop() {
         let mut listing = endpoint.list(&folder, false).await.map_err(at)?;
         loop {
@@ -97,12 +97,12 @@ pub(super) async fn check_free(
             }
             for entry in page {
                 let path = join(&folder, &entry.name);
-                match (parts.get(&path[..]), entry.kind) {
+                match (items.get(&path[..]), entry.kind) {
                     // What a copy left in its middle is in nobody's way.
                     _ if is_unfinished(&entry.name) => {}
                     (None, _) if folder.is_empty() => {}
-                    (Some(Part::Directory), Kind::Directory) => open.push(path),
-                    (Some(Part::File(size)), Kind::File) if *size == entry.size => {}
+                    (Some(Item::Directory), Kind::Directory) => open.push(path),
+                    (Some(Item::File(size)), Kind::File) if *size == entry.size => {}
                     _ => return Err(taken(&path)),
                 }
             }

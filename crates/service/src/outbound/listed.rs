@@ -92,24 +92,24 @@ impl Listed {
     }
 
     /// What lies where below it.
-    pub(super) fn parts(&self) -> BTreeMap<&[u8], Part> {
+    pub(super) fn items(&self) -> BTreeMap<&[u8], Item> {
         match self {
             Self::Here(list) => {
-                let part = |kind: &FileKind, size| match kind {
-                    FileKind::Directory => Part::Directory,
-                    FileKind::Regular => Part::File(size),
-                    FileKind::Symlink { .. } | FileKind::LeftOut => Part::Other,
+                let item = |kind: &FileKind, size| match kind {
+                    FileKind::Directory => Item::Directory,
+                    FileKind::Regular => Item::File(size),
+                    FileKind::Symlink { .. } | FileKind::LeftOut => Item::Other,
                 };
                 let files = list.files.iter();
                 files
-                    .map(|file| (&file.path[..], part(&file.kind, file.size)))
+                    .map(|file| (&file.path[..], item(&file.kind, file.size)))
                     .collect()
             }
             Self::There(list) => {
                 let files = list.files.iter();
-                let files = files.map(|file| (&file.path[..], Part::File(file.size)));
+                let files = files.map(|file| (&file.path[..], Item::File(file.size)));
                 let folders = list.directories.iter();
-                let folders = folders.map(|path| (&path[..], Part::Directory));
+                let folders = folders.map(|path| (&path[..], Item::Directory));
                 files.chain(folders).collect()
             }
         }
@@ -118,7 +118,7 @@ impl Listed {
 
 /// What something is that lies below what a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Item {
     Directory,
     /// A file of so many bytes.
     File(u64),

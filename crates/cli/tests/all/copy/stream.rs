@@ -150,6 +150,7 @@ fn what_makes_no_sense_for_a_stream_is_said_in_a_line() {
     fs::write(world.path("file"), "x").unwrap();
     for (arguments, code, said) in [
         (&["-", "file", "folder"][..], 2, "beside other sources"),
+        (&["file", "-"], 2, "can't copy to standard output"),
         (&["-", "folder/"], 2, "it has no name"),
         (
             &["-", "folder"],

@@ -338,6 +338,11 @@ fn start_relay(
     arguments.extend(more.iter().map(String::as_str));
     let mut command = binary();
     let command = command.env("TZ", RELAY_ZONE).args(&arguments);
+    // As for services.
+    let clock = Path::new(directory).with_file_name("clock of relays");
+    if clock.exists() {
+        command.envs(posthaste_testbed::wall_clock(&clock));
+    }
     Process::run(command.envs(environment.iter().cloned()), &log)
 }
 

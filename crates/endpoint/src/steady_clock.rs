@@ -1,0 +1,135 @@
+//! A wall clock that somebody may set wrong for a while.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Most that the wall clock is set right at once. More is a mistake of somebody or something: taken, it would put deadlines into the
+/// past and end the time for which data is kept, for good.
+const STEP_MAX: Duration = Duration::from_secs(10);
+
+/// The wall clock as it was at the start, which goes on as fast as time passes. It follows small corrections, takes no large step and
+/// never runs backwards.
+#[derive(Debug)]
+pub struct SteadyClock {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Wall clock and time since the machine started, when they agreed last.
+    agreed: Option<(Duration, Duration)>,
+    latest: Duration,
+    /// A step that is not taken was told.
+    is_told: bool,
+}
+
+/// A step of the wall clock that is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Ahead, or back.
+    pub ahead: bool,
+    /// How far.
+    pub by: Duration,
+}
+
+impl State {
+    const NEW: Self = Self {
+        agreed: None,
+        latest: Duration::ZERO,
+        is_told: false,
+    };
+
+    /// The time, where the wall clock says `wall` since the epoch and the machine has run for `up`; and a step that was not told yet.
+    fn read(&mut self, wall: Duration, up: Duration) -> (Duration, Option<Step>) {
+        let (was, since) = *self.agreed.get_or_insert((wall, up));
+        let expected = was + up.saturating_sub(since);
+        let by = wall.abs_diff(expected);
+        let step = (by > STEP_MAX).then(|| Step {
+            ahead: wall > expected,
+            by,
+        });
+        let now = match &step {
+            None => {
+                self.agreed = Some((wall, up));
+                self.is_told = false;
+                wall
+            }
+            Some(_) => expected,
+        };
+        self.latest = now.max(self.latest);
+        let news = step.filter(|_| !std::mem::replace(&mut self.is_told, true));
+        (self.latest, news)
+    }
+}
+
+impl Default for SteadyClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SteadyClock {
+    /// One that has not been looked at.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: Mutex::new(State::NEW),
+        }
+    }
+
+    /// Returns the time since the Unix epoch, not before any time given earlier, and once a step that is not taken.
+    pub fn read(&self) -> (Duration, Option<Step>) {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        // It goes on while the machine sleeps.
+        let up = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or(Duration::ZERO);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.read(wall, up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_large_step_is_told_and_not_taken() {
+        let mut state = State::NEW;
+        assert_eq!(state.read(s(1000), s(50)), (s(1000), None));
+        // A year ahead for four seconds.
+        let year = 31_536_000;
+        let ahead = Some(Step {
+            ahead: true,
+            by: s(year),
+        });
+        assert_eq!(state.read(s(1001 + year), s(51)), (s(1001), ahead));
+        assert_eq!(state.read(s(1004 + year), s(54)), (s(1004), None));
+        assert_eq!(state.read(s(1005), s(55)), (s(1005), None));
+        let back = Some(Step {
+            ahead: false,
+            by: s(900),
+        });
+        assert_eq!(state.read(s(106), s(56)), (s(1006), back));
+    }
+
+    #[test]
+    fn small_corrections_are_followed_and_never_backwards() {
+        let mut state = State::NEW;
+        state.read(s(1000), s(50));
+        assert_eq!(state.read(s(1009), s(51)).0, s(1009));
+        assert_eq!(state.read(s(1003), s(52)).0, s(1009));
+        assert_eq!(state.read(s(1018), s(62)).0, s(1018));
+        // The machine slept.
+        assert_eq!(state.read(s(9018), s(8062)).0, s(9018));
+    }
+}
