@@ -127,7 +127,7 @@ pub struct CopyArguments {
     /// Do not read back what was copied between local paths
     #[arg(long)]
     ignore_checksum: bool,
-    /// Read each file, or the stream, back from a remote destination and compare
+    /// Read each file, or the stream, back once it has its name, and compare
     #[arg(long)]
     verify: bool,
     /// Flush each local file to the disk before it gets its final name

@@ -3,11 +3,13 @@
 
 mod compose;
 mod crc32c;
+mod stored;
 
 use std::fmt;
 
 use crc_fast::{CrcAlgorithm, Digest};
-pub(crate) use crc32c::{Crc32c, Crc32cSummer};
+pub use crc32c::{Crc32c, Crc32cSummer};
+pub use stored::{Compared, StoredSum, StoredSummer};
 
 use compose::Field;
 

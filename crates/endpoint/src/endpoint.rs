@@ -14,7 +14,7 @@ pub(crate) use crate::unfinished::{
     LEDGER_SUFFIX, PARTIAL_SUFFIX, new_word, partial_name, same_partial_name,
 };
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Locus, Result,
+    Capabilities, Checksum, Error, ErrorKind, Locus, Result, StoredSum,
     limits::Limits,
     pass::{Errand, Pass},
     unkept::Unkept,
@@ -150,6 +150,10 @@ pub trait Reader: Send + Sync {
     fn entry(&self) -> &Entry;
     /// What the store says the whole file's checksum is.
     fn checksum(&self) -> Option<Checksum>;
+    /// The same, where the store may keep another one than ours. [`Compared`](crate::Compared) holds what is read to it.
+    fn stored_sum(&self) -> Option<StoredSum> {
+        self.checksum().map(StoredSum::Crc64)
+    }
     /// Streams `range`, of which nothing is an empty one. It ends with an error if fewer bytes are there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
     /// Fails with [`crate::ErrorKind::Changed`] unless the file still is what was opened.

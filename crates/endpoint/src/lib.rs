@@ -55,7 +55,7 @@ pub use access::{Access, Prices, is_slip, meant, nearest};
 pub use actor::{Account, Accounts, Actor};
 pub use built_in::{BUILT_IN, BuiltIn};
 pub use capabilities::Capabilities;
-pub use checksum::{Checksum, Summer};
+pub use checksum::{Checksum, Compared, Crc32c, Crc32cSummer, StoredSum, StoredSummer, Summer};
 pub use config::{Profile, Profiles, is_secret, own_profile, parse_profiles, profiles};
 pub use descriptors::{descriptors_max, raise_descriptors};
 pub use endpoint::{

@@ -47,7 +47,7 @@ pub use block::Block;
 pub use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};
 pub use draft::{Draft, segment_range};
-pub use flush::{close, flush};
+pub use flush::{close, drop_cached, flush};
 use ground::Ground;
 pub use links::{make_link, read_link};
 pub use listing::PosixListing;

@@ -11,7 +11,7 @@ use std::{
 use futures_util::StreamExt;
 use posthaste_api as api;
 use posthaste_endpoint::{
-    Actor, Error, ErrorKind, Locus, Result,
+    Actor, Compared, Error, ErrorKind, Locus, Result,
     posix::{Beneath, close},
 };
 use posthaste_engine::draft::note_loss;
@@ -147,6 +147,7 @@ async fn read(
     let place = Place::of(&chore.source, chore.owner.as_deref());
     let reader = tools.sources.open(actor, place, piece).await?;
     let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
+    let mut compared = Compared::begin(&*reader);
     let mut at = piece.from;
     let mut strip = bytes::BytesMut::new();
     while let Some(some) = bytes.next().await {
@@ -154,6 +155,9 @@ async fn read(
         progress.fetch_add(some.len() as u64, Ordering::Relaxed);
         tools.sources.add(some.len() as u64);
         hasher.update(&some);
+        if let Some(compared) = &mut compared {
+            compared.add(&some);
+        }
         strip.extend_from_slice(&some);
         if strip.len() >= WRITE_BYTES {
             at = write(tools, file, at, strip.split().freeze()).await?;
@@ -170,7 +174,12 @@ async fn read(
             .cause(cause)
             .at(Locus::Source));
     }
-    reader.confirm().await.map_err(at_source)
+    reader.confirm().await.map_err(at_source)?;
+    // Of a file that goes on in other chunks the service compares the whole.
+    compared.map_or(Ok(()), |compared| {
+        let compared = compared.end(&(piece.from..piece.to), &piece.source_path);
+        compared.map(|_| ())
+    })
 }
 
 /// Writes a strip while nobody else may, and returns where the next one goes.

@@ -10,6 +10,7 @@ mod near;
 mod room;
 mod stage;
 pub(crate) mod submit;
+mod sums;
 mod union;
 
 use std::{

@@ -217,6 +217,8 @@ impl Nextest {
         command
             .args(["nextest", verb, "--workspace", "--locked"])
             .args(["--profile", profile.name()])
+            // The programs of `examples` are built by what runs them, and checked with the lints.
+            .args(["--lib", "--bins", "--tests"])
             .current_dir(root())
             // Of a test that fails, its place and words tell enough; a hundred frames hide them.
             .env("RUST_BACKTRACE", "0");

@@ -1,5 +1,7 @@
 //! `posthaste stage-in` against a real service and real servers, with everything that goes wrong.
 
+mod damaged;
+
 use std::{
     fs,
     os::unix::fs::FileExt,

@@ -54,7 +54,11 @@ impl Mind {
             fault
         };
         let is_away = fault.may_pass() && self.arrivals.outward.contains_key(&id);
-        if is_away || matches!(fault, Fault::Full | Fault::Unwritable | Fault::Busy) {
+        let may_pass = matches!(
+            fault,
+            Fault::Full | Fault::Unwritable | Fault::Busy | Fault::Corrupt
+        );
+        if is_away || may_pass {
             self.hold_arrival(id, fault, out);
             if !is_away {
                 self.look_what_is_there(id, out);
@@ -65,7 +69,7 @@ impl Mind {
         }
     }
 
-    /// Some of what was written may be lost: what is not there any more is fetched again.
+    /// Some of what was written may be lost or damaged: what is not there any more, as it should be, is fetched again.
     fn look_what_is_there(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let arrival = self.arrivals.requests.get_mut(&id);

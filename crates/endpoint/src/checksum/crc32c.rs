@@ -12,7 +12,7 @@ static FIELD: Field = Field::new(0x82f6_3b78, 32);
 
 /// The CRC-32C of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Crc32c(u32);
+pub struct Crc32c(u32);
 
 impl Crc32c {
     /// That of no bytes.
@@ -70,7 +70,7 @@ impl fmt::Debug for Crc32c {
 
 /// Sums bytes as they pass.
 #[derive(Debug)]
-pub(crate) struct Crc32cSummer(Digest);
+pub struct Crc32cSummer(Digest);
 
 impl Default for Crc32cSummer {
     fn default() -> Self {
@@ -80,12 +80,13 @@ impl Default for Crc32cSummer {
 
 impl Crc32cSummer {
     /// Adds the next bytes.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
     /// The checksum so far.
-    pub(crate) fn sum(&self) -> Crc32c {
+    #[must_use]
+    pub fn sum(&self) -> Crc32c {
         Crc32c::of_low_bits(self.0.finalize())
     }
 }

@@ -12,7 +12,7 @@ use super::{
     resource::{FIELDS, Resource, kept_of},
 };
 use crate::{
-    Checksum, Condition, Error, ErrorKind, Result, Status, Summer,
+    Checksum, Condition, Error, ErrorKind, Result, Status, StoredSum, Summer,
     checksum::{Crc32c, Crc32cSummer},
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
     objects::Spans,
@@ -142,6 +142,10 @@ impl Reader for GcsReader {
     /// The store keeps another checksum, which [`Reader::confirm`] compares.
     fn checksum(&self) -> Option<Checksum> {
         None
+    }
+
+    fn stored_sum(&self) -> Option<StoredSum> {
+        self.checksum.map(StoredSum::Crc32c)
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

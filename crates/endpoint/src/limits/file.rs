@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 
 use super::{Excuse, Limits, Pass, TURN_BYTES};
 use crate::{
-    Checksum, Error, ErrorKind, Result,
+    Checksum, Error, ErrorKind, Result, StoredSum,
     endpoint::{Boxed, ByteStream, Entry, Listing, Reader, Writer},
     outgoing::Outgoing,
 };
@@ -114,6 +114,10 @@ impl Reader for LimitedReader {
 
     fn checksum(&self) -> Option<Checksum> {
         self.inner.checksum()
+    }
+
+    fn stored_sum(&self) -> Option<StoredSum> {
+        self.inner.stored_sum()
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

@@ -1,11 +1,18 @@
-//! What a file system says of writes only when a file is closed.
+//! What a file system says of writes only when a file is closed, and what it holds then.
 
 #![expect(unsafe_code, reason = "std and rustix drop what close returns")]
 
 use std::{
+    fs::File,
     io,
-    os::fd::{AsFd, IntoRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, IntoRawFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::Path,
 };
+
+use rustix::fs::{Advice, fadvise};
 
 /// Returns the error that closing `file` would end with, if any. The file stays open.
 ///
@@ -30,6 +37,23 @@ pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Puts a file on the disk and drops what the kernel holds of it: whoever reads it next hears the file system, as far as that keeps no
+/// cache of its own. Blocks.
+///
+/// # Errors
+/// The system's.
+pub fn drop_cached(path: &Path) -> io::Result<()> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.sync_data()?;
+    // Advice alone: where it is not taken, what is read may come from memory.
+    let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    Ok(())
 }
 
 #[cfg(test)]

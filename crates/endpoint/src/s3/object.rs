@@ -12,7 +12,7 @@ use super::{
     sums::Sum,
 };
 use crate::{
-    Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, Summer,
+    Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, StoredSum, Summer,
     checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::{Head, Spans, check_held},
@@ -50,6 +50,11 @@ impl Reader for S3Reader {
 
     fn checksum(&self) -> Option<Checksum> {
         self.checksum
+    }
+
+    fn stored_sum(&self) -> Option<StoredSum> {
+        let ours = self.checksum.map(StoredSum::Crc64);
+        ours.or(self.crc32c.map(StoredSum::Crc32c))
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

@@ -25,6 +25,7 @@ use super::{
     lane::{Shared, spec_of},
     progress::Moving,
     remote::is_taken,
+    small,
     walk::{There, Work},
 };
 
@@ -124,6 +125,9 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     } else {
         copying.copy_small(&to, block)?;
     }
+    if shared.options.verify {
+        copying.check(&to, block)?;
+    }
     moving.arrived();
     shared.copied(&work.to, &shown);
     Ok(())
@@ -205,6 +209,33 @@ impl Copying<'_> {
     fn publish(&self, draft: &Draft) -> Result<()> {
         self.shared.note(draft.publish(self.spec)?);
         Ok(())
+    }
+
+    /// Compares what has the final name with the source, as the file system gives it and not the memory that it was written from.
+    fn check(&self, to: &Place, block: &mut [u8]) -> Result<()> {
+        let shown = || to.shown().to_string_lossy();
+        let fail = |cause| Error::io("verify", shown(), cause).at(Locus::Destination);
+        posix::drop_cached(&to.path).map_err(fail)?;
+        let there = SourceFile::open_at(to, false);
+        let there = there.map_err(|error| error.at(Locus::Destination))?;
+        let size = self.spec.size;
+        let mut is_same = there.entry().size == size;
+        let mut offset = 0;
+        let mut found = vec![0; block.len()];
+        while is_same && offset < size {
+            let rest = usize::try_from(size - offset).unwrap_or(usize::MAX);
+            let len = rest.min(block.len());
+            let (wanted, found) = (&mut block[..len], &mut found[..len]);
+            self.source.read_at(wanted, offset)?;
+            let read = there.read_at(found, offset);
+            read.map_err(|error| error.at(Locus::Destination))?;
+            is_same = wanted == found;
+            offset += len as u64;
+        }
+        if is_same {
+            return self.source.confirm();
+        }
+        Err(small::is_other(shown()))
     }
 
     /// Lets the file system share the source's extents, where it can.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{
-    Checksum, Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, Summer,
+    Checksum, Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, Summer, posix,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -329,6 +329,11 @@ pub(super) async fn check_copy(
         return Ok(());
     }
     let destination = &shared.destination.endpoint;
+    if let Some(local) = &shared.destination.local {
+        let path = local.path(path);
+        // What can't be opened is told below.
+        let _ = tokio::task::spawn_blocking(move || posix::drop_cached(&path)).await;
+    }
     let found = retried(shared, || async {
         let there = destination.stat(path, false).await?;
         let there = there

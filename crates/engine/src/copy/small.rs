@@ -185,11 +185,15 @@ async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Copied>) -> R
 }
 
 /// An error for a copy that is not what it should be.
-pub(super) fn differs(shown: String, wanted: Checksum, found: Checksum) -> Error {
+pub(super) fn is_other(shown: impl Into<String>) -> Error {
     Error::new(posthaste_endpoint::ErrorKind::Corrupt, "verify", shown)
         .cause("what was read back is not what was written")
         .hint("copy it again with --ignore-times; if it stays, distrust that storage")
-        .with("wanted", wanted)
-        .with("found", found)
         .at(Locus::Destination)
+}
+
+/// The same, with the checksums of both.
+pub(super) fn differs(shown: String, wanted: Checksum, found: Checksum) -> Error {
+    let error = is_other(shown);
+    error.with("wanted", wanted).with("found", found)
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Compared, Error, ErrorKind, Locus, Result, StoredSum};
 use posthaste_journal::ChunkRecord;
 use posthaste_types::{ChunkIndex, Digest, SourceId};
 
@@ -82,7 +82,10 @@ pub(super) async fn fetch(
     let mut failed = None;
     if turn.may_write() {
         match by_mover::fetch(stage, movers, place, flow, chunk).await? {
-            Fetched::Done(digest) => return note(stage, &turn, None, chunk, digest).await,
+            Fetched::Done(digest) => {
+                let came = Came::of_mover(digest);
+                return note(stage, &turn, None, chunk, came).await;
+            }
             Fetched::Ours(mover) => failed = mover,
         }
     }
@@ -108,13 +111,9 @@ pub(super) async fn read_whole(
 ) -> Result<(bytes::Bytes, Digest)> {
     let place = stage.place(source)?;
     let _fetching = flow.begin();
-    let mut intake = Intake {
-        stage,
-        hasher: blake3::Hasher::new(),
-        goes: Goes::Whole(bytes::BytesMut::new()),
-    };
+    let mut intake = Intake::new(stage, Goes::Whole(bytes::BytesMut::new()));
     intake.read_all(place, flow, chunk).await?;
-    let digest = intake.digest();
+    let Came { digest, .. } = intake.came();
     let Goes::Whole(bytes) = intake.goes else {
         return Err(Error::new(ErrorKind::Other, "read", "a chunk").at(Locus::Source));
     };
@@ -156,6 +155,7 @@ pub(super) async fn write_whole(
 struct Intake<'a> {
     stage: &'a Arc<Stage>,
     hasher: blake3::Hasher,
+    sums: Vec<(usize, StoredSum)>,
     goes: Goes<'a>,
 }
 
@@ -170,16 +170,22 @@ enum Goes<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn into_draft(stage: &'a Arc<Stage>, turn: &'a Arc<Turn>) -> Self {
+    fn new(stage: &'a Arc<Stage>, goes: Goes<'a>) -> Self {
         Self {
             stage,
             hasher: blake3::Hasher::new(),
-            goes: if turn.may_write() {
-                Goes::Draft(turn)
-            } else {
-                Goes::Kept(Vec::new())
-            },
+            sums: Vec::new(),
+            goes,
         }
+    }
+
+    fn into_draft(stage: &'a Arc<Stage>, turn: &'a Arc<Turn>) -> Self {
+        let goes = if turn.may_write() {
+            Goes::Draft(turn)
+        } else {
+            Goes::Kept(Vec::new())
+        };
+        Self::new(stage, goes)
     }
 
     async fn read_all(&mut self, place: usize, flow: &Flow, chunk: ChunkIndex) -> Result<()> {
@@ -201,18 +207,36 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    fn digest(&self) -> Digest {
-        Digest::new(*self.hasher.finalize().as_bytes())
+    fn came(&mut self) -> Came {
+        Came {
+            digest: Digest::new(*self.hasher.finalize().as_bytes()),
+            sums: std::mem::take(&mut self.sums),
+        }
     }
 
     /// Makes it durable.
-    async fn settle(self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
-        let digest = self.digest();
+    async fn settle(mut self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
+        let came = self.came();
         let kept = match self.goes {
             Goes::Kept(kept) => Some(kept),
             Goes::Draft(_) | Goes::Whole(_) => None,
         };
-        note(self.stage, turn, kept, chunk, digest).await
+        note(self.stage, turn, kept, chunk, came).await
+    }
+}
+
+/// What a chunk turned out to be.
+struct Came {
+    digest: Digest,
+    /// What came of each file that goes on in other chunks, where its source keeps a checksum.
+    sums: Vec<(usize, StoredSum)>,
+}
+
+impl Came {
+    /// A mover says no more of it.
+    fn of_mover(digest: Digest) -> Self {
+        let sums = Vec::new();
+        Self { digest, sums }
     }
 }
 
@@ -222,11 +246,13 @@ async fn note(
     turn: &Arc<Turn>,
     kept: Option<Vec<Strip>>,
     chunk: ChunkIndex,
-    digest: Digest,
+    came: Came,
 ) -> Result<ChunkRecord> {
     let pieces = stage.pieces(chunk).into_iter();
     let files = pieces.map(|piece| piece.file).collect();
-    finish(stage, turn, kept, files, digest).await?;
+    let digest = came.digest;
+    finish(stage, turn, kept, files, came).await?;
+    stage.sums.mend(chunk);
     Ok(ChunkRecord {
         request: stage.request,
         chunk,
@@ -238,12 +264,16 @@ async fn note(
 async fn read(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
     let reader = intake.stage.reader(place, piece.file).await?;
     let mut bytes = reader.read(piece.range.clone()).await?;
+    let mut compared = Compared::begin(&*reader);
     let mut at = piece.range.start;
     let mut strip = bytes::BytesMut::new();
     while let Some(some) = bytes.next().await {
         let some = some?;
         flow.add(some.len());
         intake.hasher.update(&some);
+        if let Some(compared) = &mut compared {
+            compared.add(&some);
+        }
         strip.extend_from_slice(&some);
         if strip.len() >= WRITE_BYTES {
             let (file, bytes) = (piece.file, strip.split().freeze());
@@ -265,7 +295,16 @@ async fn read(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece)
             .cause(cause)
             .at(Locus::Source));
     }
-    reader.confirm().await
+    reader.confirm().await?;
+    let shown = intake.stage.show(piece.file);
+    let sum = compared.map(|compared| compared.end(&piece.range, &shown));
+    let sum = sum.transpose()?;
+    if piece.range != (0..reader.entry().size) {
+        intake.sums.extend(sum.map(|sum| (piece.file, sum)));
+        let stage = intake.stage;
+        stage.sums.tell(piece.file, reader.stored_sum());
+    }
+    Ok(())
 }
 
 /// Writes a strip, unless another fetch writes this chunk by now.
@@ -294,7 +333,7 @@ async fn finish(
     turn: &Arc<Turn>,
     kept: Option<Vec<Strip>>,
     mut files: Vec<usize>,
-    digest: Digest,
+    came: Came,
 ) -> Result<()> {
     let turn = Arc::clone(turn);
     files.dedup();
@@ -302,7 +341,7 @@ async fn finish(
         .blocking(move |stage| {
             let mut slot = turn.look();
             if let Some(done) = slot.done {
-                return if done == digest {
+                return if done == came.digest {
                     Ok(())
                 } else {
                     Err(differs())
@@ -326,7 +365,8 @@ async fn finish(
                 let file = &stage.list.files[file];
                 stage.draft.sync(&file.path, file.size)?;
             }
-            slot.done = Some(digest);
+            slot.done = Some(came.digest);
+            slot.sums = came.sums;
             Ok(())
         })
         .await

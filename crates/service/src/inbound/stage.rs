@@ -12,7 +12,7 @@ use std::{
 };
 
 use posthaste_core::contract::Cut;
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result, Unkept};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Reader, Result, StoredSum, Unkept};
 use posthaste_engine::{
     dataset::DatasetId,
     draft::{Draft, Finish},
@@ -28,6 +28,7 @@ use tokio::sync::OnceCell;
 use super::{
     list::{List, Piece, Stamp},
     look, near,
+    sums::Sums,
 };
 use crate::credentials::Behalf;
 use crate::store::Store;
@@ -43,6 +44,8 @@ pub(super) struct Slot {
     pub(super) done: Option<Digest>,
     /// What it is, where it lies at a depot near the centre.
     pub(super) near: Option<Digest>,
+    /// Of files that go on in other chunks: what came of them here.
+    pub(super) sums: Vec<(usize, StoredSum)>,
 }
 
 type Readers = HashMap<(usize, usize), Arc<dyn Reader>>;
@@ -66,8 +69,9 @@ pub(super) struct Stage {
     endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
     readers: Mutex<Readers>,
     starts: Vec<u64>,
-    cut: Cut,
+    pub(super) cut: Cut,
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
+    pub(super) sums: Sums,
     fetches: AtomicU64,
     /// Nothing is written any more.
     is_over: RwLock<bool>,
@@ -110,9 +114,9 @@ impl Stage {
             let digest = known.digests.first().copied()?;
             let is_here = near::is_here(&known);
             let slot = Slot {
-                writer: 0,
                 done: is_here.then_some(digest),
                 near: (!is_here).then_some(digest),
+                ..Slot::default()
             };
             Some((known.chunk, Arc::new(Mutex::new(slot))))
         });
@@ -134,6 +138,7 @@ impl Stage {
             endpoints: wanted.sources.iter().map(|_| OnceCell::new()).collect(),
             slots: Mutex::new(slots.collect()),
             readers: Mutex::default(),
+            sums: Sums::default(),
             store,
             wanted,
             numbers,
@@ -259,6 +264,9 @@ impl Stage {
             let here = here.filter(|known| !is_doubted || stage.is_as_noted(known));
             let chunks = here.map(|known| known.chunk);
             let here = chunks.filter(|chunk| {
+                if stage.sums.is_damaged(*chunk) {
+                    return false;
+                }
                 let pieces = stage.pieces(*chunk);
                 has_landed || pieces.iter().all(|piece| is_there(piece.file))
             });
@@ -315,8 +323,12 @@ impl Stage {
     /// Gives the files their names, all at once, and tells what they are without there.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when something came to be at the destination, and the operating system's.
+    /// [`ErrorKind::Conflict`] when something came to be at the destination, [`ErrorKind::Corrupt`] when a file is not what its source
+    /// keeps, and the operating system's.
     pub(super) async fn land(self: &Arc<Self>) -> Result<Unkept> {
+        if !self.blocking(|stage| Ok(stage.has_landed())).await? {
+            self.compare_spread().await?;
+        }
         self.blocking(|stage| {
             if stage.has_landed() {
                 return Ok(Unkept::default());

@@ -119,6 +119,8 @@ pub(super) fn go_command(go: &Path) -> Command {
         // The proxy alone: a module it refuses must not be fetched from elsewhere.
         .env("GOPROXY", proxies_of(go))
         .env("CGO_ENABLED", "0")
+        // Its compiler spends less on collecting garbage, for some hundred MiB more.
+        .env("GOGC", "400")
         .stdin(Stdio::null());
     command
 }

@@ -16,6 +16,8 @@ pub enum Spoils {
     Ranges(Vec<u8>),
     /// Other bytes of this come than the range that was asked for.
     OtherRanges(Vec<u8>),
+    /// One bit of each body is another.
+    Bits,
     /// Nobody says how long it is.
     Lengths,
     /// The connection ends half way, though a length was told.
@@ -54,6 +56,14 @@ pub async fn front(
                 Answer::sized(206, &headers, &whole[first..=last])
             }
             (Spoils::Ranges(_) | Spoils::OtherRanges(_), None) => pass(real, asked),
+            (Spoils::Bits, _) => {
+                let mut answer = pass(real, asked);
+                let middle = answer.body.len() / 2;
+                if let Some(byte) = answer.body.get_mut(middle) {
+                    *byte ^= 1;
+                }
+                answer
+            }
             (Spoils::Lengths, _) => chunked(without_length(pass(real, asked))),
             (Spoils::Ends, _) => {
                 let mut answer = pass(real, asked);

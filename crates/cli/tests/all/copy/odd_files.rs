@@ -329,6 +329,27 @@ fn a_source_that_fails_here_and_there_gives_the_rest() {
 }
 
 #[test]
+fn a_file_system_that_loses_what_it_took_is_found_out_when_it_is_read_back() {
+    let run = Run::new(Habits {
+        loses_writes: true,
+        ..Habits::default()
+    });
+    // What is compared as it is written may find some of it: here nothing is.
+    let lines = run.ends(&["--verify", "--ignore-checksum"], 6, &["5 failed"]);
+    for name in NAMES {
+        let line = format!("/{name}: what was read back is not what was written");
+        assert!(lines.contains(&line), "{line} not in {lines}");
+    }
+    shown(
+        "files",
+        "what is written is lost, and `--verify` reads it back",
+        End::Refused,
+    );
+    let run = Run::new(Habits::default());
+    run.ends(&["--verify"], 0, &["copied 5 files"]);
+}
+
+#[test]
 fn links_that_lead_back_end_when_followed() {
     let world = World::new();
     fs::create_dir_all(world.path("source/sub")).unwrap();

@@ -77,6 +77,22 @@ impl Centre {
         fs::write(&profiles, text).unwrap();
     }
 
+    /// Says in its profile that the S3 server is elsewhere.
+    pub fn move_archive(&self, endpoint: &str) {
+        let profiles = self
+            .folder
+            .path()
+            .join("home/.config/posthaste/profiles.toml");
+        let text = fs::read_to_string(&profiles).unwrap();
+        fs::write(&profiles, text.replace(&self.s3.endpoint(), endpoint)).unwrap();
+    }
+
+    /// Runs what needs no service.
+    pub fn run_alone(&self, arguments: &[&str]) -> Output {
+        let mut command = command(self.folder.path(), &self.s3);
+        command.args(arguments).output().unwrap()
+    }
+
     pub fn kill(&mut self) {
         self.service.kill().unwrap();
         self.service.wait().unwrap();

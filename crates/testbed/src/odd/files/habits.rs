@@ -78,6 +78,8 @@ pub struct Habits {
     pub cuts_names: usize,
     /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
     pub hides_open: bool,
+    /// It takes what is written, and keeps zeros.
+    pub loses_writes: bool,
 }
 
 impl Default for Habits {
@@ -91,6 +93,7 @@ impl Default for Habits {
             folds_names: |_| false,
             cuts_names: 0,
             hides_open: false,
+            loses_writes: false,
         }
     }
 }

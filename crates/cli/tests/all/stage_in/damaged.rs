@@ -1,0 +1,68 @@
+//! Stage-ins of what is damaged on its way.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use posthaste_testbed::odd::{Spoils, front};
+use tokio::task::block_in_place;
+
+use crate::support::sources::{Centre, text};
+
+/// So much that it comes in several chunks.
+const LARGE: usize = 40 << 20;
+
+/// Stages in a file of so many bytes of a store that keeps its checksum, while one bit of each answer is another: it does not arrive, and
+/// does once that is over.
+async fn arrives_once_it_is_not_damaged(name: &str, size: usize) {
+    let centre = Centre::with("400M", "40M", 1);
+    let source = centre.folder.path().join(name);
+    fs::write(&source, vec![7; size]).unwrap();
+    let copied = block_in_place(|| centre.run_alone(&["cp", name, "archive:odd/"]));
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
+    let is_damaged = Arc::new(AtomicBool::new(true));
+    let (damages, wanted) = (Arc::clone(&is_damaged), format!("/odd/{name}"));
+    let front = front(centre.s3.address(), Spoils::Bits, move |asked| {
+        damages.load(SeqCst) && asked.method == "GET" && asked.target.contains(&wanted)
+    })
+    .await;
+    centre.move_archive(&front.url());
+    block_in_place(|| {
+        let to = centre.scratch("input");
+        let asked = [
+            "stage-in",
+            "archive:odd",
+            to.to_str().unwrap(),
+            "--deadline",
+            "20m",
+            "--json",
+        ];
+        let request = centre.json(&asked);
+        let id = request["id"].as_str().unwrap();
+        let said = format!("{name}: what was read has not the checksum");
+        centre.wait_until(id, |request| {
+            assert_ne!(request["state"], "arrived", "{request}");
+            centre.log().contains(&said)
+        });
+        assert!(!to.exists());
+        is_damaged.store(false, SeqCst);
+        centre.wait_until(id, |request| request["state"] == "arrived");
+        assert!(fs::read(to.join(name)).unwrap() == fs::read(&source).unwrap());
+    });
+}
+
+// In docs/reference/edges.md: "one bit of what is read is another"
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_file_that_is_damaged_on_its_way_does_not_arrive() {
+    arrives_once_it_is_not_damaged("small", 100_000).await;
+}
+
+// In docs/reference/edges.md: "one bit of what is read is another"
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_several_chunks_that_is_damaged_on_its_way_does_not_arrive() {
+    arrives_once_it_is_not_damaged("large", LARGE).await;
+}
