@@ -428,6 +428,19 @@ fn what_a_depot_says_of_its_load_is_told_as_it_is_when_the_service_starts() {
 }
 
 #[test]
+fn what_befalls_a_depot_outside_its_hours_ends_no_earlier_than_they_begin() {
+    play("vanishes-by-day", 0..10);
+}
+
+/// The one file of the request changed, and nobody may rebuild it: that is said, and nothing waits for ever.
+#[test]
+fn a_chunk_is_left_to_depots_only_where_the_budget_lets_them_rebuild_it() {
+    for report in play("left-out-of-budget", 0..10) {
+        assert_eq!(report.count(Fate::Failed), 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn what_comes_twice_while_nobody_can_take_what_lacks_makes_room_for_it() {
     for report in play("parked", 261_129_191_102_481..261_129_191_102_486) {
         assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());

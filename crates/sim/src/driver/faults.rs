@@ -157,6 +157,19 @@ impl Run<'_> {
             return;
         }
         let site = &mut self.world.sites[place];
+        if is_outage(kind) && !site.hours.is_open(self.now) {
+            // Nobody lends it yet: its hours would end what befell it, had it not befallen it meanwhile.
+            if let Some(next) = site.hours.next_change(self.now) {
+                let pending = Pending::Heal {
+                    kind,
+                    place,
+                    ordeal,
+                    is_routine: true,
+                };
+                self.after(next.since(self.now), pending);
+            }
+            return;
+        }
         let name = site.name.clone();
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped | FaultKind::Offline => {
@@ -309,7 +322,10 @@ impl Run<'_> {
         self.mind = mind.map(Decider::mind);
         inputs.extend(self.found_ways());
         inputs.push(Input::DriverStarted);
-        inputs.extend(self.loads_now());
+        for load in self.loads_now() {
+            self.on_asked(&load);
+            inputs.push(load);
+        }
         self.start_routine();
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
