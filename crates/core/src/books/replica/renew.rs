@@ -36,6 +36,11 @@ impl Replica {
         is_news
     }
 
+    /// The centre reads the chunk again, as its source is now: no depot rebuilds what it was.
+    pub(crate) fn take_back(&mut self, chunk: ChunkIndex) {
+        self.left.remove(chunk.get());
+    }
+
     /// Returns whether the chunk is left to the depots.
     pub(crate) fn is_left(&self, chunk: ChunkIndex) -> bool {
         self.left.contains(chunk.get()) && self.has_enough(chunk)
