@@ -153,23 +153,10 @@ impl Run<'_> {
             self.log(None, None, what);
             return;
         }
-        if is_outage(kind) && self.world.sites[place].ordeal != ordeal {
+        if is_outage(kind) && self.is_out_still(kind, place, ordeal) {
             return;
         }
         let site = &mut self.world.sites[place];
-        if is_outage(kind) && !site.hours.is_open(self.now) {
-            // Nobody lends it yet: its hours would end what befell it, had it not befallen it meanwhile.
-            if let Some(next) = site.hours.next_change(self.now) {
-                let pending = Pending::Heal {
-                    kind,
-                    place,
-                    ordeal,
-                    is_routine: true,
-                };
-                self.after(next.since(self.now), pending);
-            }
-            return;
-        }
         let name = site.name.clone();
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped | FaultKind::Offline => {
@@ -226,6 +213,25 @@ impl Run<'_> {
         };
         self.last_change = self.now;
         self.log_world(kind, place, what);
+    }
+
+    /// Returns whether something else befell the depot meanwhile, or nobody lends it yet. What befalls it outside its hours ends when
+    /// these begin.
+    fn is_out_still(&mut self, kind: FaultKind, place: usize, ordeal: u32) -> bool {
+        let site = &self.world.sites[place];
+        if site.ordeal != ordeal || site.hours.is_open(self.now) {
+            return site.ordeal != ordeal;
+        }
+        if let Some(next) = site.hours.next_change(self.now) {
+            let pending = Pending::Heal {
+                kind,
+                place,
+                ordeal,
+                is_routine: true,
+            };
+            self.after(next.since(self.now), pending);
+        }
+        true
     }
 
     fn log_world(&mut self, kind: FaultKind, place: usize, what: String) {
