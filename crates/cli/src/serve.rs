@@ -69,6 +69,10 @@ pub struct ServeArguments {
     /// others run as root too [default: the rights of the service's own user]
     #[arg(long)]
     as_owners: bool,
+    /// Move files with root's rights for everybody who has a token for some directories (--below), where it runs as root without
+    /// --as-owners: such tokens are refused else
+    #[arg(long)]
+    as_root: bool,
     /// The file with the key under which the credentials that users give are kept, made with the first of them
     /// [default: credentials.key in the state directory]
     #[arg(long, value_name = "FILE")]
@@ -213,6 +217,7 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
         fts_listen: arguments.fts_listen,
         behind_tls: arguments.behind_tls,
         as_owners: arguments.as_owners,
+        as_root: arguments.as_root,
         credentials_key: arguments.credentials_key,
         lending: arguments.source_listen.map(|listen| LendingOptions {
             listen,

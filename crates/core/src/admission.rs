@@ -81,7 +81,10 @@ impl Mind {
             return verdict;
         }
         let hopeful = self.way(request, Belief::Hopeful, left);
-        if let Some(verdict) = self.try_way(request, &hopeful, Duration::ZERO) {
+        if let Some(mut verdict) = self.try_way(request, &hopeful, Duration::ZERO) {
+            if let Verdict::Admit { reason, .. } = &mut verdict {
+                reason.doubt();
+            }
             return verdict;
         }
         if let Some(why) = self.find_full_pin(request, &hopeful) {

@@ -54,7 +54,7 @@ pub use posthaste_plan::{
     tuner::{Method, MethodError},
 };
 pub use prices::{DepotPrices, EgressPrice, SourcePrice};
-pub use reason::{CircuitReason, DeliveryReason, Reason};
+pub use reason::{CircuitReason, DeliveryReason, HopeReason, Reason};
 pub use request::{Pause, ReleasePolicy, RequestSpec};
 pub use space::{SpaceNews, SpaceReason};
 pub use tale::{ArrivalTale, Cause, Charge, Decision, Party, Tale};

@@ -198,6 +198,7 @@ impl Placing<'_> {
             failures: 0,
             last_fault: None,
         };
+        self.request.replica.take_back(chunk);
         self.request.stripes.insert(chunk, stripe);
     }
 

@@ -189,7 +189,12 @@ impl Mind {
         };
         if !request.at_risk && request.late_ticks >= settings.0 && now >= request.submitted + grace
         {
-            self.say_at_risk(id, out);
+            // Where what was to suffice by then is there, the rest follows when it can.
+            if request.safe_at.is_some() && request.survives_what_suffices() {
+                request.late_ticks = 0;
+            } else {
+                self.say_at_risk(id, out);
+            }
         } else if request.at_risk && request.on_time_ticks >= settings.1 {
             request.at_risk = false;
             let finish = finish.unwrap_or(deadline);

@@ -304,11 +304,8 @@ impl<'a> Teller<'a> {
         if self.tale.view.state == RequestState::Delivered || delivery.whole_at.is_some() {
             return None;
         }
-        let verdict = match (delivery.missed, delivery.at_risk) {
-            (true, _) => "late",
-            (false, true) => "at risk",
-            (false, false) => "on time",
-        };
+        let finish = delivery.finish.map(|finish| finish.p90);
+        let verdict = words::verdict((delivery.missed, delivery.at_risk), finish, by);
         let by = self.moment(by);
         Some(match delivery.finish {
             None => format!(
@@ -333,10 +330,13 @@ impl<'a> Teller<'a> {
         let chunks = view.spec.chunks();
         let safe = view.chunks_safe;
         let now = self.moment(self.tale.now);
-        let verdict = match (view.missed, view.at_risk) {
-            (true, _) => "late",
-            (false, true) => "at risk",
-            (false, false) => "on time",
+        // What follows once it is safe has no deadline.
+        let verdict = match (view.safe_at, view.at_risk) {
+            (Some(_), false) => "on time",
+            _ => {
+                let finish = view.finish.map(|finish| finish.p90);
+                words::verdict((view.missed, view.at_risk), finish, view.spec.deadline)
+            }
         };
         let Some(finish) = view.finish else {
             return format!(

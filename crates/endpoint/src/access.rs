@@ -11,6 +11,8 @@ use names::{below, named};
 pub use names::{is_slip, meant, nearest};
 use reach::refuse_plain;
 
+use posthaste_types::ByteRate;
+
 use crate::{
     Actor, Boxed, Endpoint, Error, ErrorKind, Location, Protocol, Result, Store, azure,
     config::{self, Profile},
@@ -161,15 +163,30 @@ impl Access {
     /// # Errors
     /// As [`Access::resolve`].
     pub fn prices(&self, location: Location) -> Result<Prices> {
-        if matches!(location, Location::Local(_)) {
-            return Ok(Prices::default());
-        }
-        let (_, chosen) = self.place(location)?;
-        let profile = chosen.and_then(|chosen| chosen.ours);
+        let profile = self.ours_for(location)?;
         Ok(profile.map_or_else(Prices::default, |profile| Prices {
             egress_micro_usd: profile.egress_micro_usd,
             get_micro_usd: profile.get_micro_usd,
         }))
+    }
+
+    /// The most bytes a second that go to `location` or come from there, as its profile says; none of this machine's paths.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn rate_max(&self, location: Location) -> Result<Option<ByteRate>> {
+        Ok(self
+            .ours_for(location)?
+            .and_then(|profile| profile.rate_max))
+    }
+
+    /// The profile of the service's user or of the credential that is used for a place beyond this machine.
+    fn ours_for(&self, location: Location) -> Result<Option<Profile>> {
+        if matches!(location, Location::Local(_)) {
+            return Ok(None);
+        }
+        let (_, chosen) = self.place(location)?;
+        Ok(chosen.and_then(|chosen| chosen.ours))
     }
 
     /// What stands in for `location` when that fails for good, where its profile says so: the same

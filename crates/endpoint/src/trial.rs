@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 
 use crate::{
     Checksum, Error, ErrorKind, Result, Summer, clock,
-    endpoint::{Endpoint, FileSpec, FileTime, beside},
+    endpoint::{Endpoint, FileSpec, FileTime, Reader, beside},
     unfinished::trial_name,
     unkept::UnkeptCount,
 };
@@ -65,6 +66,30 @@ pub async fn measure_writes(
             return Ok((bytes, span));
         }
         count *= GROWTH;
+    }
+}
+
+/// Measures how fast a place gives what is read: reads the first bytes of a file, then more of those that follow, `bytes_max` in
+/// all at most. Returns the bytes of the last reading, and how long that took.
+///
+/// # Errors
+/// Those of reading.
+pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, Duration)> {
+    let end = reader.entry().size.min(bytes_max);
+    let (mut from, mut bytes) = (0, FIRST_BYTES as u64);
+    loop {
+        let to = end.min(from + bytes);
+        let begun = clock::now();
+        let mut stream = reader.read(from..to).await?;
+        while let Some(some) = stream.next().await {
+            some?;
+        }
+        let span = begun.elapsed();
+        let next = (to - from).saturating_mul(GROWTH as u64);
+        if span >= LONG_ENOUGH || to.saturating_add(next) > end {
+            return Ok((to - from, span));
+        }
+        (from, bytes) = (to, next);
     }
 }
 

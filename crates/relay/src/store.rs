@@ -5,6 +5,7 @@
 //! journal: it reads directories. Everything is written in `incoming/` first and renamed when it is
 //! whole and checked; what lies in `incoming/` at a start is the rest of uploads that never counted.
 
+mod age;
 mod growth;
 mod layout;
 mod room;
@@ -34,6 +35,7 @@ use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 use tokio::sync::watch;
 
 use crate::clock;
+use age::Age;
 
 pub(crate) use growth::{Awaited, Growth};
 pub(crate) use layout::{dataset_name, object_name};
@@ -131,6 +133,7 @@ pub(crate) struct Store {
     expiry: Mutex<()>,
     /// What is reserved is changed by one at a time.
     spaces: Mutex<KeptFile>,
+    age: Age,
     unfinished: AtomicU64,
     /// Changes whenever an upload begins.
     begun: watch::Sender<()>,
@@ -181,6 +184,7 @@ impl Store {
             removal: RwLock::new(()),
             expiry: Mutex::new(()),
             spaces: Mutex::new(spaces),
+            age: Age::open(dir, clock::unix_s())?,
             unfinished: AtomicU64::new(0),
             begun: watch::Sender::new(()),
             _lock: lock,
@@ -366,6 +370,7 @@ impl Store {
 
     /// Removes every dataset that has expired. Blocking.
     pub(crate) fn remove_expired(&self, now_s: u64) -> Result<(), Refusal> {
+        let now_s = self.age.count(now_s);
         let is_expired = |holding: &Holding| holding.expires_s <= now_s;
         let expired: Vec<DatasetId> = {
             let index = self.index();

@@ -1,6 +1,6 @@
 //! As whom files are touched: as the service's own user, or, where it runs as root for many, as the owner of each request.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use posthaste_endpoint::{Accounts, Actor, Error, ErrorKind, Result};
 use posthaste_journal::RequestRecord;
@@ -13,16 +13,18 @@ use crate::credentials::{Behalf, Credentials};
 pub(crate) struct Actors {
     /// Those that were looked up lately; none where all is done as the service's own user.
     known: Option<Accounts>,
+    /// Whether all is done with root's rights, and nobody said that those who have tokens may have these.
+    is_root_unsaid: bool,
     /// What they have given to reach places elsewhere.
     pub(crate) credentials: Arc<Credentials>,
 }
 
 impl Actors {
-    /// Acts as owners where that is asked for.
+    /// Acts as owners where that is asked for. A service of root's that does not lends its rights only where that is said (`as_root`).
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where this is not root.
-    pub(crate) fn open(as_owners: bool) -> Result<Self> {
+    pub(crate) fn open(as_owners: bool, as_root: bool) -> Result<Self> {
         if as_owners && !geteuid().is_root() {
             return Err(
                 Error::new(ErrorKind::PermissionDenied, "act as", "owners of requests")
@@ -32,6 +34,7 @@ impl Actors {
         }
         Ok(Self {
             known: as_owners.then(Accounts::default),
+            is_root_unsaid: geteuid().is_root() && !as_owners && !as_root,
             credentials: Arc::default(),
         })
     }
@@ -42,6 +45,20 @@ impl Actors {
             credentials: Arc::new(credentials),
             ..self
         }
+    }
+
+    /// Sees that whoever is bound to some directories would not have files below them moved with root's rights.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] where that is so.
+    pub(crate) fn refuse_roots_rights(&self, subject: String, below: &[PathBuf]) -> Result<()> {
+        if !self.is_root_unsaid || below.is_empty() {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::PermissionDenied, "use", subject);
+        Err(error
+            .cause("the service runs as root, and would move files below its directories with root's rights")
+            .hint("an operator starts it with --as-owners, or with --as-root where root's rights are meant"))
     }
 
     /// Whether files are touched as owners of requests.

@@ -24,7 +24,7 @@ use posthaste_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{render, store::Store, tokens};
-pub(crate) use addresses::shown;
+pub(crate) use addresses::{query_of, shown};
 use keys::Keys;
 
 /// The file of the key in the state directory, where no other is named.
@@ -263,15 +263,24 @@ impl Credentials {
         own.ok_or_else(|| unknown(owner, name))
     }
 
+    /// Seals the signature of an address, where it has one.
+    ///
+    /// # Errors
+    /// Those of making a key.
+    pub(crate) fn seal(&self, owner: &str, address: &mut String) -> Result<()> {
+        match &mut *self.address_keys() {
+            Some(keys) => addresses::seal(keys, owner, address),
+            None => Ok(()),
+        }
+    }
+
     /// Writes an address that somebody gave as it is kept: where it means their own credential, with `~` before it; where it has a
     /// signature, with that sealed.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] where it was written so already, and they have no such credential; those of making a key.
     pub(crate) fn claim(&self, owner: &str, address: &mut String) -> Result<()> {
-        if let Some(keys) = &mut *self.address_keys() {
-            addresses::seal(keys, owner, address)?;
-        }
+        self.seal(owner, address)?;
         let Ok(location) = Location::parse(address.as_ref()) else {
             // Who opens it says what is wrong.
             return Ok(());

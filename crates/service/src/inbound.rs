@@ -6,6 +6,7 @@ mod flow;
 pub(crate) mod landed;
 pub(crate) mod list;
 pub(crate) mod look;
+mod measure;
 mod near;
 mod room;
 mod stage;

@@ -142,7 +142,7 @@ impl Service {
     /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
         ports::check(options)?;
-        let actors = actors::Actors::open(options.as_owners)?;
+        let actors = actors::Actors::open(options.as_owners, options.as_root)?;
         let tellers = options.alarms.iter().map(alarms::Teller::open);
         let tellers = tellers.collect::<Result<_>>()?;
         let lead = match &options.database {

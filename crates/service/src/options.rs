@@ -45,6 +45,8 @@ pub struct Options {
     pub credentials_key: Option<PathBuf>,
     /// Touch files with the rights of the owner of each request, which only root can.
     pub as_owners: bool,
+    /// Lend root's rights to everybody with a token for some directories, where it runs as root and not for owners.
+    pub as_root: bool,
     /// Who is told what happens.
     pub alarms: Vec<Alarm>,
     /// Whose queue is looked at; nobody's without.

@@ -122,6 +122,7 @@ impl Reloader {
             site,
             // They stay what they were at the start.
             as_owners: _,
+            as_root: _,
             is_new: _,
             credentials_key: _,
             state: _,
@@ -168,7 +169,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
 }
 
 /// Keys that can't.
-fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 18] {
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 19] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());
     let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
@@ -179,6 +180,7 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 18] {
     let is_lending = lending.map(|lending| lending.map(|lending| lending.listen));
     [
         ("as_owners", now.as_owners != new.as_owners),
+        ("as_root", now.as_root != new.as_root),
         ("behind_tls", now.behind_tls != new.behind_tls),
         ("circuits", now.circuits != new.circuits),
         (
@@ -235,6 +237,7 @@ pub(crate) mod tests {
     pub(crate) fn options(state: &Path) -> Options {
         Options {
             as_owners: false,
+            as_root: false,
             is_new: false,
             credentials_key: None,
             audit: None,

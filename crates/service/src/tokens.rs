@@ -130,6 +130,14 @@ impl Caller {
         }
     }
 
+    /// The directories that it is bound to, where it is.
+    pub(crate) fn places(&self) -> &[PathBuf] {
+        match self.operates() {
+            true => &[],
+            false => &self.below,
+        }
+    }
+
     /// Whose requests it makes, where it makes somebody's in particular.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.owner.as_deref()

@@ -416,9 +416,15 @@ fn what_more_losses_than_the_code_survives_take_is_said_to_be_out_of_reach() {
 fn what_nobody_measured_is_taken_where_it_may_be_in_time_and_refused_else() {
     for report in play("assumed", 0..10) {
         let text = report.to_text();
-        assert_eq!(report.count(Fate::Met), 2, "{text}");
+        assert_eq!(report.count(Fate::Met), 3, "{text}");
         assert_eq!(report.count(Fate::Refused), 2, "{text}");
-        assert!(text.contains("r3 at risk, p90"), "{text}");
+        for taken in ["r3", "r4"] {
+            assert!(text.contains(&format!("{taken} at risk, p90")), "{text}");
+        }
+        assert!(
+            text.contains("r4 admitted: from 1 source: if paths of which little is known"),
+            "{text}"
+        );
     }
 }
 
@@ -428,8 +434,29 @@ fn what_a_depot_says_of_its_load_is_told_as_it_is_when_the_service_starts() {
 }
 
 #[test]
+fn what_befalls_a_depot_outside_its_hours_ends_no_earlier_than_they_begin() {
+    play("vanishes-by-day", 0..10);
+}
+
+/// The one file of the request changed, and nobody may rebuild it: that is said, and nothing waits for ever.
+#[test]
+fn a_chunk_is_left_to_depots_only_where_the_budget_lets_them_rebuild_it() {
+    for report in play("left-out-of-budget", 0..10) {
+        assert_eq!(report.count(Fate::Failed), 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn what_comes_twice_while_nobody_can_take_what_lacks_makes_room_for_it() {
     for report in play("parked", 261_129_191_102_481..261_129_191_102_486) {
         assert_eq!(report.count(Fate::Unsafe), 0, "{}", report.to_text());
     }
+}
+
+#[test]
+fn what_is_another_chunk_now_is_sent_once_to_a_depot_that_comes_back() {
+    play(
+        "renewed-while-away",
+        261_129_221_500_588..261_129_221_500_591,
+    );
 }

@@ -158,6 +158,10 @@ fn redundancy_beyond_what_suffices_by_the_deadline_follows_it() {
                 "{first:?}"
             );
             assert!(all.1.contains("any 3 depots"), "{all:?}");
+            // What follows has no deadline.
+            let kept = text.find(&format!("r{request} safe, ")).unwrap();
+            let danger = format!("r{request} at risk");
+            assert!(!text[kept..].contains(&danger), "{text}");
         }
     }
 }

@@ -109,7 +109,9 @@ fn deadline_line(request: &api::Request) -> Line {
         ),
         Style::Plain,
     );
-    let is_short = request.slack_s.is_some_and(|slack| slack < 0.0);
+    // What follows once it is safe has no deadline.
+    let is_short =
+        request.safe_after_s.is_none() && request.slack_s.is_some_and(|slack| slack < 0.0);
     let (word, style) = match (request.missed, request.at_risk || is_short) {
         _ if answer::is_out_of_reach(request) => return line.and("OUT OF REACH", Style::Bad),
         (true, _) => ("late", Style::Bad),
@@ -165,7 +167,12 @@ fn delivery_line(request: &api::Request) -> Option<Line> {
         ),
         (None, None) => line.and("no end of it in sight  ", Style::Bad),
     };
-    let (word, style) = match (delivery.missed, delivery.at_risk, &delivery.delivered) {
+    let is_short = delivery.slack_s.is_some_and(|slack| slack < 0.0);
+    let (word, style) = match (
+        delivery.missed,
+        delivery.at_risk || is_short,
+        &delivery.delivered,
+    ) {
         (true, ..) => ("late", Style::Bad),
         (false, true, _) => ("at risk", Style::Warning),
         (false, false, Some(_)) => ("in time", Style::Good),

@@ -423,6 +423,67 @@ fn nobody_s_requests_and_services_that_are_not_root_s_are_refused() {
 }
 
 #[test]
+fn a_service_of_root_s_lends_its_rights_only_where_that_is_said() {
+    let mut centre = Centre::start_by(|folder| Service::start_with(folder, &[]));
+    let place = centre.make("run", ALICE);
+    let listed = centre.run(&["ls", place.to_str().unwrap()]);
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    centre.service.kill();
+    centre.service.restart_without("--as-root");
+    let (code, refused) = failure(&centre.run(&["ls", place.to_str().unwrap()]));
+    assert_ne!(code, 0);
+    for told in ["token alice", "runs as root", "--as-owners", "--as-root"] {
+        assert!(refused.contains(told), "{refused}");
+    }
+    // Nor is one made, and one that is bound to nothing is as good as before.
+    let token = |words: &[&str]| {
+        let made = ["token", "add", "other", "--output"];
+        let file = centre.folder.path().join("other.token");
+        let made = [&made[..], &[file.to_str().unwrap()], words].concat();
+        centre.service.run(&made)
+    };
+    let below = centre.scratch.to_str().unwrap();
+    let words = ["--scope", "submit", "--owner", BOB, "--below", below];
+    let (_, refused) = failure(&token(&words));
+    assert!(refused.contains("runs as root"), "{refused}");
+    let made = token(&["--scope", "read"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+}
+
+/// Root's service has much open that its owners may not read: nothing of it is a source for them.
+#[test]
+fn what_the_service_has_open_is_no_source_for_an_owner() {
+    let centre = Centre::start();
+    let token = centre.folder.path().join("all.token");
+    let made = ["token", "add", "all", "--scope", "submit", "--owner", ALICE];
+    let made = [&made[..], &["--below", "/", "--output"]].concat();
+    let made = [&made[..], &[token.to_str().unwrap()]].concat();
+    let made = centre.service.run(&made);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let pid = centre.service.process.id();
+    for source in [
+        "/proc/self/fd/3".to_owned(),
+        "/proc/self/environ".to_owned(),
+        format!("/proc/{pid}/fd/3"),
+        format!("/proc/{pid}/root/etc/shadow"),
+        "/dev/fd/3".to_owned(),
+    ] {
+        let what = ["offload", &source, "--to", "home", "--deadline", "10m"];
+        let how = ["--via", "ash", "--code", "1+0", "--service"];
+        let mut command = binary();
+        command.args(what).args(how).arg(&centre.service.url);
+        let refused = command.arg("--token-file").arg(&token).output().unwrap();
+        let (code, said) = failure(&refused);
+        assert_ne!(code, 0, "{source}: {said}");
+    }
+    let listed = centre.service.json(&["list", "--json"]);
+    for request in listed.as_array().unwrap() {
+        let nothing = (&request["state"], &request["bytes"]);
+        assert_eq!(nothing, (&"failed".into(), &0.into()), "{request}");
+    }
+}
+
+#[test]
 fn directories_are_listed_with_the_rights_of_whoever_asks_and_kept_apart() {
     let centre = Centre::start();
     let bobs = centre.folder.path().join("bob.token");

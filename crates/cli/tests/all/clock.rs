@@ -14,7 +14,7 @@ use serde_json::Value;
 
 struct Centre {
     folder: tempfile::TempDir,
-    _relay: Relay,
+    relay: Relay,
     service: Service,
 }
 
@@ -49,9 +49,17 @@ impl Centre {
         service.add(&relay);
         Self {
             folder,
-            _relay: relay,
+            relay,
             service,
         }
+    }
+
+    /// Brings it back, as it was.
+    fn pull(&self, before: &[String]) {
+        let home = self.folder.path().join("home");
+        let pulled = self.service.run(&["pull", "r1", home.to_str().unwrap()]);
+        assert!(pulled.status.success(), "{}", text(&pulled.stderr));
+        assert_eq!(picture(&home), before);
     }
 
     /// Offloads, and says what is told of it once it is safe.
@@ -112,8 +120,20 @@ fn a_step_of_a_relay_s_clock_ends_nobody_s_time() {
     // It looks for what has expired every ten seconds.
     wait_for_log(&centre.folder.path().join("ash"), "ahead");
     set_clock(centre.folder.path(), OF_RELAYS, "+0");
-    let home = centre.folder.path().join("home");
-    let pulled = centre.service.run(&["pull", "r1", home.to_str().unwrap()]);
-    assert!(pulled.status.success(), "{}", text(&pulled.stderr));
-    assert_eq!(picture(&home), before);
+    centre.pull(&before);
+}
+
+#[test]
+fn a_relay_that_starts_with_a_clock_far_ahead_removes_nothing() {
+    let mut centre = Centre::new("+0");
+    let before = picture(&centre.folder.path().join("run"));
+    centre.offload();
+    centre.relay.kill();
+    set_clock(centre.folder.path(), OF_RELAYS, "+1100d");
+    centre.relay.restart();
+    wait_for_log(&centre.folder.path().join("ash"), "nothing expires by that");
+    centre.relay.kill();
+    set_clock(centre.folder.path(), OF_RELAYS, "+0");
+    centre.relay.restart();
+    centre.pull(&before);
 }

@@ -119,7 +119,7 @@ impl Mind {
             return Ok(None);
         };
         let mut arrival = self.new_arrival(spec, &[]);
-        arrival.is_leftover = self.judge(&arrival, safe_at, true)?;
+        arrival.is_leftover = self.judge(&arrival, safe_at)?;
         Ok(Some(Weighed { id, arrival }))
     }
 

@@ -140,15 +140,14 @@ impl Mind {
         &self,
         arrival: &mut Arrival,
         from: Option<Timestamp>,
-        goes_out: bool,
     ) -> Result<bool, Reason> {
         let budget = arrival.purse.as_ref().and_then(|purse| purse.budget);
         let Some(budget) = budget.filter(|_| arrival.can_be_had()) else {
-            return self.judge(arrival, from, goes_out);
+            return self.judge(arrival, from);
         };
         let deadline = arrival.spec.deadline;
         if deadline <= self.now {
-            return self.judge(arrival, from, goes_out);
+            return self.judge(arrival, from);
         }
         let is_quick = self.arrivals.live().count() > LIVE_MAX;
         let left = self.left_for_arrivals(None, super::Quantile::P10);
@@ -162,7 +161,7 @@ impl Mind {
         });
         let counts = self.counting();
         let least = arrival.rest_at_least(&counts);
-        let within = (least <= budget).then(|| self.judge(arrival, from, goes_out));
+        let within = (least <= budget).then(|| self.judge(arrival, from));
         if let Some(Ok(taken)) = within {
             return Ok(taken);
         }

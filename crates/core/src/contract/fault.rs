@@ -31,6 +31,9 @@ record! {
         97 = Unwritable,
         /// One of its names is taken where it goes: by another of its files that has the same one there, or by something else.
         98 = NamesMeet,
+        /// A source can't be read now, for a reason that says nothing of its files: its disk or the server behind it fails, or this machine
+        /// has no descriptors or memory left. May pass.
+        99 = SourceStalled,
     }
 }
 
@@ -39,7 +42,7 @@ impl Fault {
     #[must_use]
     pub const fn may_pass(self) -> bool {
         match self {
-            Self::Unreachable | Self::Busy | Self::Other => true,
+            Self::Unreachable | Self::Busy | Self::SourceStalled | Self::Other => true,
             Self::Full
             | Self::Unauthenticated
             | Self::Corrupt
@@ -67,6 +70,7 @@ impl Fault {
             | Self::Busy
             | Self::Unwritable
             | Self::NamesMeet
+            | Self::SourceStalled
             | Self::Other => false,
         }
     }
@@ -86,6 +90,7 @@ impl fmt::Display for Fault {
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
             Self::Unwritable => "it can't be written where it goes",
+            Self::SourceStalled => "the source can't be read now",
             Self::NamesMeet => "one of its names is taken where it goes",
             Self::SourcesDiffer => "it holds something else than another source",
             Self::Other => "it failed",

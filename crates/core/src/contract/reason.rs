@@ -1,5 +1,6 @@
 mod circuit;
 mod delivery;
+mod hope;
 mod words;
 
 use alloc::{string::String, vec::Vec};
@@ -13,6 +14,7 @@ use super::{
 };
 pub use circuit::CircuitReason;
 pub use delivery::DeliveryReason;
+pub use hope::HopeReason;
 
 record! {
     /// Why the mind decided something. Shown to people as it stands.
@@ -131,6 +133,8 @@ record! {
             /// The deadline.
             deadline: Timestamp,
         },
+        /// It is taken in hope.
+        232 = Hoped { #[doc = "Why."] why: HopeReason },
         /// Too few depots for one fragment each.
         17 = TooFewDepots {
             /// The code asked for.
@@ -473,20 +477,11 @@ record! {
             fault: Fault,
         },
         /// Of a depot that is lent for it alone.
-        228 = Lent {
-            /// Why it is used or is not.
-            why: LentReason,
-        },
+        228 = Lent { #[doc = "Why it is used or is not."] why: LentReason },
         /// Space on a depot.
-        212 = Space {
-            /// Why it is reserved, or is not.
-            why: SpaceReason,
-        },
+        212 = Space { #[doc = "Why it is reserved, or is not."] why: SpaceReason },
         /// Of several ways to a depot.
-        205 = Way {
-            /// Why this one.
-            why: WayReason,
-        },
+        205 = Way { #[doc = "Why this one."] why: WayReason },
         /// A path that could be used was not measured for long, or never.
         64 = PathStale {
             /// When it was measured last; none when it never was.

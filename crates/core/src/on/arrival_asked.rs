@@ -5,7 +5,7 @@ use crate::{
     Mind,
     arrival::Quantile,
     books::{Account, Arrival},
-    contract::{ArrivalSpec, Happening, Holding, Outbox, Reason, WouldBuy},
+    contract::{ArrivalSpec, Happening, Holding, HopeReason, Outbox, Reason, WouldBuy},
 };
 
 impl Mind {
@@ -30,8 +30,7 @@ impl Mind {
             arrival.set_purse(purse);
         }
         let from = self.readable_from(id, Quantile::P10);
-        let goes_out = self.arrivals.outward.contains_key(&id);
-        match self.judge_within(&mut arrival, from, goes_out) {
+        match self.judge_within(&mut arrival, from) {
             Err(reason) => self.refuse_dear_arrival(id, arrival, reason, out),
             Ok(is_leftover) => {
                 arrival.is_leftover = is_leftover;
@@ -52,9 +51,11 @@ impl Mind {
     /// Takes a stage-in that was weighed.
     pub(crate) fn take_arrival(&mut self, id: RequestId, arrival: Arrival, out: &mut Outbox) {
         let is_leftover = arrival.is_leftover;
+        let from = self.readable_from(id, Quantile::P10);
+        let hoped = self.weigh_arrival(&arrival, from, Quantile::Hopeful).0;
         self.arrivals.requests.insert(id, Box::new(arrival));
         self.look_at_arrivals();
-        self.answer_arrival(id, out);
+        self.answer_arrival(id, hoped, out);
         // One that is taken in hope is known to be at risk.
         let arrival = self.arrivals.requests.get(&id);
         let is_late = arrival.is_some_and(|arrival| {
@@ -67,14 +68,9 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken. What goes out is not
-    /// refused for want of knowledge, as over depots: its source may be purged.
-    pub(crate) fn judge(
-        &self,
-        arrival: &Arrival,
-        from: Option<Timestamp>,
-        goes_out: bool,
-    ) -> Result<bool, Reason> {
+    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken. As over depots, nothing
+    /// is refused for want of knowledge.
+    pub(crate) fn judge(&self, arrival: &Arrival, from: Option<Timestamp>) -> Result<bool, Reason> {
         let spec = &arrival.spec;
         let deadline = spec.deadline;
         if !arrival.can_be_had() {
@@ -84,8 +80,8 @@ impl Mind {
             return Err(Reason::DeadlinePast { deadline });
         }
         let (p90, binding) = self.weigh_arrival(arrival, from, Quantile::P10);
-        let hoped = goes_out.then(|| self.weigh_arrival(arrival, from, Quantile::Hopeful).0);
-        let mut finishes = p90.into_iter().chain(hoped.flatten());
+        let hoped = self.weigh_arrival(arrival, from, Quantile::Hopeful).0;
+        let mut finishes = p90.into_iter().chain(hoped);
         if finishes.any(|finish| finish <= deadline) {
             return Ok(false);
         }
@@ -109,7 +105,7 @@ impl Mind {
         })
     }
 
-    fn answer_arrival(&mut self, id: RequestId, out: &mut Outbox) {
+    fn answer_arrival(&mut self, id: RequestId, hoped: Option<Timestamp>, out: &mut Outbox) {
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
         };
@@ -132,16 +128,25 @@ impl Mind {
                 finish,
                 deadline,
             },
-            (finish, Some(binding)) => Reason::OnlyThere {
-                binding,
-                finish,
-                deadline,
-                would_buy: Vec::new(),
-            },
-            (finish, None) => Reason::Infeasible {
-                earliest: finish,
-                deadline,
-                would_buy: Vec::new(),
+            (finish, binding) => match (hoped.filter(|hoped| *hoped <= deadline), binding) {
+                (Some(hoped), _) => Reason::Hoped {
+                    why: HopeReason::Inbound {
+                        sources,
+                        hoped,
+                        deadline,
+                    },
+                },
+                (None, Some(binding)) => Reason::OnlyThere {
+                    binding,
+                    finish,
+                    deadline,
+                    would_buy: Vec::new(),
+                },
+                (None, None) => Reason::Infeasible {
+                    earliest: finish,
+                    deadline,
+                    would_buy: Vec::new(),
+                },
             },
         };
         self.tell(out, Some(id), None, Happening::Admitted, reason);

@@ -52,6 +52,7 @@ impl Mind {
             | Fault::Unauthenticated
             | Fault::Corrupt
             | Fault::Busy
+            | Fault::SourceStalled
             | Fault::Other => self.on_source_failure(source, fault, out),
         }
     }

@@ -3,7 +3,7 @@ use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::Release,
+    books::{Release, Request},
     contract::{Command, Fault, FileAtFault, Happening, Omission, Outbox, Reason},
 };
 
@@ -81,6 +81,10 @@ impl Mind {
         (first, last): (ChunkIndex, ChunkIndex),
         reason: &Reason,
     ) -> bool {
+        let Some(request) = self.requests.get(&id) else {
+            return false;
+        };
+        let (givers, takers) = self.rebuilders(request);
         let Some(request) = self.requests.get_mut(&id) else {
             return false;
         };
@@ -90,7 +94,7 @@ impl Mind {
             if request.replica.lacking(chunk) == 0 {
                 continue;
             }
-            if request.replica.is_rebuildable(chunk) {
+            if request.replica.is_rebuildable(chunk, givers, takers) {
                 request.stripes.remove(&chunk);
                 left += u32::from(request.replica.leave(chunk));
             } else {
@@ -104,6 +108,25 @@ impl Mind {
             self.look_now();
         }
         are_all
+    }
+
+    /// Lanes of a request from which depots may read to rebuild a chunk, and those that may rebuild one, as masks, whether or not they
+    /// are there now: a request with a budget uses free depots only, and a store rebuilds nothing.
+    fn rebuilders(&self, request: &Request) -> (u64, u64) {
+        let has_budget = request.wishes.budget_micro_usd.is_some();
+        let lanes = request.depot_lanes();
+        lanes.fold((0, 0), |(givers, takers), lane| {
+            let Some(depot) = self.depots.get(&request.lanes[lane].depot) else {
+                return (givers, takers);
+            };
+            let gives = !has_budget || depot.gives_free();
+            let is_wished = !request.is_barred(lane) && (!has_budget || depot.is_free());
+            let takes = is_wished && !depot.stores;
+            (
+                givers | u64::from(gives) << lane,
+                takers | u64::from(takes) << lane,
+            )
+        })
     }
 
     /// Whether depots have yet to say what they hold, which may be all of it: then nothing is sent meanwhile, and nothing is decided.

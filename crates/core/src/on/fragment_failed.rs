@@ -92,6 +92,8 @@ impl Mind {
             Fault::Unreachable => self.settings.unreachable_max,
             // It says itself when there is space again.
             Fault::Full => u32::MAX,
+            // No depot is to blame, and all are as good as before.
+            Fault::SourceStalled => u32::MAX,
             _ if is_lasting(fault) => 1,
             Fault::Unauthenticated
             | Fault::Corrupt

@@ -60,6 +60,7 @@ impl Mind {
             | Fault::SourcesDiffer
             | Fault::Unwritable
             | Fault::NamesMeet
+            | Fault::SourceStalled
             | Fault::Other => {
                 let name = self.name_of(at);
                 let reason = Reason::Retry { fault, attempt };

@@ -173,11 +173,8 @@ impl Teller<'_> {
     fn standing(&mut self, view: &ArrivalView) -> String {
         let chunks = view.chunks;
         let now = self.moment(self.tale.now);
-        let verdict = match (view.missed, view.at_risk) {
-            (true, _) => "late",
-            (false, true) => "at risk",
-            (false, false) => "on time",
-        };
+        let finish = view.finish.map(|finish| finish.p90);
+        let verdict = words::verdict((view.missed, view.at_risk), finish, view.spec.deadline);
         let here = format!(
             "Now, at {now}, {} of {chunks} chunks are {}",
             view.chunks_here,

@@ -43,6 +43,19 @@ pub(super) fn span_micros(micros: i64) -> String {
     span(Duration::from_micros(micros.unsigned_abs()))
 }
 
+/// How something stands that is to be done by a deadline: a finish after that, or none, is never on time.
+pub(super) fn verdict(
+    (missed, at_risk): (bool, bool),
+    finish: Option<Timestamp>,
+    deadline: Timestamp,
+) -> &'static str {
+    match (missed, at_risk || finish.is_none_or(|at| at > deadline)) {
+        (true, _) => "late",
+        (false, true) => "at risk",
+        (false, false) => "on time",
+    }
+}
+
 /// `1 chunk`, `2 chunks`.
 pub(super) fn count(number: u32, noun: &str) -> String {
     let end = if number == 1 { "" } else { "s" };

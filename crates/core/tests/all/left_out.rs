@@ -266,3 +266,51 @@ fn chunks_that_depots_can_rebuild_are_left_to_them_and_no_file_of_those_alone_is
     desk.store_below(CHUNKS);
     assert!(desk.is_released(), "all else is safe");
 }
+
+#[test]
+fn a_source_that_can_not_be_read_for_a_while_fails_nothing_and_no_depot_is_lost_for_it() {
+    const STEP: std::time::Duration = std::time::Duration::from_secs(5);
+    let mut desk = Desk::new();
+    let mut at = START;
+    let mut tried = 0;
+    let mut step = |desk: &mut Desk, is_stalled: bool| {
+        at = at + STEP;
+        let sent = desk.take_sent(CHUNKS).into_iter();
+        let inputs: Vec<Input> = sent
+            .map(|(depot, chunk, fragment)| match is_stalled {
+                true => Input::FragmentFailed {
+                    request: REQUEST,
+                    depot,
+                    chunk,
+                    fragment,
+                    fault: Fault::SourceStalled,
+                },
+                false => Input::FragmentStored {
+                    request: REQUEST,
+                    depot,
+                    chunk,
+                    fragment,
+                },
+            })
+            .collect();
+        let told = inputs.len();
+        let mut out = Outbox::default();
+        desk.mind.step(at, inputs, &mut out);
+        desk.commands.extend(out.commands);
+        told
+    };
+    for _ in 0..60 {
+        tried += step(&mut desk, true);
+        let view = desk.mind.request(REQUEST).unwrap();
+        assert_eq!(view.state, RequestState::Moving);
+        let depots = desk.mind.depots();
+        assert!(depots.iter().all(|depot| depot.state == DepotState::Up));
+    }
+    // It is tried again and again, and not all the time.
+    assert!((30..1000).contains(&tried), "{tried}");
+    for _ in 0..50 {
+        step(&mut desk, false);
+    }
+    let view = desk.mind.request(REQUEST).unwrap();
+    assert_eq!(view.safe_at.map(|_| view.missed), Some(false));
+}

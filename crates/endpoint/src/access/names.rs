@@ -6,8 +6,10 @@ use std::{
     os::unix::ffi::OsStringExt,
 };
 
-use super::Access;
-use crate::{Error, ErrorKind, Location, Protocol, Result, config, proxy::Proxies, sftp, ssh};
+use super::{Access, no_such_scheme};
+use crate::{
+    Error, ErrorKind, Location, Protocol, Result, config, plugin::Launch, proxy::Proxies, sftp, ssh,
+};
 
 /// Letters, changed, missing or swapped, by which a word may differ from the one that was meant.
 const NEAR: usize = 2;
@@ -73,7 +75,7 @@ impl Access {
         }
     }
 
-    /// Fails where an address names a host that no resolver knows, and no profile either. What a resolver can't say now, and what
+    /// Fails where an address has a scheme that no plug-in brings, or names a host that no resolver knows, and no profile either. What a resolver can't say now, and what
     /// only a proxy, a gateway or a store knows, passes. Blocking.
     ///
     /// # Errors
@@ -101,10 +103,13 @@ impl Access {
                 };
                 (server.host.clone(), is_behind || resolves(&server.host))
             }
-            Location::Local(_)
-            | Location::S3 { .. }
-            | Location::Bucket { .. }
-            | Location::Plugin { .. } => return Ok(()),
+            Location::Plugin { scheme, .. } => {
+                return match Launch::find(scheme, chosen.as_ref())? {
+                    Some(_) => Ok(()),
+                    None => Err(no_such_scheme(scheme)),
+                };
+            }
+            Location::Local(_) | Location::S3 { .. } | Location::Bucket { .. } => return Ok(()),
         };
         match is_known {
             true => Ok(()),

@@ -52,3 +52,35 @@ pub(super) fn refuse_plain(location: &Location, chosen: &Chosen) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Profile;
+
+    #[test]
+    fn what_was_given_for_tls_goes_over_no_plain_connection() {
+        let refused = |url: &str, address: &str| {
+            let chosen = Chosen {
+                name: "archive".into(),
+                ours: Some(Profile {
+                    url: Some(url.into()),
+                    ..Profile::default()
+                }),
+            };
+            let location = Location::parse(OsStr::new(address)).unwrap();
+            refuse_plain(&location, &chosen).err()
+        };
+        for (url, address) in [
+            ("https://a.example/d", "http://a.example/d/f"),
+            ("webdavs://a.example/d", "webdav://a.example/d/f"),
+            ("ftps://a.example/d", "ftp://a.example/d/f"),
+        ] {
+            let error = refused(url, address).unwrap();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("is for TLS"), "{error}");
+            assert!(refused(url, url).is_none());
+            assert!(refused(address, address).is_none());
+        }
+    }
+}

@@ -14,7 +14,7 @@ const SEALED: &str = "~sealed-";
 /// # Errors
 /// Those of making a key, the first time.
 pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result<()> {
-    let Some((place, query)) = address.split_once('?').filter(|_| is_of_web(address)) else {
+    let Some((place, query)) = query_of(address) else {
         return Ok(());
     };
     if query.starts_with(SEALED) && open(keys, owner, address).is_ok() {
@@ -28,11 +28,12 @@ pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result
     Ok(())
 }
 
-/// Whether it is written as an address of a web server, also as one that is then refused.
-fn is_of_web(address: &str) -> bool {
-    let scheme = address.split_once("://").map_or("", |(scheme, _)| scheme);
-    let web = ["http", "https"];
-    web.iter().any(|known| known.eq_ignore_ascii_case(scheme))
+/// What stands before and after `?` in what is written as an address of a web or WebDAV server, also as one that is then refused.
+pub(crate) fn query_of(address: &str) -> Option<(&str, &str)> {
+    let (scheme, _) = address.split_once("://")?;
+    let web = ["http", "https", "webdav", "webdavs", "dav", "davs"];
+    let is_of_web = web.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    address.split_once('?').filter(|_| is_of_web)
 }
 
 /// The address as it was given.
@@ -108,6 +109,8 @@ mod tests {
         for given in [
             "HTTP://data.example.org/f?sig=hush",
             "https://data.example.org/f?~sealed-hush",
+            "webdavs://data.example.org/f?token=hush",
+            "davs://data.example.org/f?authz=hush",
         ] {
             let mut address = given.to_owned();
             seal(&mut keys, "", &mut address).unwrap();

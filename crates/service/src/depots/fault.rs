@@ -14,13 +14,17 @@ pub(crate) fn fault_of(error: &Error) -> Fault {
 /// The same of an error at a source.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "ErrorKind may grow; the rest is alike"
+    reason = "ErrorKind may grow; the rest may pass"
 )]
 pub(crate) fn fault_of_source(kind: ErrorKind) -> Fault {
     match kind {
         ErrorKind::NotFound => Fault::SourceVanished,
         ErrorKind::Changed | ErrorKind::Corrupt => Fault::SourceChanged,
-        _ => Fault::SourceUnreadable,
+        ErrorKind::PermissionDenied
+        | ErrorKind::Unauthenticated
+        | ErrorKind::Unsupported
+        | ErrorKind::Invalid => Fault::SourceUnreadable,
+        _ => Fault::SourceStalled,
     }
 }
 
@@ -46,5 +50,34 @@ pub(crate) fn fault_of_kind(kind: ErrorKind) -> Fault {
         ErrorKind::Corrupt => Fault::Corrupt,
         ErrorKind::Busy => Fault::Busy,
         _ => Fault::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_of_a_source_s_files_may_pass() {
+        let told = |cause: Errno| {
+            let error = Error::io("read", "/scratch/a", io::Error::from(cause));
+            fault_of(&error.at(Locus::Source))
+        };
+        for cause in [
+            Errno::IO,
+            Errno::STALE,
+            Errno::NOMEM,
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::TIMEDOUT,
+        ] {
+            assert_eq!(told(cause), Fault::SourceStalled, "{cause}");
+        }
+        assert_eq!(told(Errno::NOENT), Fault::SourceVanished);
+        assert_eq!(told(Errno::ACCESS), Fault::SourceUnreadable);
     }
 }

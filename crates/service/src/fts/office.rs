@@ -15,7 +15,10 @@ use super::{
     state::{JobState, Kind, of_job},
 };
 use crate::{
-    credentials::Credentials, driver::Centre, http::Desk, inbound::look::has_profile,
+    credentials::{Behalf, Credentials, query_of},
+    driver::Centre,
+    http::Desk,
+    inbound::look::{has_profile, refuse_unknown_host},
     tokens::Caller,
 };
 
@@ -93,19 +96,38 @@ pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String
 
 /// Hosts for which it was looked whether there is a profile: jobs name few of them, thousands of times.
 #[derive(Default)]
-struct Openers(HashMap<String, bool>);
+struct Openers {
+    has_profile: HashMap<String, bool>,
+    /// Servers that somebody knows.
+    known: BTreeSet<String>,
+}
 
 impl Openers {
+    /// Fails where an address is of no kind that is known, or of a server that nobody knows.
+    fn refuse_unknown(
+        &mut self,
+        address: &str,
+        profile: Option<&String>,
+        behalf: &Behalf,
+    ) -> Result<()> {
+        let server = server_of(address);
+        if !self.known.contains(&server) {
+            refuse_unknown_host(address, profile, behalf)?;
+            self.known.insert(server);
+        }
+        Ok(())
+    }
+
     /// As [`opened_with`].
     fn of(&mut self, address: &str) -> Result<(String, Option<String>)> {
         let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let host = host_of(authority);
-        let is_one = match self.0.get(host) {
+        let is_one = match self.has_profile.get(host) {
             Some(is_one) => *is_one,
             None => {
                 let is_one = has_profile(host)?;
-                self.0.insert(host.to_owned(), is_one);
+                self.has_profile.insert(host.to_owned(), is_one);
                 is_one
             }
         };
@@ -150,6 +172,10 @@ fn refusal(message: String) -> Denial {
 fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         let own = |address: &str| {
+            // One with a signature is opened as it was given.
+            if query_of(address).is_some() {
+                return Ok(None);
+            }
             let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
             let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
             let plain = match scheme {
@@ -164,23 +190,35 @@ fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<(
     Ok(())
 }
 
+/// Seals the signatures of a job's addresses, before they are written down.
+fn seal(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
+    for (_, pair) in &mut job.files {
+        for address in [&mut pair.source, &mut pair.destination] {
+            credentials.seal(owner, address)?;
+        }
+    }
+    Ok(())
+}
+
 /// Sees that the caller may read from and write to all places of a job, and that it makes sense of them together.
-fn check_places(caller: &Caller, job: &ask::Job) -> Result<(), Denial> {
+fn check_places(caller: &Caller, behalf: &Behalf, job: &ask::Job) -> Result<(), Denial> {
     let mut openers = Openers::default();
     for (_, pair) in &job.files {
         if pair.own_source.is_none() {
             let (source, profile) = openers.of(&pair.source)?;
-            match profile {
-                Some(host) => caller.opens_host("read from", &source, &host)?,
+            match &profile {
+                Some(host) => caller.opens_host("read from", &source, host)?,
                 None => caller.reads(&source, None)?,
             }
+            openers.refuse_unknown(&source, profile.as_ref(), behalf)?;
         }
         if pair.own_destination.is_none() {
             let (destination, profile) = openers.of(&pair.destination)?;
-            match profile {
-                Some(host) => caller.opens_host("write to", &destination, &host)?,
+            match &profile {
+                Some(host) => caller.opens_host("write to", &destination, host)?,
                 None => caller.writes(&destination, None)?,
             }
+            openers.refuse_unknown(&destination, profile.as_ref(), behalf)?;
         }
     }
     if job.asked.kind == Kind::Reuse {
@@ -206,7 +244,9 @@ pub(super) fn submit(desk: &Desk, caller: &Caller, body: Vec<u8>) -> Result<Stri
     caller.claim(&mut owner, &mut project);
     let (owner, project) = (owner.unwrap_or_default(), project.unwrap_or_default());
     claim(&desk.centre.store.actors.credentials, &owner, &mut job)?;
-    check_places(caller, &job)?;
+    let actors = &desk.centre.store.actors;
+    check_places(caller, &actors.elsewhere(&owner), &job)?;
+    seal(&actors.credentials, &owner, &mut job)?;
     let id = match &job.sid {
         None => Uuid::new_v4(),
         Some(sid) => {

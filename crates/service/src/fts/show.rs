@@ -8,6 +8,7 @@ use super::{
     office::{Seen, Standing, account, server_of},
     state::{JobState, Kind},
 };
+use crate::credentials::shown;
 
 /// What FTS says of a job that did not go well.
 const SOME_FAILED: &str =
@@ -145,8 +146,8 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
         "vo_name": account(&standing.job.project),
         "source_se": server_of(&pair.source),
         "dest_se": server_of(&pair.destination),
-        "source_surl": pair.source,
-        "dest_surl": pair.destination,
+        "source_surl": shown(&pair.source),
+        "dest_surl": shown(&pair.destination),
         "priority": file.priority,
         "file_state": word(seen),
         "file_state_initial": "SUBMITTED",

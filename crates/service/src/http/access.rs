@@ -122,11 +122,14 @@ async fn find(desk: &Desk, given: Option<&str>) -> Answer<Arc<Caller>> {
     let why = match given {
         None => "no token was given",
         Some(given) => {
-            if let Some(caller) = desk.tokens.caller(given, now) {
+            let known = match desk.tokens.caller(given, now) {
+                Some(caller) => Some(caller),
+                None => desk.logins.caller(given, now).await.transpose()?,
+            };
+            if let Some(caller) = known {
+                let actors = &desk.centre.store.actors;
+                actors.refuse_roots_rights(caller.to_string(), caller.places())?;
                 return Ok(caller);
-            }
-            if let Some(caller) = desk.logins.caller(given, now).await {
-                return Ok(caller?);
             }
             "the token is none of the service's, or is good no more"
         }

@@ -30,6 +30,10 @@ pub(crate) async fn add(
 ) -> Answer<(StatusCode, Json<api::MadeToken>)> {
     let centre = &desk.centre;
     let (record, token) = tokens::make(&new, centre.clock.now())?;
+    if new.scope != api::Scope::Operate {
+        let actors = &centre.store.actors;
+        actors.refuse_roots_rights(format!("token {}", record.name), &record.below)?;
+    }
     if !centre
         .store
         .journal(|journal| journal.keep_token(&record))?

@@ -113,6 +113,18 @@ impl List {
         (0..self.singles.len()).find_map(|source| self.stamp(source, file))
     }
 
+    /// The place of the largest file that lies at a source; none where no file does.
+    pub(super) fn largest_at(&self, source: usize) -> Option<usize> {
+        let runs = 0..self.runs.len();
+        let mut lies_there = runs.filter(|run| {
+            let mut places = self.runs[*run].places.iter();
+            places.any(|place| *place as usize == source)
+        });
+        let size = |file: &usize| self.files[*file].size;
+        let largest = |run| self.files_of(run).max_by_key(size);
+        lies_there.by_ref().filter_map(largest).max_by_key(size)
+    }
+
     /// The file as it was at a source; none when it does not lie there.
     pub(super) fn entry(&self, source: usize, file: usize) -> Option<Entry> {
         let (stamp, about) = (self.stamp(source, file)?, &self.files[file]);

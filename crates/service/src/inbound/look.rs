@@ -11,6 +11,7 @@ use posthaste_endpoint::{
     posix::DraftRules,
 };
 use posthaste_journal::StageIn;
+use posthaste_types::ByteRate;
 use tokio::task::JoinSet;
 
 use super::{
@@ -72,11 +73,7 @@ pub(crate) async fn open_location(
     behalf: &Behalf,
     rules: DraftRules,
 ) -> Result<Arc<dyn Endpoint>> {
-    let access = match profile {
-        Some(profile) => ACCESS.with_profile(profile.clone()),
-        None => ACCESS.clone(),
-    };
-    let access = behalf.access(&access, &location)?;
+    let access = behalf.access(&with(profile), &location)?;
     access.open(location, rules).await
 }
 
@@ -89,11 +86,7 @@ pub(crate) fn spelling(
     profile: Option<&String>,
     behalf: &Behalf,
 ) -> Result<String> {
-    let access = match profile {
-        Some(profile) => ACCESS.with_profile(profile.clone()),
-        None => ACCESS.clone(),
-    };
-    behalf.access(&access, &location)?.spelling(location)
+    behalf.access(&with(profile), &location)?.spelling(location)
 }
 
 /// Fails where nobody knows the host that an address names, and no profile has its name. Blocking.
@@ -106,11 +99,7 @@ pub(crate) fn refuse_unknown_host(
     behalf: &Behalf,
 ) -> Result<()> {
     let location = Location::parse(std::ffi::OsStr::new(address))?;
-    let access = match profile {
-        Some(profile) => ACCESS.with_profile(profile.clone()),
-        None => ACCESS.clone(),
-    };
-    let access = behalf.access(&access, &location)?;
+    let access = behalf.access(&with(profile), &location)?;
     tokio::task::block_in_place(|| access.refuse_unknown_host(&location))
 }
 
@@ -122,20 +111,49 @@ pub(crate) fn resolve(behalf: &Behalf, location: Location) -> Result<Location> {
     behalf.access(&ACCESS, &location)?.resolve(location)
 }
 
-/// What reading from each source costs, as their profiles say now.
+/// What the profile of a source says of reading there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Terms {
+    pub(super) prices: Prices,
+    /// The most that is read in a second.
+    pub(super) rate_max: Option<ByteRate>,
+}
+
+/// On which terms each source is read, as their profiles say now.
 ///
 /// # Errors
 /// That the profiles can't be read, and that there is no such credential.
-pub(super) fn prices(wanted: &StageIn, behalf: &Behalf) -> Result<Vec<Prices>> {
-    let access = match &wanted.profile {
-        Some(profile) => ACCESS.with_profile(profile.clone()),
-        None => ACCESS.clone(),
-    };
+pub(super) fn terms(wanted: &StageIn, behalf: &Behalf) -> Result<Vec<Terms>> {
+    let profile = wanted.profile.as_ref();
     let of = |address: &String| {
         let location = Location::parse(std::ffi::OsStr::new(address))?;
-        behalf.access(&access, &location)?.prices(location)
+        let access = behalf.access(&with(profile), &location)?;
+        Ok(Terms {
+            prices: access.prices(location.clone())?,
+            rate_max: access.rate_max(location)?,
+        })
     };
     wanted.sources.iter().map(of).collect()
+}
+
+/// The most that goes to an address or comes from there in a second, as its profile says now.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn rate_max(
+    address: &str,
+    profile: Option<&String>,
+    behalf: &Behalf,
+) -> Result<Option<ByteRate>> {
+    let location = Location::parse(std::ffi::OsStr::new(address))?;
+    behalf.access(&with(profile), &location)?.rate_max(location)
+}
+
+fn with(profile: Option<&String>) -> Access {
+    match profile {
+        Some(profile) => ACCESS.with_profile(profile.clone()),
+        None => ACCESS.clone(),
+    }
 }
 
 /// Whether the service's user has a profile of that name.

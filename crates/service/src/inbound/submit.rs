@@ -11,7 +11,11 @@ use posthaste_engine::{dataset::DatasetId, draft::Draft};
 use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
-use super::{list::List, look, near, room, stage, ways};
+use super::{
+    list::List,
+    look::{self, Terms},
+    measure, near, room, stage, ways,
+};
 use crate::{
     credentials::Behalf,
     depots::Depot,
@@ -63,9 +67,10 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     };
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let list = look::look(&wanted, &behalf).await?;
-    let prices = tokio::task::block_in_place(|| look::prices(&wanted, &behalf))?;
+    let terms = tokio::task::block_in_place(|| look::terms(&wanted, &behalf))?;
     check_there(centre, &record, &behalf, &list)?;
     record.scan = Some(sealed(&list));
+    let measured = measure::before(centre, &record, &behalf, &list).await;
     let mut mind = centre.copy_of_mind()?;
     // Sources that are known keep their forecasts; others get numbers that nobody has.
     let known: Vec<(SourceId, String)> = mind
@@ -75,12 +80,16 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     let numbers = (0u32..)
         .zip(ways(&record.wishes.owner, &wanted.sources))
         .map(|(place, way)| {
-            let known = known.iter().find(|(_, name)| *name == way);
+            let found = measured.iter().map(|(number, name, _)| (number, name));
+            let known = known.iter().map(|(number, name)| (number, name));
+            let known = found.chain(known).find(|(_, name)| **name == way);
             let number = known.map_or(SourceId::new(u32::MAX - place), |(number, _)| *number);
             (number, way)
         });
     let numbers: Vec<(SourceId, String)> = numbers.collect();
-    let mut inputs = inputs(&record, &numbers, &list, &prices);
+    let asked = inputs(&record, &numbers, &list, &terms);
+    let told = measured.into_iter().flat_map(|(_, _, told)| told);
+    let mut inputs: Vec<Input> = told.chain(asked).collect();
     let near = (0u32..).zip(near(centre, &record));
     let near = near.map(|(place, depot)| (SourceId::new(u32::MAX / 2 - place), depot));
     inputs.extend(may_wait(record.id, near.collect()));
@@ -99,6 +108,11 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     let list = look::look(wanted, &behalf).await?;
     check_there(centre, record, &behalf, &list)?;
     let scan = sealed(&list);
+    for (_, _, told) in measure::before(centre, record, &behalf, &list).await {
+        for input in told {
+            centre.tell(input).await?;
+        }
+    }
     tokio::task::block_in_place(|| centre.store.keep_stage_in_list(record.id, &list.to_bytes()))?;
     Ok(scan)
 }
@@ -166,12 +180,12 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         numbers.push((number, way));
     }
     let id = record.id;
-    let prices = tokio::task::block_in_place(|| {
+    let terms = tokio::task::block_in_place(|| {
         let behalf = centre.store.actors.of(record)?;
-        look::prices(wanted, &behalf)
+        look::terms(wanted, &behalf)
     });
-    let prices = match prices {
-        Ok(prices) => prices,
+    let terms = match terms {
+        Ok(terms) => terms,
         Err(error) => return give_up(centre, id, &error),
     };
     let list = tokio::task::block_in_place(|| centre.store.stage_in_list(id))?;
@@ -184,7 +198,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
         let number = centre.store.journal(|journal| journal.source(&way))?;
         near_by.push((number, depot));
     }
-    let inputs = inputs(record, &numbers, &list, &prices).into_iter();
+    let inputs = inputs(record, &numbers, &list, &terms).into_iter();
     for input in inputs.chain(may_wait(id, near_by)) {
         centre.tell(input).await?;
     }
@@ -232,7 +246,7 @@ fn inputs(
     record: &RequestRecord,
     numbers: &[(SourceId, String)],
     list: &List,
-    prices: &[Prices],
+    terms: &[Terms],
 ) -> Vec<Input> {
     let (
         Some(wanted),
@@ -256,11 +270,14 @@ fn inputs(
         rate_max: wanted.rate_max,
         best_effort: record.best_effort,
     };
-    let found = numbers.iter().map(|(source, name)| Input::SourceFound {
-        source: *source,
-        name: name.clone(),
-        rate_max: None,
-    });
+    let found = numbers
+        .iter()
+        .zip(terms)
+        .map(|((source, name), terms)| Input::SourceFound {
+            source: *source,
+            name: name.clone(),
+            rate_max: terms.rate_max,
+        });
     let request = record.id;
     let holdings = list.holdings(&spec.sources);
     let asked = if holdings.is_empty() {
@@ -272,6 +289,7 @@ fn inputs(
             holdings,
         }
     };
+    let prices = terms.iter().map(|terms| &terms.prices);
     let sources = numbers.iter().map(|(source, _)| *source).zip(prices);
     found
         .chain(costs(request, record.wishes.budget_micro_usd, sources))

@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// Less than this is decided on what is believed: it is there before a trial would be through.
-const FROM_BYTES: u64 = 1 << 30;
+pub(crate) const FROM_BYTES: u64 = 1 << 30;
 /// Of what is to go there, one in so many bytes may be written for a trial.
-const SHARE: u64 = 100;
+pub(crate) const SHARE: u64 = 100;
 /// Bytes of one trial at most.
-const TRIAL_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const TRIAL_BYTES_MAX: u64 = 64 << 20;
 /// A trial that takes longer tells that much, and no more is waited for.
-const WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
 /// Measures the path that a request is to take where nothing is known of it and it is large. Returns what the mind is told before
 /// it decides; nothing where the trial fails, for that shows again when it moves.
@@ -35,7 +35,7 @@ pub(super) async fn before(
 ) -> Option<(SourceId, Vec<Input>)> {
     let way = way(record);
     let is_known = |view: &posthaste_core::contract::SourceView| {
-        view.name == way && view.knowledge != Knowledge::Assumed
+        view.name == way && is_measured(view.knowledge)
     };
     let is_far = |address: &str| {
         let location = Location::parse(address.as_ref());
@@ -64,6 +64,14 @@ pub(super) async fn before(
             tracing::info!(request = %record.id, "{error}");
             None
         }
+    }
+}
+
+/// Whether something moved on a path lately: what its owner says of it alone is a guess as well.
+pub(crate) const fn is_measured(knowledge: Knowledge) -> bool {
+    match knowledge {
+        Knowledge::Transfers | Knowledge::Probe => true,
+        Knowledge::Advertised | Knowledge::Assumed => false,
     }
 }
 
@@ -110,7 +118,7 @@ async fn trial(
     Ok((Bytes::new(bytes as u64), window))
 }
 
-fn told(source: SourceId, name: String, bytes: Bytes, window: Duration) -> Vec<Input> {
+pub(crate) fn told(source: SourceId, name: String, bytes: Bytes, window: Duration) -> Vec<Input> {
     vec![
         Input::SourceFound {
             source,

@@ -257,7 +257,8 @@ pub(crate) async fn rehearsed(
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
     drop(mind);
-    Ok((submit::inputs(&onward, number, way), doubt))
+    let rate_max = submit::rate_max(centre, &onward);
+    Ok((submit::inputs(&onward, (number, way), rate_max), doubt))
 }
 
 /// What changes with a request that goes on, as its user asked; nothing with any other: what it goes on as has the same deadline until another is

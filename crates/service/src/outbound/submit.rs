@@ -7,7 +7,7 @@ use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::DraftRules};
 use posthaste_engine::dataset::DatasetId;
 use posthaste_journal::{RequestRecord, Scan, StageIn};
-use posthaste_types::{Bytes, Code, Record, RequestId, SourceId};
+use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
     ahead::look_ahead, goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward,
@@ -16,7 +16,10 @@ use super::{
 use crate::{
     credentials::Behalf,
     driver::Centre,
-    inbound::{look::open_location, submit::whose},
+    inbound::{
+        look::{self, open_location},
+        submit::whose,
+    },
     purges, render, submit,
     submit::{REHEARSED, shown},
     wishes,
@@ -258,7 +261,7 @@ pub(crate) async fn rehearse(
     let known = mind.sources().find(|view| view.name == way);
     let number = known.map_or(SourceId::new(u32::MAX), |view| view.source);
     let (number, told) = measured.unwrap_or((number, Vec::new()));
-    let asked = inputs(&record, number, way);
+    let asked = inputs(&record, (number, way), rate_max(centre, &record));
     let inputs = told.into_iter().chain(asked).collect();
     mind.step(centre.clock.now(), inputs, &mut Outbox::default());
     let mut request = shown(centre, &mind, &record);
@@ -378,14 +381,24 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     let record = &tokio::task::block_in_place(|| purges::bound(centre, record.clone()))?;
     let way = way(record);
     let number = centre.store.journal(|journal| journal.source(&way))?;
-    for input in inputs(record, number, way) {
+    for input in inputs(record, (number, way), rate_max(centre, record)) {
         centre.tell(input).await?;
     }
     Ok(())
 }
 
-/// What the mind is told of it.
-pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> Vec<Input> {
+/// The most that goes there in a second, as the profile says now. One that can't be read any more shows when it is used.
+pub(super) fn rate_max(centre: &Centre, record: &RequestRecord) -> Option<ByteRate> {
+    let behalf = behalf_of(centre, record).ok()?;
+    look::rate_max(&record.destination, profile_there(record), &behalf).ok()?
+}
+
+/// What the mind is told of it, with the path that it takes.
+pub(super) fn inputs(
+    record: &RequestRecord,
+    (source, name): (SourceId, String),
+    rate_max: Option<ByteRate>,
+) -> Vec<Input> {
     let (
         Some(wanted),
         Some(Scan::Sealed {
@@ -419,7 +432,7 @@ pub(super) fn inputs(record: &RequestRecord, source: SourceId, name: String) -> 
         Input::SourceFound {
             source,
             name,
-            rate_max: None,
+            rate_max,
         },
         Input::StageInTold { request, news },
         Input::ArrivalAsked { request, spec },

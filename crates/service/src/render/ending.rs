@@ -187,7 +187,7 @@ fn code_of(reason: &Reason) -> &'static str {
         Fault::SourceVanished => "not-found",
         Fault::NamesMeet => "conflict",
         Fault::SourceUnreadable | Fault::Unwritable => "permission-denied",
-        Fault::Other => "other",
+        Fault::SourceStalled | Fault::Other => "other",
     }
 }
 

@@ -153,7 +153,7 @@ impl Run<'_> {
             self.log(None, None, what);
             return;
         }
-        if is_outage(kind) && self.world.sites[place].ordeal != ordeal {
+        if is_outage(kind) && self.is_out_still(kind, place, ordeal) {
             return;
         }
         let site = &mut self.world.sites[place];
@@ -213,6 +213,25 @@ impl Run<'_> {
         };
         self.last_change = self.now;
         self.log_world(kind, place, what);
+    }
+
+    /// Returns whether something else befell the depot meanwhile, or nobody lends it yet. What befalls it outside its hours ends when
+    /// these begin.
+    fn is_out_still(&mut self, kind: FaultKind, place: usize, ordeal: u32) -> bool {
+        let site = &self.world.sites[place];
+        if site.ordeal != ordeal || site.hours.is_open(self.now) {
+            return site.ordeal != ordeal;
+        }
+        if let Some(next) = site.hours.next_change(self.now) {
+            let pending = Pending::Heal {
+                kind,
+                place,
+                ordeal,
+                is_routine: true,
+            };
+            self.after(next.since(self.now), pending);
+        }
+        true
     }
 
     fn log_world(&mut self, kind: FaultKind, place: usize, what: String) {
@@ -309,7 +328,10 @@ impl Run<'_> {
         self.mind = mind.map(Decider::mind);
         inputs.extend(self.found_ways());
         inputs.push(Input::DriverStarted);
-        inputs.extend(self.loads_now());
+        for load in self.loads_now() {
+            self.on_asked(&load);
+            inputs.push(load);
+        }
         self.start_routine();
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);

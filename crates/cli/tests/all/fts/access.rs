@@ -62,6 +62,42 @@ fn who_may_do_what_holds_here_too() {
 }
 
 #[test]
+fn a_signed_address_of_a_job_is_used_and_written_down_nowhere() {
+    const SIGNATURE: &str = "5f0c91d2a7b3";
+    let world = World::with("100M");
+    make(&world.web.files().join("f"), 1000, 1);
+    let plain = world.from("f");
+    let signed = format!("{plain}?sig={SIGNATURE}");
+    let job = world.post(&json!({ "files": one(&signed, &World::into("f")) }));
+    assert_eq!(world.end(&job), "FINISHED");
+    assert!(world.web.log().contains(SIGNATURE), "it was not sent");
+    let shown = world.get(&format!("/jobs/{job}/files"));
+    assert_eq!(shown[0]["source_surl"], format!("{plain}?…"), "{shown}");
+    let kept = std::process::Command::new("grep")
+        .args(["-rl", SIGNATURE])
+        .arg(&world.service.state)
+        .arg(world.service.state.with_extension("log"))
+        .output()
+        .unwrap();
+    assert_eq!(text(&kept.stdout), "");
+}
+
+#[test]
+fn an_address_of_no_kind_that_is_known_is_refused_at_once() {
+    let world = World::with("100M");
+    for (source, into) in [
+        ("gopher://host/f".to_owned(), World::into("f")),
+        (world.from("f"), "gopher://host/f".to_owned()),
+    ] {
+        let wanted = json!({ "files": one(&source, &into) });
+        let (status, said) = world.call(("POST", "/jobs"), &wanted, None);
+        assert_eq!(status, 400, "{said}");
+        let why = said["message"].as_str().unwrap();
+        assert!(why.contains("gopher"), "{why}");
+    }
+}
+
+#[test]
 fn files_wait_that_are_more_than_their_owner_may_have_open() {
     let world = World::with("100M");
     let settings = world.folder.path().join("posthaste.toml");

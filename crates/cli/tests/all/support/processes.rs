@@ -375,7 +375,11 @@ impl Service {
 
     fn start_at(host: Option<String>, folder: &Path, more: &[&str]) -> Self {
         let state = folder.join("service");
-        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        let mut more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        // Tests run as root where accounts matter, and mean it.
+        if !more.iter().any(|word| word == "--as-owners") {
+            more.push("--as-root".to_owned());
+        }
         let process = start_service(host.as_deref(), &state, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
@@ -422,6 +426,12 @@ impl Service {
             Some(user) => start_service_as(user, &self.state, listen, &self.more),
             None => start_service(self.host.as_deref(), &self.state, listen, &self.more),
         };
+    }
+
+    /// Starts it again without an option that it had.
+    pub fn restart_without(&mut self, option: &str) {
+        self.more.retain(|word| word != option);
+        self.restart();
     }
 
     /// Runs a client command against this service.

@@ -6,8 +6,26 @@ use super::{NOTHING, Replica};
 
 impl Replica {
     /// Returns whether depots have enough of the chunk to rebuild it without its source.
-    pub(crate) fn is_rebuildable(&self, chunk: ChunkIndex) -> bool {
+    fn has_enough(&self, chunk: ChunkIndex) -> bool {
         self.have(chunk.get()).fragments.count_ones() >= u32::from(self.code.data())
+    }
+
+    /// Returns whether depots can rebuild what lacks of the chunk: the lanes that give hold enough of it, and of those that hold
+    /// nothing as many take what they rebuild as it lacks fragments.
+    pub(crate) fn is_rebuildable(&self, chunk: ChunkIndex, givers: u64, takers: u64) -> bool {
+        let lanes = (0..self.columns.len()).filter(|&lane| !self.columns[lane].is_destination);
+        let (mut given, mut empty) = (0u64, 0u64);
+        for lane in lanes {
+            let fragment = self.fragment_at(lane, chunk);
+            let fragment = fragment.filter(|_| self.columns[lane].is_live);
+            if let Some(fragment) = fragment.filter(|_| givers >> lane & 1 == 1) {
+                given |= 1u64.unbounded_shl(u32::from(fragment.get()));
+            }
+            empty |= u64::from(!self.holds(lane, chunk)) << lane;
+        }
+        // Where all depots together are too few, others may come.
+        let wanted = self.lacking(chunk).count_ones().min(empty.count_ones());
+        given.count_ones() >= u32::from(self.code.data()) && (empty & takers).count_ones() >= wanted
     }
 
     /// Leaves the chunk to the depots, as long as they can rebuild it: it waits for no send. Returns whether that is news.
@@ -18,9 +36,14 @@ impl Replica {
         is_news
     }
 
+    /// The centre reads the chunk again, as its source is now: no depot rebuilds what it was.
+    pub(crate) fn take_back(&mut self, chunk: ChunkIndex) {
+        self.left.remove(chunk.get());
+    }
+
     /// Returns whether the chunk is left to the depots.
     pub(crate) fn is_left(&self, chunk: ChunkIndex) -> bool {
-        self.left.contains(chunk.get()) && self.is_rebuildable(chunk)
+        self.left.contains(chunk.get()) && self.has_enough(chunk)
     }
 
     /// Returns whether some chunk was left to the depots.

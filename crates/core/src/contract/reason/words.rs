@@ -218,6 +218,7 @@ impl fmt::Display for Reason {
                 ),
             },
             Self::Delivery { why } => super::delivery::write(f, why),
+            Self::Hoped { why } => why.fmt(f),
             Self::GoesOnAsItComes => {
                 f.write_str("nothing else goes that way, so it goes on while it still arrives")
             }

@@ -1,0 +1,95 @@
+use core::fmt;
+
+use super::Reason;
+use posthaste_types::{Timestamp, record};
+
+record! {
+    /// Why something is taken that is in time only if paths that nobody measured carry what they may.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum HopeReason {
+        /// Over depots.
+        0 = Depots {
+            /// Depots fed at once.
+            fan_out: u32,
+            /// Finish if all goes as hoped.
+            hoped: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// Straight to the destination.
+        1 = Direct {
+            /// Finish if all goes as hoped.
+            hoped: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+        /// From sources.
+        2 = Inbound {
+            /// Sources it comes from.
+            sources: u32,
+            /// Finish if all goes as hoped.
+            hoped: Timestamp,
+            /// The deadline.
+            deadline: Timestamp,
+        },
+    }
+}
+
+impl Reason {
+    /// Says of what is admitted that it is no more than hoped for.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "nothing else admits anything"
+    )]
+    pub(crate) fn doubt(&mut self) {
+        let why = match *self {
+            Self::Admitted {
+                fan_out,
+                finish: hoped,
+                deadline,
+            } => HopeReason::Depots {
+                fan_out,
+                hoped,
+                deadline,
+            },
+            Self::DirectSuffices {
+                finish: hoped,
+                deadline,
+            } => HopeReason::Direct { hoped, deadline },
+            _ => return,
+        };
+        *self = Self::Hoped { why };
+    }
+}
+
+impl fmt::Display for HopeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hoped, deadline) = match self {
+            Self::Depots {
+                fan_out,
+                hoped,
+                deadline,
+            } => {
+                write!(f, "{fan_out} depots at once: ")?;
+                (hoped, deadline)
+            }
+            Self::Direct { hoped, deadline } => {
+                f.write_str("by the direct path: ")?;
+                (hoped, deadline)
+            }
+            Self::Inbound {
+                sources,
+                hoped,
+                deadline,
+            } => {
+                let are = if *sources == 1 { "source" } else { "sources" };
+                write!(f, "from {sources} {are}: ")?;
+                (hoped, deadline)
+            }
+        };
+        write!(
+            f,
+            "if paths of which little is known carry what they may, it can be done by {hoped}, before the deadline {deadline}"
+        )
+    }
+}
