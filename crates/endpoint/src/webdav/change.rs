@@ -89,6 +89,11 @@ impl Shelf {
                 let error = about.fail(ErrorKind::Conflict);
                 return Err(error.cause("something else got this name meanwhile"));
             }
+            let is_whole = |there: &Entry| there.kind == Kind::File && there.size == size;
+            if left.is_none() && there.as_ref().is_some_and(is_whole) {
+                // Nobody else knows the hidden name: it was moved, whatever was said of that.
+                return Ok(());
+            }
             match left {
                 // Within one second, one file is told like another.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
