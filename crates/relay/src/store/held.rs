@@ -10,6 +10,9 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 
 use super::{Store, Stored, layout};
 
+/// Objects of a dataset in their order, and where the next ones start.
+type Page = (Vec<(Object, Stored)>, Option<(ChunkIndex, FragmentIndex)>);
+
 impl Store {
     /// At most `count` fragments of the dataset from this place on, and where the next ones start. Each is looked at: what is not there,
     /// or is shorter or longer than it was, is held no more. Blocking.
@@ -43,7 +46,7 @@ impl Store {
         dataset: &DatasetId,
         (chunk, fragment): (ChunkIndex, FragmentIndex),
         count: usize,
-    ) -> (Vec<(Object, Stored)>, Option<(ChunkIndex, FragmentIndex)>) {
+    ) -> Page {
         let index = self.index();
         let Some(holding) = index.datasets.get(dataset) else {
             return (Vec::new(), None);
