@@ -100,7 +100,7 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             "skipped_chunks": report.skipped_chunks,
             "modes_not_kept": report.unkept.modes,
             "times_not_kept": report.unkept.times,
-            "left_out": report.left_out.count,
+            "left_out": report.left_out.count + report.not_sent.len() as u64,
         }));
     } else {
         output::line(&format!(

@@ -30,8 +30,8 @@ mod way;
 mod wishes;
 
 pub use arrival::{
-    ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, NearDepot, SourceShareView,
-    SourceView, StageInNews,
+    ArrivalSpec, ArrivalState, ArrivalView, Binding, Cut, Holding, LeftOut, NearDepot,
+    SourceShareView, SourceView, StageInNews,
 };
 pub use circuit::{
     CircuitTerms, News, Obstacle, ReservationState, ReservationView, Reserve, ReserveError, Step,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leads every snapshot; another number is another layout.
-const SNAPSHOT_VERSION: u32 = 58;
+const SNAPSHOT_VERSION: u32 = 59;
 
 record! {
     /// The decision maker of one centre.

@@ -258,6 +258,11 @@ impl Error {
         self.operation
     }
 
+    /// What it was done to.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
     /// The error underneath in words; where there is none, what went wrong.
     pub fn cause_text(&self) -> String {
         match &self.cause {

@@ -153,6 +153,8 @@ impl Location {
             return Self::parse_host(bytes, &shown);
         };
         let server = |protocol| Self::parse_server(protocol, rest, &shown);
+        // RFC 3986, section 3.1: in whatever case it is written.
+        let scheme = &*scheme.to_ascii_lowercase();
         match scheme {
             b"file" => Ok(local(rest)),
             b"s3" => Self::parse_s3(rest, &shown),

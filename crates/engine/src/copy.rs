@@ -90,6 +90,14 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Shows a path below it, as what is said of it does.
+    #[must_use]
+    pub fn show(&self, path: &[u8]) -> String {
+        self.endpoint.show(path)
+    }
+}
+
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.endpoint.show(b""))

@@ -108,8 +108,6 @@ pub struct FileList {
     pub files: Vec<FileEntry>,
     /// Length of the stream in bytes: the sum of all sizes.
     pub bytes: u64,
-    /// Sockets, pipes and devices that were left out, for people. Not part of a manifest.
-    pub skipped: Vec<Vec<u8>>,
 }
 
 /// One piece of a chunk: bytes of one file.
@@ -129,7 +127,7 @@ impl FileList {
     /// Takes a file for one that was left out.
     pub fn leave_out(&mut self, file: usize) {
         let entry = self.files.get_mut(file);
-        if let Some(entry) = entry.filter(|entry| entry.kind == FileKind::Regular) {
+        if let Some(entry) = entry.filter(|entry| !entry.path.is_empty()) {
             entry.kind = FileKind::LeftOut;
         }
     }

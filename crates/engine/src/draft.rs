@@ -35,6 +35,8 @@ use crate::copy::{
 const READ_BYTES: usize = 1 << 20;
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
+/// Of a directory those that let its owner work in it: it is still to get its name, and is removed some day.
+const OWNER_ALL: u32 = 0o700;
 
 /// A file of a draft, as it is to be in the end.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +45,17 @@ pub struct Finish<'a> {
     pub path: &'a [u8],
     /// Its bytes.
     pub size: u64,
+    /// Its permission bits, where they are known.
+    pub mode: Option<u32>,
+    /// When it changed last, where that is known.
+    pub mtime: Option<FileTime>,
+}
+
+/// A directory of a draft, as it is to be in the end.
+#[derive(Debug, Clone, Copy)]
+pub struct Folder<'a> {
+    /// Relative to the draft; empty for the draft itself.
+    pub path: &'a [u8],
     /// Its permission bits, where they are known.
     pub mode: Option<u32>,
     /// When it changed last, where that is known.
@@ -292,16 +305,16 @@ impl Draft {
     /// [`Draft::refuse_clash`] looked at.
     pub fn complete<'a>(
         &self,
-        directories: &[Vec<u8>],
+        directories: &[Folder<'_>],
         files: impl Iterator<Item = Finish<'a>> + Clone,
     ) -> Result<Unkept> {
         self.actor.run(|| {
             let mut unkept = Unkept::default();
             let ground = self.ground();
             let ground = ground.map_err(|cause| failed("make", &self.folder, cause))?;
-            for directory in directories {
-                let made = ground.folder(directory, true);
-                made.map_err(|cause| failed("make", &self.path(directory), cause.into()))?;
+            for Folder { path, .. } in directories.iter().filter(|folder| !folder.path.is_empty()) {
+                let made = ground.folder(path, true);
+                made.map_err(|cause| failed("make", &self.path(path), cause.into()))?;
             }
             for about in files.clone() {
                 let path = about.path;
@@ -321,13 +334,16 @@ impl Draft {
                 });
                 unkept += written.map_err(|cause| failed("finish", &self.path(path), cause))?;
             }
-            let paths = directories.iter().map(Vec::as_slice);
+            let paths = directories.iter().map(|folder| folder.path);
+            let paths = paths.filter(|path| !path.is_empty());
             self.refuse_merged(paths.chain(files.map(|about| about.path)))?;
-            let all = directories.iter().rev().map(Vec::as_slice);
-            for directory in all.chain([&b""[..]]) {
-                let opened = ground.open(directory, OFlags::RDONLY | OFlags::DIRECTORY);
-                let published = opened.map_err(io::Error::from).and_then(publish_directory);
-                published.map_err(|cause| failed("finish", &self.path(directory), cause))?;
+            // What is in it comes before it: its time is that of its source then.
+            for folder in directories.iter().rev() {
+                let opened = ground.open(folder.path, OFlags::RDONLY | OFlags::DIRECTORY);
+                let opened = opened.map_err(io::Error::from);
+                let published = opened.and_then(|opened| publish_directory(opened, folder));
+                unkept +=
+                    published.map_err(|cause| failed("finish", &self.path(folder.path), cause))?;
             }
             Ok(unkept)
         })
@@ -395,16 +411,25 @@ fn identity(path: &Path) -> Option<String> {
     Some(format!("{}:{}", about.dev(), about.ino()))
 }
 
-/// Gives a directory the mode of those that its user makes, and makes it durable.
-fn publish_directory(directory: OwnedFd) -> io::Result<()> {
-    if let Some(mode) = published_mode(0o777) {
-        match fchmod(&directory, Mode::from_raw_mode(mode)) {
-            // Nothing of the source's is lost where modes are not kept.
-            Err(cause) if is_refused(cause) => {}
-            given => given?,
+/// Gives a directory what its source has, or the mode of those that its user makes, and makes it durable.
+fn publish_directory(directory: OwnedFd, folder: &Folder<'_>) -> io::Result<Unkept> {
+    let directory = fs::File::from(directory);
+    let mode = folder.mode.map(|mode| mode & MODE_MASK | OWNER_ALL);
+    let unkept = match (mode, folder.mtime) {
+        (None, None) => {
+            if let Some(mode) = published_mode(0o777) {
+                match fchmod(&directory, Mode::from_raw_mode(mode)) {
+                    // Nothing of the source's is lost where modes are not kept.
+                    Err(cause) if is_refused(cause) => {}
+                    given => given?,
+                }
+            }
+            Unkept::default()
         }
-    }
-    flush_directory(&fs::File::from(directory))
+        (mode, mtime) => seal_file(&directory, mode.or_else(|| published_mode(0o777)), mtime)?,
+    };
+    flush_directory(&directory)?;
+    Ok(unkept)
 }
 
 /// Whether a file system can't do a thing at all.

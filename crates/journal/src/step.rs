@@ -146,6 +146,17 @@ impl Journal {
         files.map_err(self.failed("read"))
     }
 
+    /// Keeps that these files were left out of what a request copies, by their places in its list.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`]; then none was kept.
+    pub fn leave_out(&mut self, request: RequestId, files: &[u64]) -> Result<(), JournalError> {
+        let rows: Vec<_> = (files.iter())
+            .map(|file| left_out_row(request, *file))
+            .collect();
+        self.write(|database| insert_left_out(database, &rows))
+    }
+
     /// How many chunks of a request were read so far.
     ///
     /// # Errors
@@ -389,14 +400,22 @@ fn keep_left_out(database: &dyn Database, commands: &[Command]) -> Result<(), Tr
     let mut rows = Vec::new();
     for command in commands {
         if let Command::LeaveOut { request, file, .. } = command {
-            let arguments = params![to_sql(request.get()), to_sql(*file)];
-            rows.push(digest::with_digest(&LEFT_OUT_COLUMNS, arguments.to_vec()));
+            rows.push(left_out_row(*request, *file));
         }
     }
+    insert_left_out(database, &rows)
+}
+
+fn left_out_row(request: RequestId, file: u64) -> Vec<Value> {
+    let arguments = params![to_sql(request.get()), to_sql(file)];
+    digest::with_digest(&LEFT_OUT_COLUMNS, arguments.to_vec())
+}
+
+fn insert_left_out(database: &dyn Database, rows: &[Vec<Value>]) -> Result<(), Trouble> {
     database.execute_each(
         "INSERT INTO left_out (request, file, digest) VALUES (?1, ?2, ?3)
          ON CONFLICT (request, file) DO UPDATE SET digest = ?3",
-        &rows,
+        rows,
     )
 }
 

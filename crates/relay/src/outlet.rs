@@ -289,6 +289,7 @@ impl<S: Shelf> Desk<S> {
             hours: None,
             load_permille: None,
             store: None,
+            instance: None,
         }
     }
 

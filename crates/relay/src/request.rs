@@ -63,6 +63,7 @@ pub(crate) struct Service {
     /// Where everything it keeps is.
     pub(crate) dir: PathBuf,
     pub(crate) name: String,
+    pub(crate) instance: String,
     /// When it is lent, by this machine's clock; always where nothing is said.
     pub(crate) hours: Option<String>,
     /// Where the load of the machine is read.
@@ -144,7 +145,7 @@ impl Service {
                 self.delete_unless(id, object, head.uri.query()).await
             }
             Some(Target::Object(id, object)) => self.get(id, object).await,
-            Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
+            Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()).await,
             Some(Target::Dataset(id)) => self.delete(id).await,
             Some(Target::Space(id)) => space::answer(&self.store, &head.method, id, body).await,
             Some(Target::Spaces) => {
@@ -210,6 +211,7 @@ impl Service {
             }),
             load_permille: load::permille(&self.load_from),
             store: self.backing.as_ref().map(Backing::name),
+            instance: Some(self.instance.clone()),
         }
     }
 
@@ -290,7 +292,7 @@ impl Service {
             .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
     }
 
-    pub(crate) fn inventory(
+    pub(crate) async fn inventory(
         &self,
         dataset: DatasetId,
         query: Option<&str>,
@@ -298,9 +300,9 @@ impl Service {
         let from = wire::parse_from(query).ok_or_else(|| {
             Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
         })?;
-        let (held, next) = self
-            .store
-            .inventory(&dataset, from, wire::INVENTORY_PAGE_MAX);
+        let store = Arc::clone(&self.store);
+        let held = move || Ok(store.inventory(&dataset, from, wire::INVENTORY_PAGE_MAX));
+        let (held, next) = blocking(held).await?;
         let mut page = Vec::with_capacity(held.len() * wire::INVENTORY_ENTRY_BYTES);
         held.iter()
             .for_each(|entry| wire::write_held(&mut page, entry));

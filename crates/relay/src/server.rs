@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_endpoint::{
     Boxed, Error, Guest, Lobby, Result,
     line::{Counted, Fleets, Line},
+    new_word,
     relay::{Fingerprint, RelayAddress},
 };
 use posthaste_types::{ByteRate, Bytes};
@@ -111,6 +112,7 @@ impl Relay {
         let service = Arc::new(Service {
             dir: dir.clone(),
             name,
+            instance: new_word(),
             hours,
             load_from,
             secret: identity.secret,

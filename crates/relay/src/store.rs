@@ -7,6 +7,7 @@
 
 mod age;
 mod growth;
+mod held;
 mod layout;
 mod room;
 mod space;
@@ -26,12 +27,9 @@ use std::{
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     kept::KeptFile,
-    relay::{
-        DatasetId,
-        wire::{Held, Object},
-    },
+    relay::{DatasetId, wire::Object},
 };
-use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
+use posthaste_types::Digest;
 use tokio::sync::watch;
 
 use crate::clock;
@@ -238,31 +236,6 @@ impl Store {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Err(missing()),
             Err(cause) => Err(cause.into()),
         }
-    }
-
-    /// At most `count` fragments of the dataset from this place on, and where the next ones start.
-    pub(crate) fn inventory(
-        &self,
-        dataset: &DatasetId,
-        from: (ChunkIndex, FragmentIndex),
-        count: usize,
-    ) -> (Vec<Held>, Option<(ChunkIndex, FragmentIndex)>) {
-        let index = self.index();
-        let Some(holding) = index.datasets.get(dataset) else {
-            return (Vec::new(), None);
-        };
-        let mut fragments = holding
-            .objects
-            .range(Object::Fragment(from.0, from.1)..)
-            .filter_map(|(object, stored)| match object {
-                Object::Fragment(chunk, fragment) => Some((*chunk, *fragment, stored.digest)),
-                Object::Manifest => None,
-            });
-        let page = fragments.by_ref().take(count).collect();
-        let next = fragments
-            .next()
-            .map(|(chunk, fragment, _)| (chunk, fragment));
-        (page, next)
     }
 
     /// Makes sure that the dataset, where known, is kept until `expires_s`, if there is room for so long. Blocking.

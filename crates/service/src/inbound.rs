@@ -358,7 +358,11 @@ async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error:
 }
 
 /// Tells the mind what files are without where they are now.
-async fn tell_unkept(inputs: &mpsc::Sender<Arrival>, request: RequestId, unkept: Unkept) {
+pub(crate) async fn tell_unkept(
+    inputs: &mpsc::Sender<Arrival>,
+    request: RequestId,
+    unkept: Unkept,
+) {
     let Unkept { modes, times } = unkept;
     if unkept != Unkept::default() {
         tracing::warn!(%request, modes, times, "the destination does not keep modes or times of files");

@@ -1,11 +1,14 @@
 //! Files of sources that are at fault while they are read: told to the mind, and left out where it says so.
 
-use std::sync::Arc;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
-use posthaste_core::contract::{Command, FileAtFault, Input, Omission};
-use posthaste_endpoint::Result;
-use posthaste_engine::{dataset::FileFault, sealed::Sealed};
-use posthaste_journal::ChunkRecord;
+use posthaste_core::contract::{Command, Fault, FileAtFault, Input, Omission};
+use posthaste_endpoint::{Error, Result};
+use posthaste_engine::{
+    dataset::{FileFault, FileKind, FileList},
+    sealed::Sealed,
+};
+use posthaste_journal::{ChunkRecord, RequestRecord};
 use posthaste_types::{Bytes, ChunkIndex, RequestId};
 use tokio::sync::mpsc;
 
@@ -59,6 +62,38 @@ pub(crate) async fn tell_of_files(
         let _ = inputs.send(Arrival::bare(input)).await;
     }
     are_all
+}
+
+/// Tells of the pipes, sockets and devices in a list: no chunk holds anything of them.
+pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) -> Result<()> {
+    let root = PathBuf::from(OsStr::from_bytes(&record.source));
+    let told = tokio::task::block_in_place(|| {
+        let list = FileList::from_bytes(&centre.store.list_bytes(record.id)?)?;
+        let files = list.files.iter().enumerate();
+        let none = files.filter(|(_, file)| file.kind == FileKind::LeftOut);
+        let told = none.map(|(place, file)| {
+            let shown = file.below(&root).display().to_string();
+            Omission {
+                file: place as u64,
+                bytes: Bytes::ZERO,
+                fault: Fault::SourceUnreadable,
+                what: format!("{shown}: it is a device, a pipe or a socket"),
+            }
+        });
+        Ok::<_, Error>(told.collect::<Vec<_>>())
+    });
+    for omission in told? {
+        tracing::warn!(request = %record.id, "left out: {}", omission.what.escape_debug());
+        let file = FileAtFault {
+            omission,
+            first: ChunkIndex::new(1),
+            last: ChunkIndex::new(0),
+            is_restored: false,
+        };
+        let request = record.id;
+        centre.tell(Input::FileAtFault { request, file }).await?;
+    }
+    Ok(())
 }
 
 /// Leaves out what is at fault with a chunk that is read to be handed out. Returns whether it can be read again.

@@ -10,6 +10,7 @@ mod carrier;
 mod complaints;
 mod expected;
 mod hosts;
+mod left_out;
 mod listed;
 pub(crate) mod measure;
 pub(crate) mod onward;
@@ -26,7 +27,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use posthaste_core::contract::{Command, Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, StageInNews};
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 use posthaste_engine::copy::is_clash;
 use posthaste_journal::RequestRecord;
@@ -37,7 +38,7 @@ use tracing::Instrument;
 use crate::{
     depots::Depots,
     driver::{Arrival, Centre},
-    inbound::Flows,
+    inbound::{Flows, tell_unkept},
     listing::Listings,
     movers::Movers,
     store::Store,
@@ -202,6 +203,7 @@ impl Outbound {
                 if let Err(error) = carried {
                     outgoing.complaints.note(request, &error);
                     let fault = carrier.fault_of(&error);
+                    tell_refused(&inputs, request, &error, fault).await;
                     for Granted { chunk, source } in carrier.take_back() {
                         let input = Input::ChunkMissed {
                             request,
@@ -250,13 +252,20 @@ impl Outbound {
         running.spawn(async move {
             let _writing = outgoing.listings.writing(carrier.record());
             let input = match carrier.complete().await {
-                Ok(()) => Input::Landed { request },
+                Ok((left_out, unkept)) => {
+                    tell_unkept(&inputs, request, unkept).await;
+                    if left_out.files > 0 {
+                        let news = StageInNews::LeftOut { left_out };
+                        let told = Arrival::bare(Input::StageInTold { request, news });
+                        let _ = inputs.send(told).await;
+                    }
+                    Input::Landed { request }
+                }
                 Err(error) => {
                     outgoing.complaints.note(request, &error);
-                    Input::LandingFailed {
-                        request,
-                        fault: carrier.fault_of(&error),
-                    }
+                    let fault = carrier.fault_of(&error);
+                    tell_refused(&inputs, request, &error, fault).await;
+                    Input::LandingFailed { request, fault }
                 }
             };
             let _ = inputs.send(Arrival::bare(input)).await;
@@ -287,6 +296,21 @@ impl Outbound {
             };
             let _ = inputs.send(Arrival::bare(input)).await;
         });
+    }
+}
+
+/// Tells the mind what the system said where it goes, before it hears what that was about.
+async fn tell_refused(
+    inputs: &mpsc::Sender<Arrival>,
+    request: RequestId,
+    error: &Error,
+    fault: Fault,
+) {
+    if matches!(fault, Fault::Full | Fault::Unwritable) {
+        let said = error.to_string();
+        let news = StageInNews::Refused { said };
+        let told = Arrival::bare(Input::StageInTold { request, news });
+        let _ = inputs.send(told).await;
     }
 }
 
@@ -321,6 +345,8 @@ fn fault_of(error: &Error) -> Fault {
         ErrorKind::Corrupt => Fault::Corrupt,
         ErrorKind::Busy => Fault::Busy,
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        // Whatever fails there is no fault of the way's, which others take too.
+        _ if error.locus() == Locus::Destination => Fault::Unwritable,
         _ => Fault::Other,
     }
 }

@@ -322,7 +322,6 @@ mod tests {
         FileList {
             files: vec![file],
             bytes,
-            skipped: Vec::new(),
         }
     }
 

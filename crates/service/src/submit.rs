@@ -415,7 +415,8 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     match specification(centre, &record)? {
         Some(spec) => {
             let pinned = ids(centre, &record.pinned)?;
-            centre.tell(asked(&record, spec, pinned)).await
+            centre.tell(asked(&record, spec, pinned)).await?;
+            crate::omissions::tell_of_no_files(centre, &record).await
         }
         None => Ok(()),
     }

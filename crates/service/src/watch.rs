@@ -65,6 +65,8 @@ pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
 #[derive(Debug, Default)]
 struct Told {
     report: Option<(Report, Instant)>,
+    /// The process that it was, where that said so.
+    instance: Option<String>,
     terms: Option<DepotTerms>,
     drain: Option<Drain>,
     follows: Option<bool>,
@@ -112,8 +114,21 @@ impl Told {
         }
         news.extend(self.load(&depot.record, status.load_permille));
         news.extend(self.distance(depot));
+        if self.is_another(status) {
+            // Between two answers it was away, and may have lost what it held.
+            news.extend(self.report(id, Report::Down(Fault::Unreachable), now));
+        }
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
+    }
+
+    /// Whether another process answers than did before.
+    fn is_another(&mut self, status: &RelayStatus) -> bool {
+        let Some(now) = &status.instance else {
+            return false;
+        };
+        let before = self.instance.replace(now.clone());
+        before.is_some_and(|before| before != *now)
     }
 
     /// On which terms it is lent, where that is news: its owner said other hours, or a clock was put forward or back.
@@ -320,6 +335,7 @@ mod tests {
             takes: false,
             lets_through: false,
             store: None,
+            instance: None,
         }
     }
 

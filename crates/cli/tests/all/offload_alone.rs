@@ -7,7 +7,10 @@ use std::{
     io::Write,
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
-    sync::{Arc, Mutex, Once, OnceLock},
+    sync::{
+        Arc, Mutex, Once, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use crate::support::sources::{Centre, chunks, make_tree, picture, text};
@@ -178,5 +181,82 @@ fn a_source_of_which_anything_changed_stays_is_named_and_ends_with_its_code() {
             "{status}"
         );
         assert_eq!(picture(&from).len(), 1, "the others are gone");
+    }
+}
+
+#[test]
+fn what_can_not_be_there_is_left_out_and_named_and_the_rest_goes() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    const EINVAL: i32 = 22;
+    let centre = Centre::with("40M", "40M", 0);
+    let from = centre.scratch("out");
+    make_tree(&from, 2);
+    let (odd, pipe) = (from.join("deep/a:b"), from.join("deep/pipe"));
+    fs::write(&odd, "odd").unwrap();
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let there = Files::mount(Habits::refusing(|call| {
+        let is_refused = call.deed == Deed::Create && call.has("a:b");
+        is_refused.then_some(EINVAL)
+    }));
+    let to = there.path().join("archive");
+    let asked = ["offload", from.to_str().unwrap(), "--to"];
+    let more = ["--deadline", "30m", "--release", "when-safe", "--wait"];
+    let output = centre.run(&[&asked[..], &[to.to_str().unwrap()], &more[..]].concat());
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    let request = centre.json(&["status", "r1", "--json"]);
+    assert_eq!(request["state"], "released", "{request}");
+    assert_eq!(request["left_out"]["files"], 2, "{request}");
+    assert_eq!(request["left_out"]["bytes"], 3, "{request}");
+    let shown = |command| text(&centre.run(&[command, "r1"]).stdout);
+    for said in [shown("status"), shown("explain"), centre.log()] {
+        assert!(said.contains("a:b: Invalid argument"), "{said}");
+        assert!(said.contains("pipe: "), "{said}");
+    }
+    let stays = picture_of_names(&from);
+    assert_eq!(stays, ["deep/a:b", "deep/pipe"], "the rest went");
+    assert!(there.path().join("archive/deep/file 0001").exists());
+    assert!(there.path().join("archive/deep/er/small").exists());
+}
+
+/// The paths of what is no directory, in their order.
+fn picture_of_names(root: &std::path::Path) -> Vec<String> {
+    let (mut names, mut open) = (Vec::new(), vec![root.to_path_buf()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(root).unwrap();
+                names.push(name.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn a_destination_that_fails_is_told_of_and_waited_for() {
+    for (code, said) in [(28, "No space left on device"), (5, "Input/output error")] {
+        let centre = Centre::with("40M", "40M", 0);
+        let is_well: Arc<AtomicBool> = Arc::default();
+        let mended = Arc::clone(&is_well);
+        let there = Files::mount(Habits::refusing(move |call| {
+            let is_refused = call.deed == Deed::Create && call.has("0001");
+            (is_refused && !mended.load(Relaxed)).then_some(code)
+        }));
+        let to = there.path().join("archive");
+        let id = begin(&centre, 2, to.to_str().unwrap());
+        centre.wait_until(&id, |request| {
+            request["warnings"].to_string().contains(said)
+        });
+        let story = || text(&centre.run(&["explain", &id]).stdout);
+        let told = centre.wait_until(&id, |_| story().contains(said));
+        assert_eq!(told["state"], "moving", "{told}");
+        is_well.store(true, Relaxed);
+        let ended = centre.wait_until(&id, |request| request["state"] == "released");
+        assert!(ended["left_out"].is_null(), "{ended}");
+        assert!(!story().contains("more urgent requests"), "{}", story());
     }
 }

@@ -494,7 +494,8 @@ fn what_arrives_without_modes_and_times_arrives_and_that_is_said() {
     centre.wait_until(&id, |request| request["state"] == "arrived");
     assert_eq!(fs::read(to.join("file")).unwrap(), vec![7; 900_000]);
     let story = text(&centre.run(&["explain", &id]).stdout);
-    let said = "its destination refuses: the mode of 1 and the modification time of 1 of its files";
+    // The file, and the directory that it is in.
+    let said = "its destination refuses: the mode of 2 and the modification time of 2 of its files and directories";
     assert!(story.contains(said), "{story}");
 }
 
@@ -596,6 +597,36 @@ fn two_names_that_are_one_there_are_refused_in_one_line() {
     let id = request["id"].as_str().unwrap();
     centre.wait_until(id, |request| request["state"] == "arrived");
     assert_eq!(fs::read(to.join("d/f")).unwrap(), b"d");
+}
+
+#[test]
+fn directories_are_as_private_as_those_that_they_come_from_and_as_old() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let centre = Centre::with("40M", "40M", 1);
+    let source = centre.folder.path().join("source");
+    fs::create_dir_all(source.join("open/private")).unwrap();
+    fs::write(source.join("open/private/f"), "secret").unwrap();
+    let names = ["", "open", "open/private"];
+    let modes = [0o750, 0o775, 0o700];
+    let of = |root: &std::path::Path| {
+        names.map(|name| {
+            let found = fs::metadata(root.join(name)).unwrap();
+            (found.mode() & 0o7777, found.mtime(), found.mtime_nsec())
+        })
+    };
+    for (place, (name, mode)) in names.iter().zip(modes).enumerate().rev() {
+        let path = source.join(name);
+        let then = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + place as u64);
+        fs::File::open(&path).unwrap().set_modified(then).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let to = centre.scratch("input");
+    let (from, shown) = (source.to_str().unwrap(), to.to_str().unwrap());
+    let request = centre.json(&["stage-in", from, shown, "--deadline", "20m", "--json"]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| request["state"] == "arrived");
+    assert_eq!(of(&to), of(&source));
+    assert_eq!(of(&to).map(|(mode, ..)| mode), modes);
 }
 
 // In docs/reference/edges.md: "two names are one in one directory alone"

@@ -1,9 +1,13 @@
-//! What is said where a stage-in goes: that it does not take what came, or keeps it without something.
+//! What is said where a stage-in goes: that it does not take what came, or keeps it without something or some.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::RequestId;
 
-use crate::{Mind, books::Arrival, contract::Reason};
+use crate::{
+    Mind,
+    books::Arrival,
+    contract::{LeftOut, Reason},
+};
 
 impl Mind {
     /// Where it goes refuses what came. Of what is refused at once the first is remembered, and the same is not said again.
@@ -25,6 +29,34 @@ impl Mind {
         if arrival.is_some_and(|arrival| arrival.state.is_live()) {
             let reason = Reason::NotKeptThere { modes, times };
             self.remember(id, String::from("not kept"), reason);
+        }
+    }
+}
+
+/// Lines of what was left out that are remembered one by one.
+const LEFT_OUT_SAID_MAX: usize = 10;
+
+impl Mind {
+    /// Some of its files are not where it goes, and stay where they are.
+    pub(crate) fn on_left_out_there(&mut self, id: RequestId, found: &LeftOut) {
+        let live = self.arrivals.requests.get_mut(&id);
+        let Some(arrival) = live.filter(|arrival| arrival.state.is_live()) else {
+            return;
+        };
+        let named = found.named.iter().take(LeftOut::NAMED_MAX);
+        let left_out = LeftOut {
+            named: named.cloned().collect(),
+            ..*found
+        };
+        if arrival.left_out == left_out {
+            return;
+        }
+        let said = left_out.named.iter().take(LEFT_OUT_SAID_MAX);
+        let said: Vec<String> = said.cloned().collect();
+        arrival.left_out = left_out;
+        for said in said {
+            let reason = Reason::NotThere { said };
+            self.remember(id, String::from("left out"), reason);
         }
     }
 }

@@ -41,6 +41,9 @@ impl Mind {
             if arrival.is_paused() {
                 arrival.account.blame(Cause::Paused, None);
             }
+            if arrival.local_failures > 0 {
+                arrival.account.blame(Cause::Refusal, None);
+            }
             arrival.account.note(finish, seen, is_first);
         }
     }

@@ -70,6 +70,7 @@ impl Mind {
             budget_micro_usd: purse.and_then(|purse| purse.budget),
             spent_micro_usd: purse.map_or(0, |purse| purse.spent),
             cost_micro_usd: purse.map_or(0, |purse| purse.spent.saturating_add(purse.coming)),
+            left_out: arrival.left_out.clone(),
             shares: arrival
                 .lanes
                 .iter()

@@ -7,7 +7,9 @@ use alloc::{
 use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 
 use super::{Account, Bitmap, Claim, Decisions, Flight, Near, Prestage, Purse, Turn};
-use crate::contract::{ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, Pause};
+use crate::contract::{
+    ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, LeftOut, Pause,
+};
 
 record! {
     /// One source as one stage-in uses it.
@@ -111,6 +113,8 @@ record! {
         pub(crate) local_failures: u32,
         pub(crate) last_fault: Option<Fault>,
         pub(crate) duplicates: u32,
+        /// Files of it that are not where it goes.
+        pub(crate) left_out: LeftOut,
         /// None where it may cost anything and nothing costs.
         pub(crate) purse: Option<Box<Purse>>,
         pub(crate) late_ticks: u32,
@@ -208,6 +212,7 @@ impl Arrival {
             local_failures: 0,
             last_fault: None,
             duplicates: 0,
+            left_out: LeftOut::default(),
             purse: None,
             late_ticks: 0,
             on_time_ticks: 0,

@@ -123,7 +123,30 @@ record! {
             /// How many without their time.
             times: u64,
         },
+        /// Some of its files are not where it goes, and the rest is. Told before it is told that all of it is there.
+        9 = LeftOut {
+            /// Those.
+            left_out: LeftOut,
+        },
     }
+}
+
+record! {
+    /// Files that are not where a stage-in goes, each for a reason of its own.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct LeftOut {
+        /// How many.
+        pub files: u64,
+        /// Bytes of those.
+        pub bytes: Bytes,
+        /// A line for each of the first of them, with its name and what was found.
+        pub named: Vec<String>,
+    }
+}
+
+impl LeftOut {
+    /// Lines that are kept of one request.
+    pub const NAMED_MAX: usize = 100;
 }
 
 impl NearDepot {
@@ -411,6 +434,8 @@ record! {
         pub spent_micro_usd: u64,
         /// What it is forecast to cost in all, in millionths of a dollar.
         pub cost_micro_usd: u64,
+        /// Files of it that are not where it goes.
+        pub left_out: LeftOut,
         /// What each source does for it, in the user's order.
         pub shares: Vec<SourceShareView>,
     }

@@ -415,6 +415,8 @@ record! {
         143 = DestinationRefuses { #[doc = "What the system said of what."] said: String },
         /// Where a stage-in goes keeps files without something.
         144 = NotKeptThere { #[doc = "Without their mode."] modes: u64, #[doc = "Without their time."] times: u64 },
+        /// A file is not where its stage-in goes, and the rest is.
+        145 = NotThere { #[doc = "Its name and what was found."] said: String },
         /// Every chunk of a stage-in is here.
         129 = AllHere { #[doc = "How many those are."] chunks: u32 },
         /// It came before it was welcome, because later it might have missed its deadline.

@@ -62,6 +62,8 @@ record! {
         6 = Others,
         /// It was paused.
         7 = Paused,
+        /// Where it goes does not take what comes.
+        8 = Refusal,
     }
 }
 

@@ -49,7 +49,7 @@ impl Placing<'_> {
         let may = self.settings.encode != Encode::Centre
             && scatter::spares(code, wanted.count_ones())
             // Of chunks that became others, relays may have what no other relay replaces.
-            && self.request.uncommon.omissions.is_empty()
+            && self.request.uncommon.renewed.is_empty()
             // Where space is tight, who takes what is no matter of ways.
             && self.tight(chunk, fragment).is_none();
         if !may {

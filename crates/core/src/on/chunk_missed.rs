@@ -71,7 +71,9 @@ impl Mind {
         let attempts = arrival.local_failures;
         let pause = settings.hold * (1 << (attempts - 1).min(16));
         arrival.held_until = now + pause.min(settings.hold_max);
-        let goes_on = fault.may_pass() && self.arrivals.outward.contains_key(&id);
+        // Results have nowhere else to go: what somebody may mend there is waited for as long as that helps.
+        let may_help = fault.may_pass() || now < arrival.spec.deadline;
+        let goes_on = may_help && self.arrivals.outward.contains_key(&id);
         if attempts >= settings.fruitless_max && !goes_on {
             let reason = Reason::GaveUp { fault, attempts };
             self.end_arrival(id, ArrivalState::Failed, reason, out);

@@ -34,6 +34,9 @@ impl Mind {
         let before = request.replica.stored(lane).0;
         let lost = request.replica.replace(lane, held);
         let has_all = request.replica.stored(lane).0 >= before;
+        if !has_all {
+            request.uncommon.has_asked_all = false;
+        }
         let open: Vec<ChunkIndex> = request.stripes.keys().copied().collect();
         for chunk in open {
             request.replica.open(chunk);

@@ -1,5 +1,5 @@
 use alloc::{format, vec::Vec};
-use posthaste_types::{ChunkIndex, DepotId, RequestId};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId};
 
 use crate::{
     Mind,
@@ -53,15 +53,19 @@ impl Mind {
         else {
             return;
         };
-        if self.leave_to_depots(id, chunks, &file.reason()) {
+        // Of what is no file no chunk holds anything, and nobody counts on it.
+        let is_file = chunks.0 <= chunks.1;
+        if is_file && self.leave_to_depots(id, chunks, &file.reason()) {
             return;
         }
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        let count = request.uncommon.omissions.len() + 1;
+        let known = &request.uncommon.omissions;
+        let files = known.iter().filter(|known| known.bytes > Bytes::ZERO);
+        let is_last = is_file && files.count() as u64 + 1 >= request.spec.files;
         let reason = file.reason();
-        if count as u64 >= request.spec.files || count > OMISSIONS_MAX {
+        if is_last || known.len() >= OMISSIONS_MAX {
             return self.fail(id, reason, out);
         }
         let (number, bytes) = (file.file, file.bytes);

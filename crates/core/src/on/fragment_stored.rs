@@ -1,3 +1,4 @@
+use alloc::vec::Vec;
 use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
@@ -152,6 +153,12 @@ impl Mind {
         let is_wanted = is_wanted && !request.is_paused();
         let is_wanted = is_wanted && request.uncommon.release_at.is_none_or(|at| at <= now);
         if is_certain && is_wanted {
+            if self.asks_before_release(id, out) {
+                return;
+            }
+            let Some(request) = self.requests.get_mut(&id) else {
+                return;
+            };
             (request.release, request.uncommon.release_at) = (Release::Commanded, None);
             let reason = request.reason_safe();
             self.remember(
@@ -164,6 +171,27 @@ impl Mind {
                 reason,
             });
         }
+    }
+
+    /// Asks each depot that counts what it holds, once before a source is removed for good: what was stored there may be lost since.
+    /// Returns whether an answer is out.
+    fn asks_before_release(&mut self, id: RequestId, out: &mut Outbox) -> bool {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let is_delivered = request.state == RequestState::Delivered;
+        if is_delivered || core::mem::replace(&mut request.uncommon.has_asked_all, true) {
+            return false;
+        }
+        let reason = request.reason_safe();
+        let used = request.lanes.iter().filter(|lane| lane.is_used);
+        let used: Vec<DepotId> = used.map(|lane| lane.depot).collect();
+        let is_up = |depot: &DepotId| self.depots.get(depot).is_some_and(|depot| depot.is_up());
+        let depots: Vec<DepotId> = used.into_iter().filter(is_up).collect();
+        for depot in &depots {
+            self.ask_if_used(id, *depot, reason.clone(), out);
+        }
+        !depots.is_empty()
     }
 
     /// It is delivered once the last chunk is stored at the last destination.

@@ -54,6 +54,7 @@ impl Mind {
             return;
         }
         request.uncommon.release_failures += 1;
+        request.uncommon.has_asked_all = false;
         let reason = Release::failed(fault, request.uncommon.release_failures, now);
         (request.release, request.uncommon.release_at) = Release::after(&reason);
         self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);

@@ -148,6 +148,7 @@ impl Account<'_> {
                     Cause::Course => self.course.into(),
                     Cause::Pace => "what got through".into(),
                     Cause::Paused => "the pause".into(),
+                    Cause::Refusal => "where it goes, which does not take what comes,".into(),
                     Cause::Others => "more urgent requests".into(),
                 };
                 Item {

@@ -565,13 +565,28 @@ fn a_destination_that_refuses_is_named_with_what_the_system_said() {
     desk.pass(60, [10, 5]);
     assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
     let (request, news) = (R1, StageInNews::Unkept { modes: 3, times: 4 });
+    let left_out = LeftOut {
+        files: 2,
+        bytes: Bytes::new(7),
+        named: vec!["can't write a:b: Invalid argument".into()],
+    };
+    let lacks = StageInNews::LeftOut {
+        left_out: left_out.clone(),
+    };
     desk.give(vec![
         Input::StageInTold { request, news },
+        Input::StageInTold {
+            request,
+            news: lacks,
+        },
         Input::Landed { request },
     ]);
     let told = story(&desk);
     let unkept =
         "its destination refuses: the mode of 3 and the modification time of 4 of its files";
     assert!(told.contains(unkept), "{told}");
+    let lacks = "left out: can't write a:b: Invalid argument";
+    assert!(told.contains(lacks), "{told}");
+    assert_eq!(desk.view(R1).left_out, left_out);
     assert_eq!(desk.view(R1).state, ArrivalState::Arrived);
 }

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use crate::support::confirmed;
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
@@ -97,6 +98,9 @@ impl Desk {
                     chunk,
                     fragment,
                 }),
+            command @ Command::Inventory { .. } if confirmed(&self.mind, &command).is_some() => {
+                confirmed(&self.mind, &command)
+            }
             Command::Inventory { request, depot, .. } => Some(Input::DepotInventory {
                 depot,
                 request,

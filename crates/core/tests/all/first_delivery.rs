@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::confirmed;
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, Code, DepotId, FragmentIndex, RequestId, Timestamp,
@@ -71,7 +72,12 @@ impl Desk {
                 self.sent.push((*depot, *chunk, *fragment));
             }
         }
+        let answers = out.commands.iter();
+        let answers: Vec<Input> = answers
+            .filter_map(|command| confirmed(&self.mind, command))
+            .collect();
         self.commands.extend(out.commands);
+        answers.into_iter().for_each(|answer| self.give(answer));
     }
 
     fn submit(&mut self, spec: RequestSpec) {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::confirmed;
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
@@ -20,6 +21,7 @@ type Piece = (DepotId, ChunkIndex, FragmentIndex);
 /// A driver whose depots keep what they are told they stored.
 struct Desk {
     mind: Mind,
+    now: Timestamp,
     commands: Vec<Command>,
     held: BTreeSet<Piece>,
 }
@@ -29,6 +31,7 @@ impl Desk {
     fn new() -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),
+            now: START,
             commands: Vec::new(),
             held: BTreeSet::new(),
         };
@@ -66,8 +69,21 @@ impl Desk {
 
     fn give(&mut self, input: Input) {
         let mut out = Outbox::default();
-        self.mind.step(START, vec![input], &mut out);
+        self.now = self.now + std::time::Duration::from_millis(1);
+        self.mind.step(self.now, vec![input], &mut out);
+        let asked = out.commands.iter().filter_map(|command| {
+            confirmed(&self.mind, command)?;
+            match command {
+                Command::Inventory { depot, .. } => Some(*depot),
+                _ => None,
+            }
+        });
+        let asked: Vec<DepotId> = asked.collect();
         self.commands.extend(out.commands);
+        // As they really are.
+        asked
+            .into_iter()
+            .for_each(|depot| self.take_inventory(depot));
     }
 
     /// Takes what was sent, or is to be, of chunks below this.
@@ -174,6 +190,48 @@ impl Desk {
         let mut commands = self.commands.iter();
         commands.any(|command| matches!(command, Command::Release { .. }))
     }
+}
+
+#[test]
+fn what_a_depot_lost_in_silence_is_found_before_the_source_goes() {
+    let mut desk = Desk::new();
+    desk.store_below(CHUNKS - 1);
+    // Nobody is told of that.
+    let lost: Vec<Piece> = desk.held.iter().copied().take(3).collect();
+    lost.iter().for_each(|piece| {
+        desk.held.remove(piece);
+    });
+    let last = desk.take_sent(CHUNKS);
+    last.into_iter().for_each(|piece| desk.store(piece));
+    assert!(!desk.is_released(), "what is lost is believed to be there");
+    assert_ne!(desk.mind.request(REQUEST).unwrap().chunks_safe, CHUNKS);
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released(), "{:?}", desk.state());
+    assert_eq!(desk.held.len(), 3 * CHUNKS as usize);
+}
+
+#[test]
+fn what_is_no_file_is_named_and_costs_no_chunk() {
+    let mut desk = Desk::new();
+    for file in 10..20 {
+        let omission = Omission {
+            file,
+            bytes: Bytes::ZERO,
+            fault: Fault::SourceUnreadable,
+            what: format!("pipe {file}"),
+        };
+        let file = FileAtFault {
+            omission,
+            first: ChunkIndex::new(1),
+            last: ChunkIndex::new(0),
+            is_restored: false,
+        };
+        let request = REQUEST;
+        desk.give(Input::FileAtFault { request, file });
+    }
+    assert_eq!(desk.mind.request(REQUEST).unwrap().omissions.len(), 10);
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released() && desk.renewed().is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::support::confirmed;
 use posthaste_core::{Mind, Settings, contract::*};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
 
@@ -52,6 +53,8 @@ impl Desk {
             self.mind.step(self.now, inputs, &mut out);
             self.said.extend(out.events);
             let answers = out.commands.into_iter().filter(|_| stores);
+            let mind = &self.mind;
+            let answer = |command| confirmed(mind, &command).or_else(|| answer(command));
             inputs = answers.filter_map(answer).collect();
         }
     }

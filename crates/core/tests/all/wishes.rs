@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::support::confirmed;
 use posthaste_core::{Mind, Settings, contract::*, story};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
@@ -63,6 +64,10 @@ impl Desk {
             self.happened
                 .push((event.at, event.happening, event.reason));
         }
+        let answers = out.commands.iter();
+        let answers: Vec<Input> = answers
+            .filter_map(|command| confirmed(&self.mind, command))
+            .collect();
         for command in out.commands {
             if let Command::Send {
                 request,
@@ -84,6 +89,9 @@ impl Desk {
             } else {
                 self.commands.push(command);
             }
+        }
+        if !answers.is_empty() {
+            self.give(answers);
         }
     }
 

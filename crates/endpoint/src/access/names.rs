@@ -16,6 +16,11 @@ const NEAR: usize = 2;
 /// Letters of the shortest run in which a wrong one is a slip: `site-a` and `site-b` are two names.
 const SLIP_WITHIN: usize = 4;
 
+/// Schemes behind which people forget the slashes.
+const SCHEMES: [&str; 9] = [
+    "s3", "gs", "az", "azblob", "sftp", "http", "https", "webdav", "ftp",
+];
+
 /// Returns the known name that was meant by `word`, perhaps.
 pub fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let far = |known: &str| (strsim::osa_distance(word, known), known.len());
@@ -129,6 +134,10 @@ impl Access {
             return fail(cause).hint(format!(
                 "give it one in profiles.toml, or write the whole address with --profile {name}"
             ));
+        }
+        if SCHEMES.contains(&&*name.to_ascii_lowercase()) {
+            let hint = format!("write {name}://…: an address has two slashes after its colon");
+            return fail("no host has that name".into()).hint(hint);
         }
         let hint = "profiles are in ~/.config/posthaste/profiles.toml";
         fail(format!("no profile `{name}`, and no host of that name")).hint(meant(

@@ -27,8 +27,10 @@ impl Location {
         };
         match self {
             Self::Local(path) => format!("file://{}", plain(path.as_os_str().as_bytes())),
-            Self::S3 { bucket, key } => format!("s3://{bucket}/{key}"),
-            Self::Bucket { store, bucket, key } => format!("{store:?}://{bucket}/{key}"),
+            Self::S3 { bucket, key } => format!("s3://{bucket}/{}", stepped(key)),
+            Self::Bucket { store, bucket, key } => {
+                format!("{store:?}://{bucket}/{}", stepped(key))
+            }
             Self::Sftp {
                 user,
                 host,
@@ -65,6 +67,19 @@ fn plain(path: &[u8]) -> String {
     shown.fold(String::new(), |path, name| path + "/" + &name)
 }
 
+/// A key as it is where a store keeps objects as files, and takes its steps.
+fn stepped(key: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in key.split('/') {
+        match name {
+            "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    names.join("/")
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -84,6 +99,10 @@ mod tests {
             ("host:/data/run", "sftp://host/data/run"),
             ("host:run", "sftp://host/~/run"),
             ("s3://b/run/", "s3://b/run"),
+            ("s3://b/x/../run", "s3://b/./run"),
+            ("gs://b/x/../run", "gs://b/run"),
+            ("S3://b/run", "s3://b/run"),
+            ("WebDAV://h/run", "webdav://h/run"),
             ("ftp://h/a%20b", "ftp://h:21/a b"),
         ] {
             assert_eq!(spelled(one), spelled(other), "{one}");

@@ -79,6 +79,8 @@ pub struct RelayStatus {
     pub lets_through: bool,
     /// Which store it keeps everything in; none where it keeps things itself. Relays of one store have one fate.
     pub store: Option<String>,
+    /// Tells the process from those before it; none where it does not say.
+    pub instance: Option<String>,
 }
 
 impl RelayStatus {
@@ -110,6 +112,7 @@ impl RelayStatus {
             takes: can(wire::TAKE),
             lets_through: can(wire::PASS),
             store: body.store.filter(|store| wire::is_store_name(store)),
+            instance: body.instance,
         }
     }
 }

@@ -25,6 +25,10 @@ fn told(there: &Entry) -> (Option<&str>, Option<FileTime>, Option<FileTime>) {
     (there.version.as_deref(), there.mtime, there.stored)
 }
 
+fn is_file_of(there: &Entry, size: u64) -> bool {
+    there.kind == Kind::File && there.size == size
+}
+
 impl Shelf {
     /// Makes a request that changes something, and says how it succeeded: a server may only have taken note of it, or
     /// somebody on the way have answered.
@@ -92,6 +96,8 @@ impl Shelf {
             match left {
                 // Within one second, one file is told like another.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
+                // Nobody else knows the hidden name: it was moved, whatever was said of that.
+                None if there.as_ref().is_some_and(|it| is_file_of(it, size)) => return Ok(()),
                 // What has the name may be ours: an earlier answer was lost.
                 None => was_lost = true,
             }
@@ -141,7 +147,7 @@ impl Shelf {
         let (left, there) = tokio::join!(self.look_at(partial), self.look_at(full));
         let is_ours = there?.is_some_and(|there| {
             let is_old = replaced.is_some_and(|old| told(old) == told(&there));
-            there.kind == Kind::File && there.size == size && !is_old
+            is_file_of(&there, size) && !is_old
         });
         Ok(left?.is_none() && is_ours)
     }

@@ -383,6 +383,24 @@ async fn a_write_whose_answer_is_lost_is_looked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_done_and_refused_is_done() {
+    let files = files(&[]);
+    let held = Arc::clone(&files);
+    let server = Server::start(move |asked| {
+        let answer = answer(asked, &held);
+        match &*asked.method {
+            "MOVE" => Answer::sized(412, "", ""),
+            _ => answer,
+        }
+    })
+    .await;
+    let endpoint = dav(&server).await;
+    let large = noise(LARGE_BYTES);
+    write(&*endpoint, b"large", &large).await.unwrap();
+    assert!(files.lock().unwrap()["/t/large"] == large);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_writers_of_one_name_have_a_name_each_until_they_are_done() {
     let files = files(&[]);
     let held = Arc::clone(&files);

@@ -50,8 +50,9 @@ impl Written {
         })
     }
 
-    /// Returns whether this copy wrote `path`.
-    pub(super) fn has(&self, path: &[u8]) -> bool {
+    /// Returns whether this copy wrote `path`, or found it there with the same bytes.
+    #[must_use]
+    pub fn has(&self, path: &[u8]) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.marks.contains(&mark(path))
     }

@@ -497,11 +497,7 @@ mod tests {
             dataset: DatasetId::new([3; 16]),
             code,
             chunk_size,
-            list: FileList {
-                files,
-                bytes,
-                skipped: Vec::new(),
-            },
+            list: FileList { files, bytes },
             chunks: (0..count).map(digests).collect(),
             cipher: None,
         }

@@ -24,8 +24,8 @@ const FILES_MAX: usize = 20_000_000;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own that know each other; sockets, pipes and devices are left out and told in
-/// [`FileList::skipped`]. Blocking: two system calls for each file.
+/// be one), hard links are files of their own that know each other; sockets, pipes and devices are listed
+/// as left out. Blocking: two system calls for each file.
 ///
 /// # Errors
 /// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
@@ -96,17 +96,15 @@ pub fn scan_files<N: AsRef<[u8]>>(
                     "it is a directory, and files were named",
                 ));
             }
-            Some(kind) => {
+            kind => {
+                let kind = kind.unwrap_or(FileKind::LeftOut);
                 let found = entry(name.to_vec(), kind, &metadata, &place.path);
                 list.files
                     .push(found.map_err(|cause| failed("look at", place.shown(), cause))?);
             }
-            None => list.skipped.push(name.to_vec()),
         }
     }
-    let mut list = lay_out(root, list)?;
-    list.skipped.dedup();
-    Ok(list)
+    lay_out(root, list)
 }
 
 /// Why a name is refused that can't be one of a file below a directory.
@@ -186,7 +184,6 @@ fn begin(root: &Root) -> Result<FileList> {
 fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.files.dedup_by(|a, b| a.path == b.path);
-    list.skipped.sort_unstable();
     join_names(&mut list);
     for file in &mut list.files {
         file.offset = list.bytes;
@@ -251,11 +248,8 @@ fn scan_directory(
         let place = Place::plain(item.path()).called(root.shown(&path));
         let kind = match unless_gone(kind_of(&place, &metadata), &path)? {
             None => continue,
-            Some(None) => {
-                list.skipped.push(path);
-                continue;
-            }
-            Some(Some(kind)) => kind,
+            // In the list it is missed where the rest is.
+            Some(kind) => kind.unwrap_or(FileKind::LeftOut),
         };
         if list.files.len() == FILES_MAX {
             return Err(too_much(root));
@@ -384,6 +378,7 @@ mod tests {
             b"empty",
             b"link",
             b"new\nline\xff",
+            b"socket",
         ];
         assert_eq!(paths, expected);
         assert_eq!((list.bytes, list.files[3].offset), (8, 3));
@@ -393,7 +388,8 @@ mod tests {
                 target: b"nowhere".to_vec()
             }
         );
-        assert_eq!(list.skipped, [b"socket".to_vec()]);
+        let left_out = list.left_out().map(|file| &file.path[..]);
+        assert_eq!(left_out.collect::<Vec<_>>(), [b"socket"]);
         assert_eq!(list, scan(root.path()).unwrap());
     }
 

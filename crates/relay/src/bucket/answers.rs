@@ -39,7 +39,7 @@ impl Service {
             Some(Target::Object(id, object)) if head.method == Method::DELETE => {
                 self.delete_unless(id, object, head.uri.query()).await
             }
-            Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()),
+            Some(Target::Inventory(id)) => self.inventory(id, head.uri.query()).await,
             Some(Target::Dataset(id)) => {
                 if backing.passes.give_up(&id) {
                     backing.cleaner.doom_again(id);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use posthaste_core::contract::{Cut, Holding};
 use posthaste_endpoint::{Entry, FileTime, Kind};
+use posthaste_engine::draft::Folder;
 use posthaste_types::{Bytes, Malformed, Record, SourceId, record};
 
 record! {
@@ -27,6 +28,14 @@ record! {
 }
 
 impl Stamp {
+    /// Of what nobody said anything.
+    pub(super) const NONE: Self = Self {
+        secs: None,
+        nanos: 0,
+        mode: None,
+        version: None,
+    };
+
     pub(super) fn of(entry: &Entry) -> Self {
         Self {
             secs: entry.mtime.map(|mtime| mtime.secs),
@@ -66,6 +75,9 @@ record! {
         pub(super) runs: Vec<Run>,
         /// For each source, for each file that lies there.
         pub(super) stamps: Vec<Vec<Stamp>>,
+        /// What the first source that has it said of each directory, and of what all are in before those; empty in a list of a former
+        /// release.
+        pub(super) directory_stamps: Vec<Stamp>,
     }
 }
 
@@ -78,6 +90,21 @@ pub(super) struct Piece {
 }
 
 impl List {
+    /// What the stage-in becomes and all directories below, as they are to be: parents before what is in them.
+    pub(super) fn folders(&self) -> Vec<Folder<'_>> {
+        let paths = [&b""[..]].into_iter();
+        let paths = paths.chain(self.directories.iter().map(|path| &path[..]));
+        let folders = paths.enumerate().map(|(place, path)| {
+            let about = self.directory_stamps.get(place);
+            Folder {
+                path,
+                mode: about.and_then(|about| about.mode),
+                mtime: about.and_then(Stamp::mtime),
+            }
+        });
+        folders.collect()
+    }
+
     pub(crate) fn bytes(&self) -> Bytes {
         let sizes = self.files.iter().map(|file| Bytes::new(file.size));
         sizes.sum()
@@ -217,7 +244,11 @@ impl List {
 
     /// Whether bytes from a file make a list that can be used.
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
-        let list = Self::from_bytes(bytes)?;
+        let list = Self::from_bytes(bytes).or_else(|_| {
+            let mut bytes = bytes.to_vec();
+            Vec::<Stamp>::new().write(&mut bytes);
+            Self::from_bytes(&bytes)
+        })?;
         let sources = list.singles.len();
         let held = |source: usize| -> u64 {
             let runs = list.runs.iter();
@@ -245,7 +276,9 @@ impl List {
                 .all(|(source, stamps)| stamps.len() as u64 == held(source))
             && singles.all(|(source, is_single)| !is_single || held(source) == 1)
             && list.files.iter().all(|file| is_within(&file.path))
-            && list.directories.iter().all(|path| is_within(path));
+            && list.directories.iter().all(|path| is_within(path))
+            && (list.directory_stamps.is_empty()
+                || list.directory_stamps.len() == list.directories.len() + 1);
         let expected = "list of a stage-in";
         if is_sound {
             Ok(list)
@@ -289,6 +322,7 @@ mod tests {
                 places: vec![0],
             }],
             stamps: vec![sizes.iter().map(|_| stamp(1)).collect()],
+            directory_stamps: Vec::new(),
         }
     }
 

@@ -175,7 +175,10 @@ pub(crate) fn covers(name: &str, location: Location) -> Result<bool> {
 /// What one source holds.
 pub(super) struct Held {
     pub(super) is_single: bool,
-    pub(super) directories: Vec<Vec<u8>>,
+    /// What it is itself, where that is a directory.
+    pub(super) root: Stamp,
+    /// By their paths.
+    pub(super) directories: Vec<(Vec<u8>, Stamp)>,
     /// By their paths.
     pub(super) files: Vec<(File, Stamp)>,
 }
@@ -270,11 +273,15 @@ async fn look_at(
             };
             Held {
                 is_single: true,
+                root: Stamp::NONE,
                 directories: Vec::new(),
                 files: vec![(file, Stamp::of(&entry))],
             }
         }
-        Kind::Directory | Kind::Link | Kind::Special => list_tree(&endpoint).await?,
+        Kind::Directory | Kind::Link | Kind::Special => Held {
+            root: Stamp::of(&entry),
+            ..list_tree(&endpoint).await?
+        },
     };
     Ok((endpoint, held))
 }
@@ -283,9 +290,11 @@ async fn look_at(
 async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
     let mut held = Held {
         is_single: false,
+        root: Stamp::NONE,
         directories: Vec::new(),
         files: Vec::new(),
     };
+    let has_modes = endpoint.capabilities().modes;
     let mut open = vec![Vec::new()];
     let mut listing = FuturesUnordered::new();
     loop {
@@ -306,8 +315,14 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
             }
             match entry.kind {
                 Kind::Directory => {
+                    let stamp = match entry.mode {
+                        None if has_modes => {
+                            endpoint.stat(&path, false).await?.as_ref().map(Stamp::of)
+                        }
+                        _ => Some(Stamp::of(&entry)),
+                    };
                     open.push(path.clone());
-                    held.directories.push(path);
+                    held.directories.push((path, stamp.unwrap_or(Stamp::NONE)));
                 }
                 Kind::File => {
                     let size = entry.size;
@@ -326,7 +341,8 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
             return Err(unusable(endpoint, b"", &many, SMALLER));
         }
     }
-    held.directories.sort_unstable();
+    held.directories
+        .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     held.files
         .sort_unstable_by(|(one, _), (other, _)| one.path.cmp(&other.path));
     Ok(held)

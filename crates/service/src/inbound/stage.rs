@@ -344,7 +344,7 @@ impl Stage {
                     mtime: about.and_then(Stamp::mtime),
                 }
             });
-            let unkept = stage.draft.complete(&stage.list.directories, files)?;
+            let unkept = stage.draft.complete(&stage.list.folders(), files)?;
             let identity = stage.draft.identity().unwrap_or_default();
             stage.store.keep_landing(stage.request, &identity)?;
             stage.draft.rename()?;

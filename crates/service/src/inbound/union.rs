@@ -39,9 +39,10 @@ pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     let singles: Vec<bool> = held.iter().map(|held| held.is_single).collect();
     let mut directories = BTreeMap::new();
     let mut all: Vec<(usize, File, Stamp)> = Vec::new();
+    let root = held.first().map_or(Stamp::NONE, |held| held.root.clone());
     for (place, held) in held.into_iter().enumerate() {
-        for path in held.directories {
-            directories.entry(path).or_insert(place);
+        for (path, stamp) in held.directories {
+            directories.entry(path).or_insert((place, stamp));
         }
         let files = held.files.into_iter();
         all.extend(files.map(|(file, stamp)| (place, file, stamp)));
@@ -50,7 +51,7 @@ pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     let mut found: Vec<Found> = Vec::new();
     for (place, file, stamp) in all {
         let shown = show(&file.path);
-        if let Some(other) = directories.get(&file.path) {
+        if let Some((other, _)) = directories.get(&file.path) {
             let what = format!("{shown} is a directory at one and a file at the other");
             return Err(differs(&addresses[*other], &addresses[place], &what));
         }
@@ -75,8 +76,12 @@ pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
             }),
         }
     }
-    let directories = directories.into_keys().collect();
-    Ok(in_runs(singles, directories, found))
+    let (paths, stamps): (Vec<_>, Vec<_>) = directories.into_iter().unzip();
+    let stamps = stamps.into_iter().map(|(_, stamp)| stamp);
+    Ok(List {
+        directory_stamps: [root].into_iter().chain(stamps).collect(),
+        ..in_runs(singles, paths, found)
+    })
 }
 
 /// Puts files that lie at the same sources next to each other.
@@ -91,6 +96,7 @@ fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>)
         stamps: singles.iter().map(|_| Vec::new()).collect(),
         singles,
         directories,
+        directory_stamps: Vec::new(),
         files: Vec::with_capacity(found.len()),
         runs: Vec::new(),
     };
@@ -167,6 +173,7 @@ mod tests {
         };
         Held {
             is_single: false,
+            root: Stamp::NONE,
             directories: Vec::new(),
             files: files.into_iter().map(file).collect(),
         }
@@ -216,7 +223,7 @@ mod tests {
             assert!(error.contains(said), "{error}");
         }
         let mut tree = held(&[("a/b", 1)]);
-        tree.directories.push(b"a".to_vec());
+        tree.directories.push((b"a".to_vec(), Stamp::NONE));
         let error = union(&names(2), vec![tree, held(&[("a", 1)])]).unwrap_err();
         assert!(
             error.to_string().contains("a is a directory at one"),

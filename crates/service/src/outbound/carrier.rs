@@ -1,5 +1,7 @@
 //! A stage-out to an address that is under way: what may move, what has, and the copy that moves it.
 
+mod ends;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsStr,
@@ -8,10 +10,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use posthaste_core::contract::{Fault, Input};
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::Posix};
+use posthaste_core::contract::{Fault, Input, LeftOut};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result, Unkept};
 use posthaste_engine::copy::{
-    self, Figures, Filter, Help, Links, Notice, Options, Place, Progress, Source, Throttle, Written,
+    self, Figures, Links, Notice, Options, Place, Progress, Throttle, Written,
 };
 use posthaste_journal::{ChunkRecord, RequestRecord, Scan};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, RequestId, SourceId};
@@ -21,24 +23,18 @@ use tokio::{
 };
 
 use super::{
-    ahead::check_free,
-    by_mover::ByMover,
     expected::Wanted,
-    goes_out,
+    goes_out, left_out,
     listed::Listed,
     locked, onward,
     pace::{LOOK_EVERY, Pace},
     submit,
-    verdict::{judge, keep_worst},
+    verdict::{Losses, judge},
     verify::verify,
     whole_chunks,
 };
 use crate::{
-    credentials::Behalf,
-    depots::Depots,
-    driver::Arrival,
-    inbound::{Flow, look},
-    movers::Movers,
+    credentials::Behalf, depots::Depots, driver::Arrival, inbound::Flow, movers::Movers,
     store::Store,
 };
 
@@ -64,8 +60,11 @@ struct State {
     /// It moves no faster.
     rate_max: Option<ByteRate>,
     copy: Option<AbortHandle>,
-    /// All of it is there.
+    /// All of it is there, but for what was left out.
     is_complete: bool,
+    left_out: LeftOut,
+    /// What arrived without something of its own.
+    unkept: Unkept,
 }
 
 /// One that is under way.
@@ -311,11 +310,11 @@ impl Carrier {
         }
     }
 
-    /// Sees that all of it is there, and brings what is not.
+    /// Sees that all of it is there, and brings what is not. Returns what was left out, and what is not kept of the rest.
     ///
     /// # Errors
     /// Why it is not there.
-    pub(super) async fn complete(&self) -> Result<()> {
+    pub(super) async fn complete(&self) -> Result<(LeftOut, Unkept)> {
         let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {
             let throttle = Throttle::new(self.rate_max());
@@ -333,10 +332,12 @@ impl Carrier {
                     // Nobody is to take it for what it is not.
                     destination.remove(b"").await?;
                 }
-                compared
+                compared?;
             }
-            None => Ok(()),
+            None => {}
         }
+        let state = locked(&self.state);
+        Ok((state.left_out.clone(), state.unkept))
     }
 
     /// Compares what is there with what scratch is to let go of: others may have replaced it since it was written.
@@ -356,7 +357,9 @@ impl Carrier {
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
         self.claim(destination.as_ref(), &listed).await?;
         let (source, into) = self.source(&listed).await?;
-        let worst: Arc<Mutex<Option<Error>>> = Arc::default();
+        let losses: Arc<Mutex<Losses>> = Arc::default();
+        let is_of_depots = onward::of(&self.record).is_some();
+        let (written, from) = (self.written()?, source.place.clone());
         let one = self.record.one_file.as_ref();
         let options = Options {
             filter: self.filter()?,
@@ -372,15 +375,17 @@ impl Carrier {
             dry_run: false,
             continues: true,
             has_begun: false,
-            written: Some(self.written()?),
+            written: Some(Arc::clone(&written)),
             transfer_max: None,
             duration_max: None,
             help: self.help(destination.as_ref()),
             on_notice: Arc::new({
-                let (worst, to) = (Arc::clone(&worst), self.record.destination.clone());
+                let (losses, to) = (Arc::clone(&losses), self.record.destination.clone());
                 move |notice| {
                     if let Notice::Failed(error) = notice {
-                        keep_worst(&worst, error, &to);
+                        locked(&losses).note(error, &to, is_of_depots);
+                    } else if let Notice::LeftOut(shown) = notice {
+                        locked(&losses).refused(shown);
                     }
                 }
             }),
@@ -391,9 +396,35 @@ impl Carrier {
         } else {
             Place::remote(destination)
         };
+        let to = place.clone();
         let ending = copy::copy(vec![source], place, into, options, progress).await;
-        let failed = locked(&worst).take();
-        judge(ending, failed, &self.record)
+        let mut losses = std::mem::take(&mut *locked(&losses));
+        locked(&self.state).unkept = ending.unkept;
+        let figures = judge(ending, &mut losses, &self.record)?;
+        if !listed.is_single() && self.record.one_file.is_none() {
+            let shown = left_out::Shown {
+                source: &|path| from.show(path),
+                destination: &|path| to.show(path),
+            };
+            let found = || left_out::find(&listed, &written, &shown, &losses.reasons);
+            let (left_out, places) = tokio::task::block_in_place(found);
+            self.leave_out(left_out, &places)?;
+        }
+        Ok(figures)
+    }
+
+    /// Keeps what was left out: it stays where it is.
+    fn leave_out(&self, left_out: LeftOut, places: &[u64]) -> Result<()> {
+        let request = self.record.id;
+        for line in &left_out.named {
+            tracing::warn!(%request, "left out: {line}");
+        }
+        locked(&self.state).left_out = left_out;
+        if self.record.release && !places.is_empty() {
+            let keep = || (self.store).journal(|journal| journal.leave_out(request, places));
+            tokio::task::block_in_place(keep)?;
+        }
+        Ok(())
     }
 
     /// What it wrote, also before this service started.
@@ -405,77 +436,5 @@ impl Carrier {
         let path = self.store.written_path(self.record.id);
         let opened = tokio::task::block_in_place(|| Written::open(&path))?;
         Ok(Arc::clone(written.insert(Arc::new(opened))))
-    }
-
-    /// Movers that may copy some of it.
-    fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
-        if onward::of(&self.record).is_some() {
-            // They read no depots.
-            return None;
-        }
-        let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
-        Some(Arc::new(movers))
-    }
-
-    /// What is copied, and whether it goes into the destination by its own name.
-    async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
-        if let Some(request) = onward::of(&self.record) {
-            let files = onward::open(&self.store, &self.depots, request).await?;
-            let source = Source {
-                place: Place::remote(Arc::new(files)),
-                name: Vec::new(),
-                content: true,
-            };
-            return Ok((source, false));
-        }
-        let path = OsStr::from_bytes(&self.record.source);
-        let place = match listed {
-            Listed::Here(_) => self.files_at(PathBuf::from(path)),
-            Listed::There(_) => {
-                let profile = self.record.stage_in.as_ref();
-                let profile = profile.and_then(|wanted| wanted.profile.as_ref());
-                Place::remote(look::open(&path.to_string_lossy(), profile, &self.behalf).await?)
-            }
-        };
-        let is_single = listed.is_single();
-        let name = Location::parse(path)?.name().filter(|_| is_single);
-        let source = Source {
-            place,
-            name: name.unwrap_or_default(),
-            content: !is_single,
-        };
-        Ok((source, is_single && self.record.one_file.is_none()))
-    }
-
-    /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
-    /// rights but its own.
-    fn files_at(&self, path: PathBuf) -> Place {
-        let files = Posix::new(path, submit::rules(&self.record));
-        if self.behalf.is_oneself() {
-            return Place::local(files);
-        }
-        Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
-    }
-
-    /// The files that were named, and nothing else of their directory.
-    fn filter(&self) -> Result<Filter> {
-        let only = &self.record.only;
-        let named: Vec<String> = only.iter().map(|name| globset::escape(name)).collect();
-        let below: &[String] = if only.is_empty() {
-            &[]
-        } else {
-            &["*/**".to_owned()]
-        };
-        Filter::new(&named, below)
-    }
-
-    /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
-    async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
-        let id = self.record.id;
-        if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
-            return Ok(());
-        }
-        check_free(&self.record, destination, listed).await?;
-        tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
 }

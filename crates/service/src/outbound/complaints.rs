@@ -39,15 +39,10 @@ impl Complaints {
         }
     }
 
-    /// Forgets what may pass, for it has passed.
+    /// Forgets what went wrong, for it has passed.
     pub(crate) fn pass(&self, request: RequestId) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept
-            .get(&request)
-            .is_some_and(|complaint| complaint.may_pass)
-        {
-            kept.remove(&request);
-        }
+        kept.remove(&request);
     }
 
     /// What went wrong last, if anything since the service started.

@@ -90,29 +90,36 @@ impl Listed {
             Self::There(_) => false,
         }
     }
+}
+
+impl Listed {
+    /// What lies where below it, in the order of its list.
+    pub(super) fn in_order(&self) -> Box<dyn Iterator<Item = (&[u8], Item)> + '_> {
+        match self {
+            Self::Here(list) => {
+                let files = list.files.iter();
+                Box::new(files.map(|file| (&file.path[..], item(&file.kind, file.size))))
+            }
+            Self::There(list) => {
+                let folders = list.directories.iter();
+                let folders = folders.map(|path| (&path[..], Item::Directory));
+                let files = list.files.iter();
+                Box::new(folders.chain(files.map(|file| (&file.path[..], Item::File(file.size)))))
+            }
+        }
+    }
 
     /// What lies where below it.
     pub(super) fn items(&self) -> BTreeMap<&[u8], Item> {
-        match self {
-            Self::Here(list) => {
-                let item = |kind: &FileKind, size| match kind {
-                    FileKind::Directory => Item::Directory,
-                    FileKind::Regular => Item::File(size),
-                    FileKind::Symlink { .. } | FileKind::LeftOut => Item::Other,
-                };
-                let files = list.files.iter();
-                files
-                    .map(|file| (&file.path[..], item(&file.kind, file.size)))
-                    .collect()
-            }
-            Self::There(list) => {
-                let files = list.files.iter();
-                let files = files.map(|file| (&file.path[..], Item::File(file.size)));
-                let folders = list.directories.iter();
-                let folders = folders.map(|path| (&path[..], Item::Directory));
-                files.chain(folders).collect()
-            }
-        }
+        self.in_order().collect()
+    }
+}
+
+fn item(kind: &FileKind, size: u64) -> Item {
+    match kind {
+        FileKind::Directory => Item::Directory,
+        FileKind::Regular => Item::File(size),
+        FileKind::Symlink { .. } | FileKind::LeftOut => Item::Other,
     }
 }
 

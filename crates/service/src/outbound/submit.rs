@@ -293,10 +293,6 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     match listed {
         Listed::Here(list) => {
             tokio::task::block_in_place(|| store.keep_list(id, &list))?;
-            for skipped in &list.skipped {
-                let shown = String::from_utf8_lossy(skipped);
-                tracing::warn!(request = %id, "left out {}: no file", shown.escape_debug());
-            }
         }
         Listed::There(list) => {
             tokio::task::block_in_place(|| store.keep_stage_in_list(id, &list.to_bytes()))?;

@@ -1,44 +1,79 @@
 //! What a copy that ended says of the whole.
 
-use std::sync::Mutex;
-
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::copy::{self, Ending, Figures, is_clash};
 use posthaste_journal::RequestRecord;
 
-use super::locked;
+use super::left_out::{Reasons, is_of_one};
 
-/// Keeps what says most of why a copy failed: what lasts, before what may pass.
-pub(super) fn keep_worst(worst: &Mutex<Option<Error>>, error: &Error, destination: &str) {
-    let mut worst = locked(worst);
-    let is_worse = worst
-        .as_ref()
-        .is_none_or(|known| known.is_temporary() && !error.is_temporary());
-    if is_worse {
-        let told = Error::new(error.kind(), "copy to", destination);
-        let told = told.cause(error.to_string()).at(error.locus());
-        *worst = Some(match is_clash(error) {
-            true => copy::clash(told),
-            false => told,
-        });
+/// Things that a destination does not take from us, after which that is no matter of single ones.
+const DENIALS_MAX: u64 = 16;
+
+/// What failed of a copy.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// What says most of why the whole fails: what lasts, before what may pass.
+    worst: Option<Error>,
+    /// What says most of what fails by itself.
+    worst_of_one: Option<Error>,
+    /// Things that the destination does not take from us.
+    denials: u64,
+    pub(super) reasons: Reasons,
+}
+
+impl Losses {
+    /// Notes what failed.
+    pub(super) fn note(&mut self, error: &Error, destination: &str, is_of_depots: bool) {
+        let worst = match is_of_one(error, is_of_depots) {
+            true => {
+                let is_denial = error.kind() == ErrorKind::PermissionDenied;
+                self.denials += u64::from(is_denial && error.locus() == Locus::Destination);
+                self.reasons.note(error.subject(), error.to_string());
+                &mut self.worst_of_one
+            }
+            false => &mut self.worst,
+        };
+        let is_worse = worst
+            .as_ref()
+            .is_none_or(|known| known.is_temporary() && !error.is_temporary());
+        if is_worse {
+            let told = Error::new(error.kind(), "copy to", destination);
+            let told = told.cause(error.to_string()).at(error.locus());
+            *worst = Some(match is_clash(error) {
+                true => copy::clash(told),
+                false => told,
+            });
+        }
+    }
+
+    /// Notes a link that the destination refuses like one before it.
+    pub(super) fn refused(&mut self, shown: &str) {
+        let line = format!("{shown}: its destination keeps no symbolic links");
+        self.reasons.note(shown, line);
     }
 }
 
-/// Returns what a copy moved, if it brought everything.
+/// Returns what a copy moved, if it brought everything that can be brought.
 ///
 /// # Errors
 /// Why it did not.
 pub(super) fn judge(
     ending: Ending,
-    failed: Option<Error>,
+    losses: &mut Losses,
     record: &RequestRecord,
 ) -> Result<Figures> {
-    if let Some(error) = ending.fatal.or(failed) {
+    if let Some(error) = ending.fatal.or_else(|| losses.worst.take()) {
         return Err(error);
     }
-    let is_whole = ending.temporary + ending.left_out + ending.other == 0 && ending.limit.is_none();
-    if is_whole {
+    let figures = &ending.figures;
+    let has_arrived = figures.files + figures.unchanged + figures.links > 0;
+    let has_failed = ending.temporary + ending.left_out + ending.other > 0;
+    let may_lack = has_arrived && record.one_file.is_none() && losses.denials < DENIALS_MAX;
+    if ending.limit.is_none() && (!has_failed || may_lack) {
         return Ok(ending.figures);
+    }
+    if let Some(error) = losses.worst_of_one.take() {
+        return Err(error);
     }
     let why = ending.last_error.unwrap_or_default();
     Err(Error::new(ErrorKind::Other, "copy to", &record.destination).cause(why))

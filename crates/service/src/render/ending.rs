@@ -117,7 +117,7 @@ pub(super) fn away(shown: &api::Request) -> Vec<String> {
     }
 }
 
-/// What went wrong last on its way and may pass, while it goes on.
+/// What went wrong last on its way, while it goes on.
 pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
     let is_open = |view: &ArrivalState| view.is_live();
     let going = match (mind.arrival(record.id), mind.request(record.id)) {
@@ -126,7 +126,7 @@ pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> 
         (None, None) => false,
     };
     let complaint = centre.outgoing.complaints.of(record.id);
-    let complaint = complaint.filter(|complaint| going && complaint.may_pass);
+    let complaint = complaint.filter(|_| going);
     let complaint = complaint.map(|complaint| complaint.text);
     let view = mind.request(record.id);
     let lost = view.as_ref().and_then(|view| lost(centre, mind, view));

@@ -47,6 +47,12 @@ fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Reques
     if !ended_badly {
         (shown.reason, shown.error_code) = (None, None);
     }
+    let left_out = &view.left_out;
+    shown.left_out = (left_out.files > 0).then(|| api::LeftOut {
+        files: left_out.files,
+        bytes: left_out.bytes.get(),
+        named: left_out.named.clone(),
+    });
     (shown.at_risk, shown.missed) = (view.at_risk, view.missed);
     shown.source_kept = view.source_kept;
     shown.paused = view.paused.as_ref().map(super::pause::pause);

@@ -129,10 +129,6 @@ fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>
     let list = listed_of(centre, record)?;
     check_kept(record, &list)?;
     let small = centre.store.keep_if_large(record.id, &list)?;
-    for skipped in &list.skipped {
-        let shown = String::from_utf8_lossy(skipped);
-        tracing::warn!(request = %record.id, "left out {}: no file", shown.escape_debug());
-    }
     Ok((sealed(record, &list), small))
 }
 

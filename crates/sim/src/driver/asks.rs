@@ -155,7 +155,8 @@ impl Run<'_> {
             | StageInNews::Failed { .. }
             | StageInNews::IsFor { .. }
             | StageInNews::Refused { .. }
-            | StageInNews::Unkept { .. } => {}
+            | StageInNews::Unkept { .. }
+            | StageInNews::LeftOut { .. } => {}
         }
     }
 

@@ -52,6 +52,92 @@ fn files_that_change_or_vanish_meanwhile_are_left_out_and_named_and_the_rest_goe
 }
 
 #[test]
+fn pipes_and_sockets_are_counted_and_named_and_stay() {
+    let relays = [("ash", "60M"), ("birch", "60M"), ("cedar", "60M")];
+    let centre = Centre::with(&relays, 4, 2);
+    let pipe = centre.scratch().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let socket = centre.scratch().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    let watched = centre.service.run(&["watch", "r1"]);
+    assert_eq!(watched.status.code(), Some(6), "{}", text(&watched.stderr));
+    let request = centre.service.status("r1");
+    assert_eq!(state(&request), "released", "{request}");
+    assert_eq!(request["left_out"]["files"], 2, "{request}");
+    let shown = |command| text(&centre.service.run(&[command, "r1"]).stdout);
+    let log = fs::read_to_string(centre.service.state.with_extension("log")).unwrap();
+    for said in [shown("status"), shown("explain"), log] {
+        for left in [&pipe, &socket] {
+            let line = format!("{}: it is a device, a pipe or a socket", left.display());
+            assert!(said.contains(&line), "{said}");
+        }
+    }
+    assert!(pipe.exists() && socket.exists(), "they stay");
+    assert!(!centre.scratch().join("deep").exists(), "the rest went");
+    let (report, _) = centre.pull_rest("r1", &["pipe", "socket"]);
+    assert_eq!(report["left_out"], 2, "{report}");
+}
+
+/// Removes the fragments that a relay stored, but not their directory. Returns how many those were.
+fn remove_fragments(relay: &Relay) -> usize {
+    let mut removed = 0;
+    let mut open = vec![relay.directory.join("datasets")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else if name != "expires" && !name.starts_with("manifest") {
+                fs::remove_file(entry.path()).unwrap();
+                removed += 1;
+            }
+        }
+    }
+    removed
+}
+
+#[test]
+fn what_a_relay_lost_beneath_it_is_found_before_its_source_goes() {
+    // So slow that some is stored long before all is.
+    let relays = [("ash", "1M"), ("birch", "1M"), ("cedar", "1M")];
+    let mut centre = Centre::with(&relays, 12, 4);
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    let has_some = |request: &Value| request["chunks_safe"].as_u64() >= Some(1);
+    let request = centre.service.wait_until("r1", has_some);
+    assert_eq!(state(&request), "moving", "{request}");
+    assert!(remove_fragments(&centre.relays[0]) > 0);
+    let is_released = |request: &Value| state(request) == "released";
+    let request = centre.service.wait_until("r1", is_released);
+    assert!(request["chunks_repaired"].as_u64() >= Some(1), "{request}");
+    // All of it is there without any one of them.
+    centre.relays[2].kill();
+    centre.pull_and_compare("r1");
+}
+
+#[test]
+fn a_relay_that_is_another_process_is_asked_what_it_holds() {
+    let relays = [("ash", "60M"), ("birch", "60M"), ("cedar", "60M")];
+    let mut centre = Centre::with(&relays, 4, 2);
+    let request = centre.offload(&["--code", "2+1", "--wait"]);
+    assert_eq!(state(&request), "safe", "{request}");
+    centre.relays[0].kill();
+    assert!(remove_fragments(&centre.relays[0]) > 0);
+    centre.relays[0].restart();
+    let is_repaired = |request: &Value| {
+        request["chunks_repaired"] == request["chunks"] && state(request) == "safe"
+    };
+    centre.service.wait_until("r1", is_repaired);
+}
+
+#[test]
 fn what_a_relay_has_of_a_file_as_it_was_makes_way_for_its_chunks_without_it() {
     let relays = [("ash", "60M"), ("birch", "60M"), ("cedar", "60M")];
     let mut centre = Centre::with(&relays, 12, 4);

@@ -26,6 +26,8 @@ record! {
         /// Releases that failed, and when the next one is due.
         pub(crate) release_failures: u32,
         pub(crate) release_at: Option<Timestamp>,
+        /// Every depot was asked what it holds before its source is removed, and none was found to lack anything since.
+        pub(crate) has_asked_all: bool,
         /// Holds it to the rate that is wished.
         pub(crate) throttle: Throttle,
         pub(crate) paused: Option<Pause>,
@@ -79,6 +81,7 @@ impl Blank for Uncommon {
         renewed: BTreeMap::new(),
         release_failures: 0,
         release_at: None,
+        has_asked_all: false,
         throttle: Throttle::FREE,
         paused: None,
         has_conceded: false,

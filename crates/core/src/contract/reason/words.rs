@@ -252,6 +252,7 @@ impl fmt::Display for Reason {
             | Self::NoSourceLeft { .. }
             | Self::DestinationRefuses { .. }
             | Self::NotKeptThere { .. }
+            | Self::NotThere { .. }
             | Self::AllHere { .. }
             | Self::CameEarly { .. }
             | Self::InboundLate { .. }
@@ -302,10 +303,11 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
                 "no source is left that could give the rest; the last: {fault}"
             )
         }
+        Reason::NotThere { said } => f.write_str(said),
         Reason::DestinationRefuses { said } => write!(f, "its destination refuses it: {said}"),
         Reason::NotKeptThere { modes, times } => write!(
             f,
-            "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files"
+            "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files and directories"
         ),
         Reason::AllHere { chunks: 1 } => f.write_str("its chunk arrived, its digest checked"),
         Reason::AllHere { chunks } => {

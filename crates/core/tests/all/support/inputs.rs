@@ -178,7 +178,16 @@ fn near() -> impl Strategy<Value = Input> {
         .prop_map(|(budget, prices)| StageInNews::Costs { budget, prices });
     let refused = "[ab]?".prop_map(|said| StageInNews::Refused { said });
     let unkept = (0u64..3, 0u64..3).prop_map(|(modes, times)| StageInNews::Unkept { modes, times });
-    let news = prop_oneof![near, stored, failed, out, whose, costs, refused, unkept];
+    let left_out = (0u64..3, 0u64..3).prop_map(|(files, bytes)| StageInNews::LeftOut {
+        left_out: LeftOut {
+            files,
+            bytes: Bytes::new(bytes),
+            named: (0..files).map(|file| file.to_string()).collect(),
+        },
+    });
+    let news = prop_oneof![
+        near, stored, failed, out, whose, costs, refused, unkept, left_out
+    ];
     (stage_in(), news).prop_map(|(request, news)| Input::StageInTold { request, news })
 }
 

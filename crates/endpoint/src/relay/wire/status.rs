@@ -47,6 +47,9 @@ pub struct StatusBody {
     /// one fate. Absent where it keeps things itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// A word that tells this process from those before it. Absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
 }
 
 /// Digits of a store's name.

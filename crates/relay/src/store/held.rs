@@ -1,0 +1,109 @@
+//! What is held of a dataset, as the disk says: somebody may have removed files beneath the index.
+
+use std::{fs, io, sync::PoisonError};
+
+use posthaste_endpoint::relay::{
+    DatasetId,
+    wire::{Held, Object},
+};
+use posthaste_types::{ChunkIndex, FragmentIndex};
+
+use super::{Store, Stored, layout};
+
+/// Objects of a dataset in their order, and where the next ones start.
+type Page = (Vec<(Object, Stored)>, Option<(ChunkIndex, FragmentIndex)>);
+
+impl Store {
+    /// At most `count` fragments of the dataset from this place on, and where the next ones start. Each is looked at: what is not there,
+    /// or is shorter or longer than it was, is held no more. Blocking.
+    pub(crate) fn inventory(
+        &self,
+        dataset: &DatasetId,
+        from: (ChunkIndex, FragmentIndex),
+        count: usize,
+    ) -> (Vec<Held>, Option<(ChunkIndex, FragmentIndex)>) {
+        let (page, next) = self.known(dataset, from, count);
+        let (mut held, mut lost) = (Vec::with_capacity(page.len()), Vec::new());
+        for (object, stored) in page {
+            let Object::Fragment(chunk, fragment) = object else {
+                continue;
+            };
+            if self.is_there(dataset, object, &stored) {
+                held.push((chunk, fragment, stored.digest));
+            } else {
+                lost.push((object, stored));
+            }
+        }
+        if !lost.is_empty() {
+            self.lose(dataset, &lost);
+        }
+        (held, next)
+    }
+
+    /// The same by the index alone.
+    fn known(
+        &self,
+        dataset: &DatasetId,
+        (chunk, fragment): (ChunkIndex, FragmentIndex),
+        count: usize,
+    ) -> Page {
+        let index = self.index();
+        let Some(holding) = index.datasets.get(dataset) else {
+            return (Vec::new(), None);
+        };
+        let mut fragments = holding
+            .objects
+            .range(Object::Fragment(chunk, fragment)..)
+            .filter(|(object, _)| matches!(object, Object::Fragment(..)))
+            .map(|(object, stored)| (*object, *stored));
+        let page = fragments.by_ref().take(count).collect();
+        let next = fragments.next().and_then(|(object, _)| match object {
+            Object::Fragment(chunk, fragment) => Some((chunk, fragment)),
+            Object::Manifest => None,
+        });
+        (page, next)
+    }
+
+    /// Whether the file of an object is as it was stored. One that can't be looked at now may be.
+    fn is_there(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> bool {
+        let path = layout::object_path(&self.dir, dataset, object, &stored.digest);
+        match fs::metadata(path) {
+            // The bytes lie elsewhere.
+            Ok(_) if self.is_backed => true,
+            Ok(found) => found.len() == stored.size,
+            Err(cause) => cause.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Takes objects out of the index whose files are gone, and what is left of those, so that they can be stored again.
+    fn lose(&self, dataset: &DatasetId, lost: &[(Object, Stored)]) {
+        tracing::warn!(
+            dataset = %layout::dataset_name(dataset),
+            fragments = lost.len(),
+            "somebody removed or changed files of what is held here"
+        );
+        let _alone = self.removal.write().unwrap_or_else(PoisonError::into_inner);
+        let directory = layout::dataset_path(&self.dir, dataset);
+        let is_gone = !fs::exists(&directory).unwrap_or(true);
+        let mut index = self.index();
+        let index = &mut *index;
+        for (object, stored) in lost {
+            let Some(holding) = index.datasets.get_mut(dataset) else {
+                return;
+            };
+            if holding.objects.get(object).map(|known| known.digest) != Some(stored.digest) {
+                continue;
+            }
+            let path = layout::object_path(&self.dir, dataset, *object, &stored.digest);
+            // What is there has another length: it is nobody's.
+            let _ = fs::remove_file(path);
+            holding.objects.remove(object);
+            index.objects -= 1;
+            index.room.lose(dataset, stored.size);
+        }
+        if is_gone && let Some(holding) = index.datasets.remove(dataset) {
+            index.room.remove(dataset);
+            index.objects -= holding.objects.len();
+        }
+    }
+}

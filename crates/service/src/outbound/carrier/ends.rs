@@ -1,0 +1,86 @@
+//! Both ends of a stage-out to an address: what is copied, where it goes, and who helps.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+
+use posthaste_endpoint::{Endpoint, Location, Result, posix::Posix};
+use posthaste_engine::copy::{Filter, Help, Place, Source};
+
+use super::{
+    super::{ahead::check_free, by_mover::ByMover, listed::Listed, onward, submit},
+    Carrier,
+};
+use crate::inbound::look;
+
+impl Carrier {
+    /// Movers that may copy some of it.
+    pub(super) fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
+        if onward::of(&self.record).is_some() {
+            // They read no depots.
+            return None;
+        }
+        let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
+        Some(Arc::new(movers))
+    }
+
+    /// What is copied, and whether it goes into the destination by its own name.
+    pub(super) async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
+        if let Some(request) = onward::of(&self.record) {
+            let files = onward::open(&self.store, &self.depots, request).await?;
+            let source = Source {
+                place: Place::remote(Arc::new(files)),
+                name: Vec::new(),
+                content: true,
+            };
+            return Ok((source, false));
+        }
+        let path = OsStr::from_bytes(&self.record.source);
+        let place = match listed {
+            Listed::Here(_) => self.files_at(PathBuf::from(path)),
+            Listed::There(_) => {
+                let profile = self.record.stage_in.as_ref();
+                let profile = profile.and_then(|wanted| wanted.profile.as_ref());
+                Place::remote(look::open(&path.to_string_lossy(), profile, &self.behalf).await?)
+            }
+        };
+        let is_single = listed.is_single();
+        let name = Location::parse(path)?.name().filter(|_| is_single);
+        let source = Source {
+            place,
+            name: name.unwrap_or_default(),
+            content: !is_single,
+        };
+        Ok((source, is_single && self.record.one_file.is_none()))
+    }
+
+    /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
+    /// rights but its own.
+    pub(super) fn files_at(&self, path: PathBuf) -> Place {
+        let files = Posix::new(path, submit::rules(&self.record));
+        if self.behalf.is_oneself() {
+            return Place::local(files);
+        }
+        Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
+    }
+
+    /// The files that were named, and nothing else of their directory.
+    pub(super) fn filter(&self) -> Result<Filter> {
+        let only = &self.record.only;
+        let named: Vec<String> = only.iter().map(|name| globset::escape(name)).collect();
+        let below: &[String] = if only.is_empty() {
+            &[]
+        } else {
+            &["*/**".to_owned()]
+        };
+        Filter::new(&named, below)
+    }
+
+    /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
+    pub(super) async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
+        let id = self.record.id;
+        if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
+            return Ok(());
+        }
+        check_free(&self.record, destination, listed).await?;
+        tokio::task::block_in_place(|| self.store.keep_claim(id))
+    }
+}

@@ -1,0 +1,136 @@
+//! What is not at an address though the rest is: each thing for a reason of its own, and where it was it stays.
+
+use std::collections::{BTreeMap, HashSet};
+
+use posthaste_core::contract::LeftOut;
+use posthaste_endpoint::{Error, ErrorKind, Locus};
+use posthaste_engine::copy::{Written, is_clash};
+use posthaste_types::Bytes;
+
+use super::listed::{Item, Listed};
+
+/// Reasons that are kept of one copy: who has more is told of the first.
+const REASONS_MAX: usize = 10_000;
+
+/// Things that one copy did not bring, by what their failures are about.
+#[derive(Debug, Default)]
+pub(super) struct Reasons {
+    lines: BTreeMap<String, String>,
+    /// Those beyond the ones that are kept.
+    more: u64,
+}
+
+impl Reasons {
+    pub(super) fn note(&mut self, subject: &str, line: String) {
+        if self.lines.len() < REASONS_MAX {
+            self.lines.insert(subject.to_owned(), line);
+        } else if !self.lines.contains_key(subject) {
+            self.more += 1;
+        }
+    }
+
+    /// Why a path is not there, by whichever end said so.
+    fn of(&self, path: &[u8], shown: &Shown<'_>) -> Option<(&String, &String)> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        let subjects = [(shown.source)(path), (shown.destination)(path)];
+        let mut known = subjects
+            .iter()
+            .filter_map(|subject| self.lines.get_key_value(subject));
+        known.next()
+    }
+}
+
+/// Returns whether what failed is a matter of this one thing, and lasts: the rest can go without it.
+pub(super) fn is_of_one(error: &Error, is_of_depots: bool) -> bool {
+    if error.is_temporary() || is_clash(error) {
+        return false;
+    }
+    let is_lasting = matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::Unsupported | ErrorKind::Invalid
+    );
+    let is_of_source = matches!(
+        error.kind(),
+        ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::Other
+    );
+    match error.locus() {
+        // What depots don't give now they may give later.
+        Locus::Source => !is_of_depots && (is_lasting || is_of_source),
+        Locus::Destination | Locus::Network | Locus::Client => is_lasting,
+    }
+}
+
+/// How both ends show a path.
+pub(super) struct Shown<'a> {
+    pub(super) source: &'a dyn Fn(&[u8]) -> String,
+    pub(super) destination: &'a dyn Fn(&[u8]) -> String,
+}
+
+/// What a copy that is through left out, and the places of that in its list.
+pub(super) fn find(
+    listed: &Listed,
+    written: &Written,
+    shown: &Shown<'_>,
+    reasons: &Reasons,
+) -> (LeftOut, Vec<u64>) {
+    let mut found = LeftOut::default();
+    let (mut places, mut named) = (Vec::new(), Vec::new());
+    let mut failed: HashSet<&[u8]> = HashSet::new();
+    let mut told: HashSet<&str> = HashSet::new();
+    for (place, (path, item)) in listed.in_order().enumerate() {
+        let own = reasons.of(path, shown);
+        let is_below = is_below(path, &failed);
+        let is_missing = match item {
+            Item::File(_) => !written.has(path),
+            Item::Directory | Item::Other => own.is_some() || is_below,
+        };
+        if let Some((subject, line)) = own.filter(|_| is_missing)
+            && told.insert(subject)
+        {
+            named.push(line.clone());
+        }
+        if !is_missing || path.is_empty() {
+            continue;
+        }
+        places.push(place as u64);
+        match item {
+            Item::Directory => {
+                failed.insert(path);
+                found.files += u64::from(own.is_some());
+                continue;
+            }
+            Item::File(size) => found.bytes += Bytes::new(size),
+            Item::Other => {}
+        }
+        found.files += 1;
+        if own.is_none() && !is_below {
+            named.push(format!(
+                "{}: it was not there any more when its turn came",
+                (shown.source)(path)
+            ));
+        }
+    }
+    // What is in no list, as pipes elsewhere are.
+    for (subject, line) in &reasons.lines {
+        if !told.contains(&**subject) {
+            found.files += 1;
+            named.push(line.clone());
+        }
+    }
+    found.files += reasons.more;
+    named.truncate(LeftOut::NAMED_MAX);
+    found.named = named;
+    (found, places)
+}
+
+/// Whether a path lies below one of these.
+fn is_below(path: &[u8], above: &HashSet<&[u8]>) -> bool {
+    if above.is_empty() {
+        return false;
+    }
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let mut folders = slashes.map(|(end, _)| &path[..end]);
+    folders.any(|folder| above.contains(folder))
+}
