@@ -370,7 +370,7 @@ mod tests {
         let _socket = UnixListener::bind(at(b"socket")).unwrap();
         let list = scan(root.path()).unwrap();
         let paths: Vec<&[u8]> = list.files.iter().map(|file| file.path.as_slice()).collect();
-        let expected: [&[u8]; 7] = [
+        let expected: [&[u8]; 8] = [
             b"",
             b"a",
             b"a.txt",

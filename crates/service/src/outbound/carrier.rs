@@ -323,18 +323,15 @@ impl Carrier {
         }
         let expected = self.record.one_file.as_ref();
         let expected = expected.and_then(|one| one.checksum.as_deref());
-        match expected.map(Wanted::restore).transpose()? {
-            Some(expected) => {
-                let destination = submit::open(&self.record, &self.behalf).await?;
-                let compared = expected.compare(destination.as_ref()).await;
-                let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
-                if compared.as_ref().err().is_some_and(is_wrong) {
-                    // Nobody is to take it for what it is not.
-                    destination.remove(b"").await?;
-                }
-                compared?;
+        if let Some(expected) = expected.map(Wanted::restore).transpose()? {
+            let destination = submit::open(&self.record, &self.behalf).await?;
+            let compared = expected.compare(destination.as_ref()).await;
+            let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
+            if compared.as_ref().err().is_some_and(is_wrong) {
+                // Nobody is to take it for what it is not.
+                destination.remove(b"").await?;
             }
-            None => {}
+            compared?;
         }
         let state = locked(&self.state);
         Ok((state.left_out.clone(), state.unkept))
