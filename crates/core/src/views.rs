@@ -306,6 +306,7 @@ impl Mind {
             is_unsafe: request.is_unsafe_again(),
             chunks_out_of_reach: request.chunks_out_of_reach(),
             source_kept: request.release == Release::Kept,
+            has_tried_release: request.has_tried_release(),
             purge_at: request.uncommon.purge_at,
             submitted: request.submitted,
             safe_at: request.safe_at,

@@ -150,7 +150,7 @@ pub trait Reader: Send + Sync {
     fn entry(&self) -> &Entry;
     /// What the store says the whole file's checksum is.
     fn checksum(&self) -> Option<Checksum>;
-    /// The same, where the store may keep another one than ours. [`Compared`](crate::Compared) holds what is read to it.
+    /// The same, or the other checksum that the store keeps: for [`Compared`](crate::Compared).
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
@@ -166,12 +166,10 @@ pub trait Writer: Send + Sync {
     fn segment_size(&self) -> u64;
     /// Segments an earlier run stored, checked again where that is cheaper than to send again.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores a segment, or a run of them, and returns the checksum of the range once the destination
-    /// was found to hold it.
+    /// Stores a segment, or a run of them; returns the checksum of the range that the destination holds then.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
-    /// Segments that one [`Writer::write`] may bring one after the other, with the first one's index
-    /// and the range of all: fewer requests where each costs a round trip.
+    /// Segments that one [`Writer::write`] may bring in a row, by the first one's index and the range of all.
     fn run_max(&self) -> u64 {
         1
     }
@@ -180,8 +178,7 @@ pub trait Writer: Send + Sync {
     /// Forgets the unfinished file: what it is a copy of is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
-    /// Waits until all segments are on their way, for [`Writer::finish_ahead`] to follow at once. The
-    /// checksum of the whole; `None` at once where nothing is gained.
+    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. The whole's checksum; `None` where nothing is gained.
     fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async { None })
     }
@@ -197,8 +194,7 @@ pub trait Writer: Send + Sync {
         index.saturating_mul(self.segment_size())
     }
 
-    /// Finishes a file that [`Endpoint::create_open_ended`] began: it turned out to be `size` bytes
-    /// long. Every segment below that must be there; what lies beyond is cut off.
+    /// Finishes what [`Endpoint::create_open_ended`] began at `size` bytes: all segments below are there, what lies beyond is cut off.
     fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             Err(

@@ -69,6 +69,37 @@ pub async fn measure_writes(
     }
 }
 
+/// Sees that a place is no other name of one that is here, where `is_here` looks for a name: whatever is written there would be this.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] where it is; those of writing there.
+pub async fn refuse_same_place(
+    endpoint: &dyn Endpoint,
+    is_here: impl FnOnce(&[u8]) -> Result<bool>,
+) -> Result<()> {
+    let path = trial_name(b"place");
+    let data = Bytes::from_static(b"posthaste");
+    let spec = FileSpec {
+        size: data.len() as u64,
+        mtime: None,
+        mode: None,
+        origin: endpoint.show(&path).into(),
+        version: None,
+    };
+    let sum = Checksum::of(&data);
+    let put = endpoint.put(&path, &spec, vec![data], sum).await;
+    let found = put.and_then(|()| is_here(&path));
+    // It is hidden, and its name says whose it is.
+    let _ = endpoint.remove(&path).await;
+    if found? {
+        let shown = endpoint.show(b"");
+        return Err(Error::new(ErrorKind::Conflict, "release to", shown)
+            .cause("it is the source itself, under another name")
+            .hint("send it elsewhere"));
+    }
+    Ok(())
+}
+
 /// Measures how fast a place gives what is read: reads the first bytes of a file, then more of those that follow, `bytes_max` in
 /// all at most. Returns the bytes of the last reading, and how long that took.
 ///

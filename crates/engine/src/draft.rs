@@ -218,8 +218,8 @@ impl Draft {
     /// The operating system's.
     pub fn read(&self, path: &[u8], range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
         self.actor.run(|| {
-            let opened = self
-                .ground()
+            // Nothing is made to be read: it may have got its name, or be over.
+            let opened = Beneath::open_own(&self.folder)
                 .and_then(|ground| Ok(ground.open(path, OFlags::RDONLY)?));
             let read = opened.map(fs::File::from).and_then(|file| {
                 let mut block = vec![0; READ_BYTES];

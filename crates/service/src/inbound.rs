@@ -12,6 +12,7 @@ mod room;
 mod stage;
 pub(crate) mod submit;
 mod sums;
+mod told;
 mod union;
 
 use std::{

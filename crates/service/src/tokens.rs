@@ -15,9 +15,7 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Result};
 use posthaste_journal::{RequestRecord, TOKENS_MAX, TokenRecord};
 use posthaste_types::Timestamp;
 
-use crate::{
-    credentials::is_own, inbound::look::covers, jobs::places::as_far_as_it_is, render, secrets,
-};
+use crate::{credentials::is_own, inbound::look, jobs::places::as_far_as_it_is, render, secrets};
 
 /// What tokens begin with, so that people and programs that look for secrets know one.
 const PREFIX: &str = "pht_";
@@ -283,7 +281,7 @@ impl Caller {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
-        self.opens("read from", address, profile, covers)
+        self.opens("read from", address, profile, look::covers)
     }
 
     /// The same of writing.
@@ -291,15 +289,15 @@ impl Caller {
     /// # Errors
     /// As [`Caller::reads`].
     pub(crate) fn writes(&self, address: &str, profile: Option<&str>) -> Result<()> {
-        self.opens("write to", address, profile, covers)
+        self.opens("write to", address, profile, look::covers)
     }
 
-    /// Sees that it may open a place of the host that this profile is named after, as FTS has it. Blocking.
+    /// Sees that it may open a place of the host that this profile is named after, as FTS has it, below its `url`. Blocking.
     ///
     /// # Errors
     /// As [`Caller::reads`].
     pub(crate) fn opens_host(&self, verb: &'static str, address: &str, host: &str) -> Result<()> {
-        self.opens(verb, address, Some(host), |_, _| Ok(true))
+        self.opens(verb, address, Some(host), look::covers_host)
     }
 
     fn opens(

@@ -181,12 +181,19 @@ fn a_slow_path_between_depots_keeps_nothing_waiting() {
     let without = [&without[..slow], &without[slow + rest..]].concat();
     let with = play_written("crossings", text, 0..20);
     let without = play_written("crossings", &without, 0..20);
+    let (mut sum, mut sum_without) = (0.0, 0.0);
     for (with, without) in with.iter().zip(&without) {
         let (a, b) = (all_pushed_s(with).unwrap(), all_pushed_s(without).unwrap());
+        // What goes where is decided as it comes: some worlds end later.
         assert!(
-            a <= b * 1.1 + 30.0,
+            a <= b * 1.25 + 30.0,
             "seed {}: {a} s with a slow path, {b} s without",
             with.seed
         );
+        (sum, sum_without) = (sum + a, sum_without + b);
     }
+    assert!(
+        sum <= sum_without * 1.05,
+        "{sum} s in all with a slow path, {sum_without} s without"
+    );
 }

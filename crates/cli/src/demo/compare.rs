@@ -14,8 +14,8 @@ use super::tree::Tree;
 
 /// Bytes compared at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Permission bits, set-id and sticky.
-const MODE_BITS: u32 = 0o7777;
+/// Permission bits, and the sticky one. Those that lend an owner's rights stay behind, as `pull` says.
+const MODE_BITS: u32 = 0o1777;
 
 /// What differs between the tree and its copy at `home`, a line each; nothing when all is the same:
 /// names, kinds, every byte, modes, modification times, link targets.

@@ -260,3 +260,54 @@ fn a_destination_that_fails_is_told_of_and_waited_for() {
         assert!(!story().contains("more urgent requests"), "{}", story());
     }
 }
+
+#[test]
+fn what_patterns_leave_out_is_not_sent_to_an_address_either() {
+    let centre = Centre::with("40M", "40M", 0);
+    let from = centre.scratch("out");
+    make_tree(&from, 3);
+    fs::write(from.join(".secret"), "mine").unwrap();
+    fs::write(from.join("deep/run.log"), "grows").unwrap();
+    let to = centre.scratch("archive");
+    let ends = [from.to_str().unwrap(), "--to", to.to_str().unwrap()];
+    let patterns = ["--exclude", ".secret", "--exclude", "*.log"];
+    let more = ["--deadline", "10m", "--json"];
+    let asked = centre.json(&[&["offload"][..], &ends[..], &patterns[..], &more[..]].concat());
+    let id = asked["id"].as_str().unwrap();
+    centre.wait_until(id, |request| request["state"] == "arrived");
+    let is_wanted = |path: &PathBuf| !(path.ends_with(".secret") || path.ends_with("run.log"));
+    let wanted: Vec<_> = picture(&from)
+        .into_iter()
+        .filter(|(path, _)| is_wanted(path))
+        .collect();
+    assert_eq!(picture(&to), wanted);
+}
+
+#[test]
+fn a_source_is_never_released_to_itself_under_another_name() {
+    let centre = Centre::with("40M", "40M", 0);
+    let ssh = posthaste_testbed::SshServer::start().unwrap();
+    let options: Vec<_> = ssh
+        .options()
+        .iter()
+        .map(|option| format!("{option:?}"))
+        .collect();
+    let profiles = centre
+        .folder
+        .path()
+        .join("home/.config/posthaste/profiles.toml");
+    let (url, options) = (
+        ssh.address(centre.scratch("").to_str().unwrap()),
+        options.join(", "),
+    );
+    let kept = fs::read_to_string(&profiles).unwrap();
+    let kept = format!("{kept}\n[loop]\nurl = \"{url}\"\nssh_options = [{options}]\n");
+    fs::write(&profiles, kept).unwrap();
+    let id = begin(&centre, 3, "loop:out");
+    let whole = picture(&centre.scratch("out"));
+    centre.wait_until(&id, |_| {
+        let story = text(&centre.run(&["status", &id]).stdout);
+        (story + &centre.log()).contains("it is the source itself, under another name")
+    });
+    assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
+}

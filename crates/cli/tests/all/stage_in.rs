@@ -4,7 +4,7 @@ mod damaged;
 
 use std::{
     fs,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, symlink},
     path::PathBuf,
     process::Output,
     sync::{
@@ -406,6 +406,64 @@ fn what_has_no_room_is_refused_in_one_line_and_leaves_nothing() {
             "{error}"
         );
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+    assert!(centre.holds_only(&[]));
+}
+
+#[test]
+fn modes_and_times_that_a_bucket_tells_of_each_object_alone_come_along() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let centre = Centre::with("40M", "40M", 1);
+    let source = centre.folder.path().join("sec");
+    make_tree(&source, 3);
+    for (name, mode, bytes) in [("key", 0o600, 5), ("run.sh", 0o755, 9), ("empty", 0o640, 0)] {
+        let path = source.join(name);
+        fs::write(&path, vec![7; bytes]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let then = std::time::UNIX_EPOCH + Duration::from_secs(1_300_000_000);
+        file.set_modified(then).unwrap();
+    }
+    let copied = centre.run_alone(&["cp", "sec", "archive:sec"]);
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
+    let to = centre.scratch("input");
+    let asked = [
+        "stage-in",
+        "archive:sec",
+        to.to_str().unwrap(),
+        "--deadline",
+        "10m",
+        "--json",
+    ];
+    let request = centre.json(&asked);
+    centre.wait_until(request["id"].as_str().unwrap(), |request| {
+        request["state"] == "arrived"
+    });
+    for name in ["key", "run.sh", "empty"] {
+        let [was, is] = [source.join(name), to.join(name)].map(|path| fs::metadata(path).unwrap());
+        assert_eq!((is.mode(), is.mtime()), (was.mode(), was.mtime()), "{name}");
+    }
+}
+
+#[test]
+fn what_a_service_has_open_is_no_source() {
+    let centre = Centre::with("40M", "40M", 0);
+    symlink("/proc/self/fd", centre.folder.path().join("link")).unwrap();
+    let link = format!("{}/link/1", centre.folder.path().display());
+    for from in [
+        "/proc/self/fd/1",
+        "/proc/self/fd",
+        "/proc/self/environ",
+        "/sys/kernel",
+        &link,
+    ] {
+        let to = centre.scratch("input");
+        let output = centre.run(&["stage-in", from, to.to_str().unwrap(), "--deadline", "10m"]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("the system's own"),
+            "{from}: {said}"
+        );
     }
     assert!(centre.holds_only(&[]));
 }

@@ -320,6 +320,11 @@ impl Replica {
         Stored::Complete { repaired }
     }
 
+    /// Whether what a lane holds counts.
+    pub(crate) fn is_live(&self, lane: usize) -> bool {
+        self.columns[lane].is_live
+    }
+
     /// What the depot holds counts from now on, or no longer. Returns how many chunks lost their
     /// safety. Chunks being sent must be taken out of `todo` again by [`Replica::open`].
     pub(crate) fn set_live(&mut self, lane: usize, is_live: bool) -> u32 {

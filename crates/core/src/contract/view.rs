@@ -304,6 +304,8 @@ record! {
         pub chunks_out_of_reach: u32,
         /// Whether its source stays for good, though it was to be removed.
         pub source_kept: bool,
+        /// Whether some of its source may be gone: a release began, and did not end.
+        pub has_tried_release: bool,
         /// When its source is to be purged, where that is known.
         pub purge_at: Option<Timestamp>,
         /// When it was submitted.

@@ -3,18 +3,22 @@ use posthaste_types::RequestId;
 use crate::{
     Mind,
     books::Request,
-    contract::{Happening, Outbox, Reason, RequestState},
+    contract::{Happening, Outbox, Reason, ReleasePolicy, RequestState},
 };
 
 impl Mind {
     /// Somebody pulled and verified everything: nothing more needs to be sent. Where several wait for it,
-    /// one of them says nothing for the others.
+    /// one of them says nothing for the others. Where the source is to be removed once it is safe, what somebody has does not make it so.
     pub(crate) fn on_delivered(&mut self, id: RequestId, out: &mut Outbox) {
         let others_wait = |request: &Request| {
             let is_open = request.is_kept() && request.state != RequestState::Delivered;
             is_open && request.whole_lanes().count_ones() > 1
         };
-        let others_wait = self.requests.get(&id).is_some_and(others_wait);
+        let is_promised = |request: &Request| {
+            request.spec.release == ReleasePolicy::WhenSafe && request.is_moving()
+        };
+        let goes_on = |request: &Request| others_wait(request) || is_promised(request);
+        let others_wait = self.requests.get(&id).is_some_and(goes_on);
         if others_wait || self.is_going_on(id) {
             self.remember(id, "somebody has all of it".into(), Reason::Verified);
             return;

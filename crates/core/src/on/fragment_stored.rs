@@ -31,6 +31,13 @@ impl Mind {
         let Some(at) = self.depots.get_mut(&depot) else {
             return;
         };
+        if let Some(lane) = request.lane_of(depot)
+            && request.replica.is_live(lane)
+            && request.lanes[lane].asked_at.take().is_some()
+        {
+            // What it is about to say may be older than this: it is asked again before the source goes.
+            request.uncommon.has_asked_all = false;
+        }
         let lane = request.lane_of(depot).filter(|&lane| {
             // A depot that is down or being asked what it holds says the rest itself.
             at.is_up() && request.lanes[lane].asked_at.is_none()

@@ -20,7 +20,9 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        if request.is_final() || request.state == RequestState::Released {
+        // A release that failed may have removed some: depots hold the only copy of that.
+        let is_gone = request.state == RequestState::Released || request.has_tried_release();
+        if request.is_final() || is_gone {
             return;
         }
         self.end(
@@ -62,6 +64,7 @@ impl Mind {
                 ..
             }
         );
+        let is_gone = is_gone || request.has_tried_release();
         if !is_gone && matches!(request.release, Release::Pending | Release::Kept) {
             for depot in used {
                 let reason = reason.clone();

@@ -372,3 +372,14 @@ fn a_source_that_can_not_be_read_for_a_while_fails_nothing_and_no_depot_is_lost_
     let view = desk.mind.request(REQUEST).unwrap();
     assert_eq!(view.safe_at.map(|_| view.missed), Some(false));
 }
+
+#[test]
+fn what_somebody_pulled_before_it_is_safe_releases_nothing() {
+    let mut desk = Desk::new();
+    desk.take_sent(CHUNKS / 2);
+    desk.give(Input::Delivered { request: REQUEST });
+    let view = desk.mind.request(REQUEST).unwrap();
+    assert_eq!(view.state, RequestState::Moving);
+    let is_release = |command: &Command| matches!(command, Command::Release { .. });
+    assert!(!desk.commands.iter().any(is_release));
+}

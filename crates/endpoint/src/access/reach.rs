@@ -29,6 +29,17 @@ impl Access {
         };
         Ok(location.lies_below(&base))
     }
+
+    /// As [`Access::covers`], of a profile that is named after a host: one without an address is for all of that host.
+    ///
+    /// # Errors
+    /// As [`Access::resolve`].
+    pub fn covers_host(&self, name: &str, location: Location) -> Result<bool> {
+        match self.profile(name)?.and_then(|profile| profile.url) {
+            Some(_) => self.covers(name, location),
+            None => Ok(true),
+        }
+    }
 }
 
 /// Fails where credentials that were given for TLS would go over a plain connection.

@@ -166,6 +166,7 @@ pub(crate) async fn cancel(
         )
         .cause(why.to_owned())
     };
+    let is_touched = view.as_ref().is_some_and(|view| view.has_tried_release);
     match view.map(|view| view.state) {
         None if record.scan.is_none() => {
             return Err(over("its source is still being scanned")
@@ -180,12 +181,9 @@ pub(crate) async fn cancel(
                 .into());
         }
         None => return Err(over("its source could not be scanned").into()),
-        Some(RequestState::Released) => {
-            return Err(
-                over("its source was released: the depots hold the only copy")
-                    .hint("pull it first")
-                    .into(),
-            );
+        Some(RequestState::Released | RequestState::Safe) if is_touched => {
+            let why = "of its source some was released: the depots hold the only copy";
+            return Err(over(why).hint("pull it first").into());
         }
         Some(
             state @ (RequestState::Refused
@@ -193,7 +191,7 @@ pub(crate) async fn cancel(
             | RequestState::Failed
             | RequestState::Delivered),
         ) => return Err(over(&format!("it is already {}", state.name())).into()),
-        Some(RequestState::Moving | RequestState::Safe) => {}
+        Some(RequestState::Moving | RequestState::Safe | RequestState::Released) => {}
     }
     desk.centre
         .put_down(Input::RequestCancelled { request: record.id })

@@ -2,16 +2,18 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, LazyLock},
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
     Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
-    posix::DraftRules,
+    posix::{Beneath, DraftRules},
 };
 use posthaste_journal::StageIn;
 use posthaste_types::ByteRate;
+use rustix::io::Errno;
 use tokio::task::JoinSet;
 
 use super::{
@@ -73,8 +75,34 @@ pub(crate) async fn open_location(
     behalf: &Behalf,
     rules: DraftRules,
 ) -> Result<Arc<dyn Endpoint>> {
+    if let Location::Local(path) = &location {
+        tokio::task::block_in_place(|| refuse_system(path, behalf))?;
+    }
     let access = behalf.access(&with(profile), &location)?;
     access.open(location, rules).await
+}
+
+/// Fails for a place among the system's own files, as those of `/proc`, by whichever name: there lies what this process has open.
+fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
+    let is_one = || {
+        let opened = match Beneath::open_source(path, false) {
+            Err(Errno::NOTDIR) => Beneath::open_source(path.parent().unwrap_or(path), false),
+            opened => opened,
+        };
+        Ok(match opened {
+            Ok(folder) => folder.is_of_system().unwrap_or(true),
+            // What is not there is told where it is looked for.
+            Err(cause) => cause == Errno::LOOP,
+        })
+    };
+    if !behalf.actor().run(is_one)? {
+        return Ok(());
+    }
+    Err(
+        Error::new(ErrorKind::Invalid, "open", path.display().to_string())
+            .cause("its files are the system's own, as those of /proc")
+            .hint("name a path below which data lies"),
+    )
 }
 
 /// Spells the place that a location stands for in one way.
@@ -170,6 +198,14 @@ pub(crate) fn has_profile(name: &str) -> Result<bool> {
 /// That the profiles can't be read.
 pub(crate) fn covers(name: &str, location: Location) -> Result<bool> {
     ACCESS.covers(name, location)
+}
+
+/// The same of a profile that is named after a host, as FTS has it.
+///
+/// # Errors
+/// As [`covers`].
+pub(crate) fn covers_host(name: &str, location: Location) -> Result<bool> {
+    ACCESS.covers_host(name, location)
 }
 
 /// What one source holds.

@@ -29,6 +29,7 @@ use super::{
     list::{List, Piece, Stamp},
     look, near,
     sums::Sums,
+    told::Told,
 };
 use crate::credentials::Behalf;
 use crate::store::Store;
@@ -72,6 +73,7 @@ pub(super) struct Stage {
     pub(super) cut: Cut,
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     pub(super) sums: Sums,
+    pub(super) told: Told,
     fetches: AtomicU64,
     /// Nothing is written any more.
     is_over: RwLock<bool>,
@@ -139,6 +141,7 @@ impl Stage {
             slots: Mutex::new(slots.collect()),
             readers: Mutex::default(),
             sums: Sums::default(),
+            told: Told::default(),
             store,
             wanted,
             numbers,
@@ -194,6 +197,7 @@ impl Stage {
             let shown = endpoint.show(path);
             return Err(Error::new(ErrorKind::Changed, "read", shown).at(Locus::Source));
         }
+        self.told.note(file, &entry, now);
         let mut readers = self.readers();
         if readers.len() >= READERS_MAX {
             readers.clear();
@@ -328,6 +332,7 @@ impl Stage {
     pub(super) async fn land(self: &Arc<Self>) -> Result<Unkept> {
         if !self.blocking(|stage| Ok(stage.has_landed())).await? {
             self.compare_spread().await?;
+            self.ask_rest().await;
         }
         self.blocking(|stage| {
             if stage.has_landed() {
@@ -337,11 +342,12 @@ impl Stage {
             let files = stage.list.files.iter().enumerate();
             let files = files.map(|(place, file)| {
                 let about = stage.list.first_stamp(place);
+                let (mode, mtime) = stage.told.of(place);
                 Finish {
                     path: &file.path,
                     size: file.size,
-                    mode: about.and_then(|about| about.mode),
-                    mtime: about.and_then(Stamp::mtime),
+                    mode: about.and_then(|about| about.mode).or(mode),
+                    mtime: about.and_then(Stamp::mtime).or(mtime),
                 }
             });
             let unkept = stage.draft.complete(&stage.list.folders(), files)?;

@@ -1,15 +1,16 @@
 //! Compares what lies at an address with what lies on scratch, before scratch lets go of it.
 
 use std::{
+    ffi::OsStr,
     fs,
-    io::Read,
-    os::unix::fs::MetadataExt,
+    io::{self, Read},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{
-    Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer,
+    Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer, refuse_same_place,
 };
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
@@ -22,14 +23,31 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Sees that each file, link and directory of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, and the endpoint's; and those of reading
-/// scratch.
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, [`ErrorKind::Conflict`] where it is scratch itself
+/// by another name, and the endpoint's; and those of reading scratch.
 pub(super) async fn verify(
     destination: &dyn Endpoint,
     actor: &Actor,
     root: &Path,
     list: &FileList,
 ) -> Result<()> {
+    let is_here = |name: &[u8]| {
+        actor.run(|| {
+            let folder = if root.is_dir() {
+                Some(root)
+            } else {
+                root.parent()
+            };
+            let path = folder.unwrap_or(root).join(OsStr::from_bytes(name));
+            match path.symlink_metadata() {
+                Ok(_) => Ok(true),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(cause) => Err(Error::io("look at", path.display().to_string(), cause)),
+            }
+        })
+    };
+    let is_other = refuse_same_place(destination, is_here).await;
+    is_other.map_err(|error| error.at(Locus::Destination))?;
     let at_once = match destination.capabilities().stores_checksum() {
         true => ASKED_AT_ONCE,
         false => AT_ONCE,

@@ -444,6 +444,7 @@ impl Ledger {
                 is_unsafe: false,
                 chunks_out_of_reach: 0,
                 source_kept: false,
+                has_tried_release: false,
                 missed: order.safe_at.is_none_or(|at| at > order.spec.deadline),
                 submitted: order.submitted,
                 safe_at: order.safe_at,

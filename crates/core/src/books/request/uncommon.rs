@@ -3,7 +3,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, Timestamp, record};
 
 use super::{Asks, Request, Throttle, Turn};
 use crate::{
-    books::Blank,
+    books::{Blank, Release},
     contract::{LentTerms, Omission, Pause, PinReason},
 };
 
@@ -112,6 +112,12 @@ impl Request {
     /// Whether a depot has yet to say what it holds of it.
     pub(crate) fn is_asking(&self) -> bool {
         self.lanes.iter().any(|lane| lane.asked_at.is_some())
+    }
+
+    /// Whether some of its source may be gone: a release began.
+    pub(crate) fn has_tried_release(&self) -> bool {
+        matches!(self.release, Release::Commanded | Release::Done)
+            || self.uncommon.release_failures > 0
     }
 
     /// Whether that decides if its source, which failed, is needed at all.

@@ -62,8 +62,12 @@ impl Carrier {
         Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
     }
 
-    /// The files that were named, and nothing else of their directory.
+    /// The files that were named, and nothing else of their directory, or those that patterns choose.
     pub(super) fn filter(&self) -> Result<Filter> {
+        let patterns = &self.record.patterns;
+        if !(patterns.include.is_empty() && patterns.exclude.is_empty()) {
+            return Filter::new(&patterns.include, &patterns.exclude);
+        }
         let only = &self.record.only;
         let named: Vec<String> = only.iter().map(|name| globset::escape(name)).collect();
         let below: &[String] = if only.is_empty() {

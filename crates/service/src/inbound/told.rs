@@ -1,0 +1,63 @@
+//! Modes and times that a source tells of a file when it is opened, and not when it is listed, as S3 does.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::{StreamExt, stream};
+use posthaste_endpoint::{Entry, FileTime};
+
+use super::stage::Stage;
+
+/// Files that are asked for at once when all is here: those that were not opened by this process.
+const ASKED_AT_ONCE: usize = 16;
+
+/// The mode and the time of a file, as far as they are told.
+pub(super) type About = (Option<u32>, Option<FileTime>);
+
+/// What was told of the files of a stage-in, by their places.
+#[derive(Debug, Default)]
+pub(super) struct Told(Mutex<HashMap<usize, About>>);
+
+impl Told {
+    fn known(&self) -> MutexGuard<'_, HashMap<usize, About>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what was told of a file where its listing told nothing.
+    pub(super) fn note(&self, file: usize, listed: &Entry, opened: &Entry) {
+        if listed.mode.is_none() && listed.mtime.is_none() {
+            self.known().insert(file, (opened.mode, opened.mtime));
+        }
+    }
+
+    pub(super) fn of(&self, file: usize) -> About {
+        self.known().get(&file).copied().unwrap_or_default()
+    }
+}
+
+impl Stage {
+    /// Asks for what was told of no file so far. Of one that can't be asked any more nothing is known.
+    pub(super) async fn ask_rest(self: &Arc<Self>) {
+        let is_bare = |file: &usize| {
+            let about = self.list.first_stamp(*file);
+            about.is_some_and(|about| about.mode.is_none() && about.mtime().is_none())
+        };
+        let unknown = (0..self.list.files.len()).filter(is_bare);
+        let unknown: Vec<usize> = {
+            let known = self.told.known();
+            unknown.filter(|file| !known.contains_key(file)).collect()
+        };
+        let asked = stream::iter(unknown).map(|file| async move {
+            let mut places = 0..self.wanted.sources.len();
+            let place = places.find(|place| self.list.entry(*place, file).is_some());
+            if let Some(place) = place
+                && let Err(error) = self.reader(place, file).await
+            {
+                tracing::warn!(request = %self.request, "mode and time are not known: {error}");
+            }
+        });
+        asked.buffer_unordered(ASKED_AT_ONCE).collect::<()>().await;
+    }
+}
