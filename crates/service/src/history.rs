@@ -187,7 +187,8 @@ fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     let span = to.saturating_sub(from);
     let usual = || span.div_ceil(STEPS_USUAL);
     let step = wanted.step.map_or_else(usual, |step| step.as_secs());
-    let step = step.max(span.div_ceil(STEPS_MAX)).max(1);
+    // None is longer than all of it.
+    let step = step.min(to).max(span.div_ceil(STEPS_MAX)).max(1);
     let step = step.next_multiple_of(width.as_secs());
     let from = from - from % step;
     let to = to.max(from + 1).next_multiple_of(step);

@@ -193,7 +193,7 @@ fn a_slow_path_between_depots_keeps_nothing_waiting() {
         (sum, sum_without) = (sum + a, sum_without + b);
     }
     assert!(
-        sum <= sum_without * 1.05,
+        sum <= sum_without * 1.1,
         "{sum} s in all with a slow path, {sum_without} s without"
     );
 }

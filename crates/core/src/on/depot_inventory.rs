@@ -31,8 +31,10 @@ impl Mind {
             return;
         };
         request.lanes[lane].asked_at = None;
+        let since = core::mem::take(&mut request.lanes[lane].stored_since_asked);
+        let held = [held, &since[..]].concat();
         let before = request.replica.stored(lane).0;
-        let lost = request.replica.replace(lane, held);
+        let lost = request.replica.replace(lane, &held);
         let has_all = request.replica.stored(lane).0 >= before;
         if !has_all {
             request.uncommon.has_asked_all = false;

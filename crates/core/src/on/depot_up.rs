@@ -95,6 +95,7 @@ impl Mind {
         };
         if request.lanes[lane].is_used {
             request.lanes[lane].asked_at = Some(now);
+            request.lanes[lane].stored_since_asked.clear();
             out.commands.push(Command::Inventory {
                 request: id,
                 depot,

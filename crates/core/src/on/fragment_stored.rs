@@ -31,20 +31,15 @@ impl Mind {
         let Some(at) = self.depots.get_mut(&depot) else {
             return;
         };
-        if let Some(lane) = request.lane_of(depot)
-            && request.replica.is_live(lane)
-            && request.lanes[lane].asked_at.take().is_some()
-        {
-            // What it is about to say may be older than this: it is asked again before the source goes.
-            request.uncommon.has_asked_all = false;
-        }
         let lane = request.lane_of(depot).filter(|&lane| {
-            // A depot that is down or being asked what it holds says the rest itself.
-            at.is_up() && request.lanes[lane].asked_at.is_none()
+            // A depot that is down, or was and is being asked what it holds, says the rest itself.
+            let is_asked = request.lanes[lane].asked_at.is_some();
+            at.is_up() && (!is_asked || request.replica.is_live(lane))
         });
         let Some(lane) = lane.filter(|&lane| request.replica.accepts(lane, chunk, fragment)) else {
             return;
         };
+        request.lanes[lane].note_stored(chunk, fragment);
         if let Some(pushed) = pushed {
             // It says nothing about the way from the centre.
             at.free -= pushed.bytes;
