@@ -57,8 +57,6 @@ record! {
         pub(crate) is_used: bool,
         /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
-        /// What it stored since then: its answer may be older.
-        pub(crate) stored_since_asked: Vec<(ChunkIndex, FragmentIndex)>,
         pub(crate) in_flight: u32,
         /// Fragments on their way here from depots that code.
         pub(crate) awaited: u32,

@@ -31,8 +31,11 @@ impl Mind {
             return;
         };
         request.lanes[lane].asked_at = None;
-        let since = core::mem::take(&mut request.lanes[lane].stored_since_asked);
-        let held = [held, &since[..]].concat();
+        let since = match request.uncommon.stored_since_asked.is_empty() {
+            true => None,
+            false => request.uncommon.stored_since_asked.remove(&depot),
+        };
+        let held = [held, &since.unwrap_or_default()[..]].concat();
         let before = request.replica.stored(lane).0;
         let lost = request.replica.replace(lane, &held);
         let has_all = request.replica.stored(lane).0 >= before;

@@ -95,7 +95,9 @@ impl Mind {
         };
         if request.lanes[lane].is_used {
             request.lanes[lane].asked_at = Some(now);
-            request.lanes[lane].stored_since_asked.clear();
+            if !request.uncommon.stored_since_asked.is_empty() {
+                request.uncommon.stored_since_asked.remove(&depot);
+            }
             out.commands.push(Command::Inventory {
                 request: id,
                 depot,

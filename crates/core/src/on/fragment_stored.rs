@@ -39,7 +39,7 @@ impl Mind {
         let Some(lane) = lane.filter(|&lane| request.replica.accepts(lane, chunk, fragment)) else {
             return;
         };
-        request.lanes[lane].note_stored(chunk, fragment);
+        request.note_stored(lane, chunk, fragment);
         if let Some(pushed) = pushed {
             // It says nothing about the way from the centre.
             at.free -= pushed.bytes;

@@ -76,17 +76,19 @@ pub(crate) async fn open_location(
     rules: DraftRules,
 ) -> Result<Arc<dyn Endpoint>> {
     if let Location::Local(path) = &location {
-        tokio::task::block_in_place(|| refuse_system(path, behalf))?;
+        refuse_system(path, behalf).await?;
     }
     let access = behalf.access(&with(profile), &location)?;
     access.open(location, rules).await
 }
 
 /// Fails for a place among the system's own files, as those of `/proc`, by whichever name: there lies what this process has open.
-fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
-    let is_one = || {
-        let opened = match Beneath::open_source(path, false) {
-            Err(Errno::NOTDIR) => Beneath::open_source(path.parent().unwrap_or(path), false),
+async fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
+    let below = path.to_owned();
+    // A mount may never answer: who asked waits no longer for that.
+    let is_one = move || {
+        let opened = match Beneath::open_source(&below, false) {
+            Err(Errno::NOTDIR) => Beneath::open_source(below.parent().unwrap_or(&below), false),
             opened => opened,
         };
         Ok(match opened {
@@ -95,7 +97,7 @@ fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
             Err(cause) => cause == Errno::LOOP,
         })
     };
-    if !behalf.actor().run(is_one)? {
+    if !behalf.actor().blocking(is_one).await? {
         return Ok(());
     }
     Err(

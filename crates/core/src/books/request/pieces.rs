@@ -1,8 +1,6 @@
 //! What comes to a lane from depots that code.
 
-use alloc::vec::Vec;
-
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex};
+use posthaste_types::{ChunkIndex, DepotId};
 
 use super::{Lane, Request};
 
@@ -14,20 +12,12 @@ impl Lane {
             is_active: false,
             is_used: false,
             asked_at: None,
-            stored_since_asked: Vec::new(),
             in_flight: 0,
             awaited: 0,
             kin: 1 << place,
             kept: 0,
             quota: None,
             tuning: None,
-        }
-    }
-
-    /// It stored a fragment: what it is being asked may have been answered before that.
-    pub(crate) fn note_stored(&mut self, chunk: ChunkIndex, fragment: FragmentIndex) {
-        if self.asked_at.is_some() {
-            self.stored_since_asked.push((chunk, fragment));
         }
     }
 }

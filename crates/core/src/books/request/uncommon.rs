@@ -1,5 +1,5 @@
 use alloc::{collections::BTreeMap, vec::Vec};
-use posthaste_types::{Bytes, ChunkIndex, DepotId, Timestamp, record};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, Timestamp, record};
 
 use super::{Asks, Request, Throttle, Turn};
 use crate::{
@@ -28,6 +28,8 @@ record! {
         pub(crate) release_at: Option<Timestamp>,
         /// Every depot was asked what it holds before its source is removed, and none was found to lack anything since.
         pub(crate) has_asked_all: bool,
+        /// What depots stored since they were asked what they hold: their answers may be older.
+        pub(crate) stored_since_asked: BTreeMap<DepotId, Vec<(ChunkIndex, FragmentIndex)>>,
         /// Holds it to the rate that is wished.
         pub(crate) throttle: Throttle,
         pub(crate) paused: Option<Pause>,
@@ -82,6 +84,7 @@ impl Blank for Uncommon {
         release_failures: 0,
         release_at: None,
         has_asked_all: false,
+        stored_since_asked: BTreeMap::new(),
         throttle: Throttle::FREE,
         paused: None,
         has_conceded: false,
@@ -112,6 +115,15 @@ impl Request {
     /// Whether a depot has yet to say what it holds of it.
     pub(crate) fn is_asking(&self) -> bool {
         self.lanes.iter().any(|lane| lane.asked_at.is_some())
+    }
+
+    /// A depot stored a fragment: what it is being asked may have been answered before that.
+    pub(crate) fn note_stored(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) {
+        let lane = &self.lanes[lane];
+        if lane.asked_at.is_some() {
+            let since = self.uncommon.stored_since_asked.entry(lane.depot);
+            since.or_default().push((chunk, fragment));
+        }
     }
 
     /// Whether some of its source may be gone: a release began.
