@@ -105,6 +105,7 @@ impl Ftp {
                 sets_modes: AtomicBool::new(features.modes),
                 sets_times: AtomicBool::new(features.set_time),
                 dresses_folders: AtomicBool::new(true),
+                is_restart_proven: AtomicBool::new(false),
                 unkept: UnkeptCount::default(),
             }),
             step_ns: OnceCell::new(),

@@ -45,6 +45,8 @@ pub(super) struct Remote {
     pub(super) sets_times: AtomicBool,
     /// It sets times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
+    /// It was seen to begin in the middle of a file.
+    pub(super) is_restart_proven: AtomicBool,
     /// What files arrived without, because the server refuses it though it says that it can.
     pub(super) unkept: UnkeptCount,
 }

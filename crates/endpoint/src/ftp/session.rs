@@ -48,8 +48,6 @@ pub(super) struct Session {
     /// When it was last used.
     pub(super) used: Instant,
     knows_epsv: bool,
-    /// It began inside of a file when it was told to: seen, as some only say that they do. Behind one address others may listen that do not.
-    pub(super) honours_rest: bool,
 }
 
 impl Session {
@@ -98,7 +96,6 @@ impl Session {
             is_over: false,
             used: clock::now(),
             knows_epsv: true,
-            honours_rest: false,
         };
         session.awaited.push_back(Vec::new());
         let greeting = session.answer(ANSWERED_WITHIN).await?;

@@ -120,7 +120,7 @@ impl Download {
                 .at(Locus::Source));
         }
         if self.is_to_end && self.is_restarted {
-            self.lease.session()?.honours_rest = true;
+            self.remote.is_restart_proven.store(true, Relaxed);
         }
         if ends_here {
             let session = self.lease.session()?;
@@ -207,56 +207,48 @@ impl Remote {
         range: Range<u64>,
         size: u64,
     ) -> Result<Download> {
-        let lease = self.lease().await?;
-        self.download_by(lease, full, range, size).await
-    }
-
-    fn download_by(
-        self: &Arc<Self>,
-        mut lease: Lease,
-        full: Vec<u8>,
-        range: Range<u64>,
-        size: u64,
-    ) -> Boxed<'_, Result<Download>> {
-        let remote = Arc::clone(self);
-        Box::pin(async move {
-            let begins_inside = range.start > 0 && range.end < size;
-            let is_ranged = range.end < size && remote.reads_ranges.load(Relaxed);
-            if begins_inside && !is_ranged && !lease.session()?.honours_rest {
-                let proving = remote.begin(lease, full.clone(), size - 1..size, size);
-                let mut last = proving.await?;
-                while last.next().await?.is_some() {}
-                lease = last.lease;
-            }
-            remote.begin(lease, full, range, size).await
-        })
+        let begins_inside = range.start > 0 && range.end < size;
+        let is_proven = self.is_restart_proven.load(Relaxed) || self.reads_ranges.load(Relaxed);
+        if begins_inside && !is_proven {
+            let mut last = self.begin(full.clone(), size - 1..size, size).await?;
+            while last.next().await?.is_some() {}
+        }
+        self.begin(full, range, size).await
     }
 
     async fn begin(
         self: &Arc<Self>,
-        mut lease: Lease,
         full: Vec<u8>,
         range: Range<u64>,
         size: u64,
     ) -> Result<Download> {
         let left = range.end.saturating_sub(range.start);
-        let is_ranged = range.end < size && self.reads_ranges.load(Relaxed);
-        let before = if is_ranged {
+        let mut lease = self.lease().await?;
+        let mut is_exact = range.end >= size;
+        let to_end = format!("REST {}", range.start);
+        let before = if is_exact || !self.reads_ranges.load(Relaxed) {
+            (range.start > 0).then_some(to_end.clone())
+        } else {
+            is_exact = true;
             // Both ends belong to the range.
             Some(format!("RANG {} {}", range.start, range.end - 1))
-        } else {
-            (range.start > 0).then(|| format!("REST {}", range.start))
         };
         let command = line("RETR", &full);
         let asked = before.as_deref().map(str::as_bytes);
-        let opened = lease.session()?.transfer(asked, &command).await?;
+        let mut is_ranged = before
+            .as_deref()
+            .is_some_and(|text| text.starts_with("RANG"));
+        let mut opened = lease.session()?.transfer(asked, &command).await?;
         if let Err(reply) = &opened
             && is_ranged
             && !reply.is_missing()
         {
+            is_ranged = false;
             // It says that it can and doesn't: from there to wherever.
             self.reads_ranges.store(false, Relaxed);
-            return self.download_by(lease, full, range, size).await;
+            is_exact = false;
+            let asked = (range.start > 0).then_some(to_end.as_bytes());
+            opened = lease.session()?.transfer(asked, &command).await?;
         }
         let data = opened.map_err(|reply| self.refused(&reply, "read", &full, Locus::Source))?;
         Ok(Download {
@@ -265,8 +257,8 @@ impl Remote {
             data: Some(data),
             full,
             left,
-            is_exact: is_ranged || range.end >= size,
-            is_to_end: range.end >= size,
+            is_exact,
+            is_to_end: is_exact && !is_ranged,
             is_restarted: range.start > 0,
             looks: false,
             looked: None,

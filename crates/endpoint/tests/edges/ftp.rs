@@ -94,15 +94,6 @@ async fn a_server_that_begins_elsewhere_is_found_out() {
     }
     let endpoint = ftp(&server).await;
     assert!(read(&*endpoint, 0..size).await.unwrap() == large);
-    let server = FtpServer::start(FtpHabit::PassesOverRestLater, &held).await;
-    let endpoint = ftp(&server).await;
-    let (first, second) = (8 << 20..9 << 20, 4 << 20..5 << 20);
-    assert!(read(&*endpoint, first.clone()).await.unwrap() == large[8 << 20..9 << 20]);
-    // Held open, it leaves the next one a session of its own.
-    let entry = endpoint.stat(b"large", true).await.unwrap().unwrap();
-    let held_open = endpoint.open(b"large", &entry).await.unwrap();
-    let _body = held_open.read(first).await.unwrap();
-    says(read(&*endpoint, second).await, "passes over REST");
     shown("FTP", "REST is taken and passed over", End::Refused);
     let server = FtpServer::start(FtpHabit::KeepsNoFolderTimes, &held).await;
     let read = read(&*ftp(&server).await, 8 << 20..9 << 20).await.unwrap();

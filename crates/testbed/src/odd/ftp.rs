@@ -17,8 +17,6 @@ use tokio::{
 pub enum FtpHabit {
     /// It takes REST, and sends from the first byte on.
     PassesOverRest,
-    /// So do all its sessions but the first.
-    PassesOverRestLater,
     /// It sends some of a file, and says that the transfer is complete.
     EndsEarly,
     /// It sends all, and then says that the transfer was aborted.
@@ -81,16 +79,12 @@ impl FtpServer {
         let mut chores = JoinSet::new();
         chores.spawn(async move {
             let mut sessions = JoinSet::new();
-            let mut habit = habit;
             while let Ok((stream, _)) = listener.accept().await {
                 let files = Arc::clone(&held);
                 // Whoever asked may go at any time.
                 sessions.spawn(async move {
                     let _ = Session::new(stream, habit, files).converse().await;
                 });
-                if habit == FtpHabit::PassesOverRestLater {
-                    habit = FtpHabit::PassesOverRest;
-                }
             }
         });
         Self {
