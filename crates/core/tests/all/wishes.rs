@@ -525,8 +525,8 @@ fn a_source_that_was_purged_after_all_was_safe_costs_nothing_that_depots_hold() 
     assert!(!forgets, "the only copy is deleted");
 }
 
-#[test]
-fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
+/// A request whose source is to be removed once it is safe.
+fn to_be_released() -> Desk {
     let mut desk = Desk::new(&alike(3));
     let spec = RequestSpec {
         bytes: Bytes::mebi(40),
@@ -540,14 +540,24 @@ fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
         best_effort: false,
     };
     assert_eq!(desk.ask(spec, Wishes::default()), RequestState::Moving);
+    desk
+}
+
+fn count(desk: &Desk, wanted: fn(&Command) -> bool) -> usize {
+    desk.commands
+        .iter()
+        .filter(|command| wanted(command))
+        .count()
+}
+
+#[test]
+fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
+    let mut desk = to_be_released();
     let mut tried = Vec::new();
     for second in 0..10_000 {
         desk.pass(1);
-        let releases = desk
-            .commands
-            .iter()
-            .filter(|command| matches!(command, Command::Release { .. }));
-        if releases.count() > tried.len() {
+        let releases = count(&desk, |command| matches!(command, Command::Release { .. }));
+        if releases > tried.len() {
             tried.push(second);
             let (request, fault) = (REQUEST, Fault::Other);
             desk.give(vec![Input::SourceKept { request, fault }]);
@@ -560,4 +570,22 @@ fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
         .iter()
         .filter(|(_, happening, _)| *happening == Happening::ReleaseFailed);
     assert_eq!(said.count(), 7);
+}
+
+#[test]
+fn who_cancels_after_a_release_that_failed_half_way_loses_nothing() {
+    let mut desk = to_be_released();
+    for _ in 0..600 {
+        desk.pass(1);
+        if count(&desk, |command| matches!(command, Command::Release { .. })) > 0 {
+            break;
+        }
+    }
+    let (request, fault) = (REQUEST, Fault::Other);
+    desk.give(vec![Input::SourceKept { request, fault }]);
+    desk.give(vec![Input::RequestCancelled { request }]);
+    desk.pass(60);
+    let forgotten = count(&desk, |command| matches!(command, Command::Forget { .. }));
+    assert_eq!(forgotten, 0, "depots may hold the only copy");
+    assert_ne!(desk.view().state, RequestState::Cancelled);
 }

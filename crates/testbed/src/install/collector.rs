@@ -44,7 +44,9 @@ pub fn find_collector() -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    bail!("the tests need an OpenTelemetry Collector: run `cargo xtask test`, which installs it")
+    bail!(
+        "the tests of the night need an OpenTelemetry Collector: run `cargo xtask test --profile strict`, which installs it"
+    )
 }
 
 /// Builds the collector where it is missing.

@@ -2,7 +2,7 @@
 //! then a newer toolchain is fetched, itself a module of the same proxy.
 
 use std::{
-    env, fs,
+    env, fs, iter,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,6 +21,8 @@ pub struct GoProgram {
     pub package: &'static str,
     /// Its pinned version.
     pub version: &'static str,
+    /// Patterns of the packages that do its work: only these and Go's own are optimized. All are where none is named.
+    pub optimized: &'static [&'static str],
 }
 
 /// The S3 server of the tests.
@@ -28,6 +30,11 @@ pub const VERSITYGW: GoProgram = GoProgram {
     name: "versitygw",
     package: "github.com/versity/versitygw/cmd/versitygw",
     version: "v1.8.0",
+    optimized: &[
+        "github.com/versity/...",
+        "github.com/valyala/...",
+        "github.com/gofiber/...",
+    ],
 };
 
 /// A second S3 server, of another code base. Its licence is the AGPL: the tests run it as a program,
@@ -36,6 +43,7 @@ pub const MINIO: GoProgram = GoProgram {
     name: "minio",
     package: "github.com/minio/minio",
     version: "v0.0.0-20260212201848-7aac2a2c5b7c",
+    optimized: &[],
 };
 
 /// The Google Cloud Storage server of the tests.
@@ -43,6 +51,7 @@ pub const FAKE_GCS_SERVER: GoProgram = GoProgram {
     name: "fake-gcs-server",
     package: "github.com/fsouza/fake-gcs-server",
     version: "v1.56.1",
+    optimized: &["github.com/fsouza/..."],
 };
 
 /// A rival in the benchmarks.
@@ -50,6 +59,7 @@ pub const RCLONE: GoProgram = GoProgram {
     name: "rclone",
     package: "github.com/rclone/rclone",
     version: "v1.75.1",
+    optimized: &[],
 };
 
 /// Fetched when the machine's Go is too old to fetch a newer one itself.
@@ -94,7 +104,9 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     ));
     let wanted = format!("{}@{}", program.package, program.version);
     let installing = go_command(&go)
-        .args(["install", &wanted])
+        .arg("install")
+        .args(compiler_flags(program))
+        .arg(&wanted)
         .env("GOBIN", fs::canonicalize(&partial)?)
         .output();
     let output = installing.with_context(|| format!("run {}", go.display()))?;
@@ -108,6 +120,19 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     let built = partial.join(program.name);
     fs::rename(&built, &path).with_context(|| format!("go install left no {}", built.display()))?;
     Ok(path)
+}
+
+/// Two thirds of the time go into clients of clouds, queues and directories that no test uses.
+fn compiler_flags(program: GoProgram) -> Vec<String> {
+    if program.optimized.is_empty() {
+        return Vec::new();
+    }
+    let optimized = iter::once(&"std").chain(program.optimized);
+    let optimized = optimized.map(|packages| format!("-gcflags={packages}="));
+    // The last that concerns a package counts.
+    iter::once("-gcflags=all=-N -l".to_owned())
+        .chain(optimized)
+        .collect()
 }
 
 /// Go with the settings every build here has.

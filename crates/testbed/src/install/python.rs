@@ -80,6 +80,14 @@ pub const STANDARD_WEBHOOKS: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
+/// Python with OpenTelemetry's own definition of what is exported.
+pub const OTLP: PythonProgram = PythonProgram {
+    package: "opentelemetry-proto",
+    extras: "",
+    version: "1.45.2",
+    program: "bin/python",
+};
+
 /// Where a program is that was installed.
 ///
 /// # Errors

@@ -62,6 +62,32 @@ fn who_may_do_what_holds_here_too() {
 }
 
 #[test]
+fn a_profile_of_a_host_opens_what_lies_below_its_url_and_nothing_else() {
+    let world = World::with("100M");
+    world.change_profiles(|text| {
+        text.replace(
+            "[localhost]\n",
+            &format!("[localhost]\nurl = \"s3://{}\"\n", S3Server::BUCKET),
+        )
+    });
+    make(&world.web.files().join("f"), 1000, 1);
+    let alice = token(
+        &world,
+        "alice --scope submit --owner alice --profile localhost --profile 127.0.0.1",
+    );
+    let job = |to: &str| json!({ "files": one(&world.from("f"), to) });
+    let (status, said) = world.call(
+        ("POST", "/jobs"),
+        &job("s3://localhost/other/f"),
+        Some(&alice),
+    );
+    assert_eq!(status, 403, "{said}");
+    let (status, said) = world.call(("POST", "/jobs"), &job(&World::into("f")), Some(&alice));
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(world.end(said["job_id"].as_str().unwrap()), "FINISHED");
+}
+
+#[test]
 fn a_signed_address_of_a_job_is_used_and_written_down_nowhere() {
     const SIGNATURE: &str = "5f0c91d2a7b3";
     let world = World::with("100M");

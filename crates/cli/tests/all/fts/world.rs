@@ -56,6 +56,13 @@ impl World {
         }
     }
 
+    /// Changes the service's profiles, which are read anew at each use.
+    pub fn change_profiles(&self, change: impl Fn(&str) -> String) {
+        let profiles = self.folder.path().join("config/posthaste/profiles.toml");
+        let text = fs::read_to_string(&profiles).unwrap();
+        fs::write(&profiles, change(&text)).unwrap();
+    }
+
     pub fn token(&self) -> String {
         let token = fs::read_to_string(self.service.state.join("token")).unwrap();
         token.trim().to_owned()
