@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use posthaste_endpoint::posix::keep_private;
 
 mod answer;
@@ -23,6 +23,7 @@ mod endpoints;
 mod failure;
 mod gateway;
 mod generate;
+mod help;
 mod history;
 mod input;
 mod keygen;
@@ -187,7 +188,12 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> Outcome {
-    let command = match Cli::try_parse_from(&words) {
+    if help::wants_all(&words) {
+        output::line(&Cli::command().render_long_help().to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let read = help::grouped(Cli::command()).try_get_matches_from(&words);
+    let command = match read.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(line) => line.command,
         Err(error) => return misread(&words, &error),
     };

@@ -120,9 +120,13 @@ impl Help {
         // Slurm alone runs it: the help does not list it.
         let mut open = vec![String::new(), "slurm hook".to_owned()];
         while let Some(command) = open.pop() {
+            // Its own help lists those alone that most people need.
+            let words = match command.is_empty() {
+                true => "help all".to_owned(),
+                false => format!("{command} --help"),
+            };
             let output = Command::new(env!("CARGO_BIN_EXE_posthaste"))
-                .args(command.split_whitespace())
-                .arg("--help")
+                .args(words.split_whitespace())
                 .env("COLUMNS", "1000")
                 .output()
                 .unwrap();
