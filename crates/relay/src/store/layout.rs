@@ -11,7 +11,7 @@ use std::{
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     relay::{
-        DatasetId,
+        DatasetId, check_own_folder,
         wire::{Object, parse_position},
     },
 };
@@ -44,6 +44,7 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
         .mode(0o700)
         .create(dir)
         .map_err(failed)?;
+    check_own_folder(dir)?;
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
     let lock = options.open(dir.join("lock")).map_err(failed)?;
