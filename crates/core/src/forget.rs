@@ -7,7 +7,7 @@ use posthaste_types::{DepotId, RequestId};
 
 use crate::{
     Mind,
-    books::{Depot, Forget, Release},
+    books::{Depot, Forget, Release, Request},
     contract::{Command, DeliveryReason, NearReason, Outbox, Reason, ReleasePolicy, RequestState},
 };
 
@@ -101,7 +101,10 @@ impl Mind {
                 return;
             };
             let depot = self.depots.get(&at);
-            if depot.is_none() || forget.until <= now {
+            // What was delivered and lost is sent again.
+            let is_wanted = self.requests.get(&request);
+            let is_wanted = is_wanted.is_some_and(|of| of.is_kept() && !of.is_final());
+            if depot.is_none() || forget.until <= now || is_wanted {
                 self.forgets.remove((request, at));
             } else if !depot.is_some_and(Depot::is_up) {
                 let due = now + AWAY;
@@ -133,11 +136,22 @@ impl Mind {
     }
 
     /// A depot removed what it held of a request, or did not.
-    pub(crate) fn on_forgotten(&mut self, request: RequestId, at: DepotId, done: bool) {
+    pub(crate) fn on_forgotten(
+        &mut self,
+        request: RequestId,
+        at: DepotId,
+        done: bool,
+        out: &mut Outbox,
+    ) {
         let Some(forget) = self.forgets.get((request, at)).copied() else {
             return;
         };
-        if done {
+        let is_open = |of: &Request| of.is_kept() && !of.is_final();
+        if self.requests.get(&request).is_some_and(is_open) {
+            // What came since may be gone too.
+            self.forgets.remove((request, at));
+            self.ask_if_used(request, at, reason(forget, false), out);
+        } else if done {
             self.forgets.remove((request, at));
         } else {
             let due = self.now + TELL_AGAIN * (1 << forget.told.saturating_sub(1).min(TOLD_MAX));

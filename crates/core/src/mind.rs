@@ -434,7 +434,7 @@ impl Mind {
                 request,
                 depot,
                 done,
-            } => self.on_forgotten(request, depot, done),
+            } => self.on_forgotten(request, depot, done, out),
             Input::SpaceTold {
                 request,
                 depot,

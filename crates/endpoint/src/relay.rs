@@ -46,7 +46,9 @@ pub use pin::{crypto_provider, fingerprint_of};
 pub use place::is_loopback;
 pub use probe::Probed;
 pub use scatter::{Coded, Scattering};
-pub use secret_file::{read_or_make, read_or_make_secret, read_secret_file};
+pub use secret_file::{
+    check_own_folder, check_owner, is_constant, read_or_make, read_or_make_secret, read_secret_file,
+};
 pub use space::SpaceAnswer;
 pub use status::{Draining, RelayStatus};
 pub use token::{Credential, Refusal, Scope, TOKEN_LIFETIME_S, is_for_all, mint, verify};

@@ -12,7 +12,7 @@ use std::{
 use posthaste_endpoint::{
     Error, ErrorKind, Guest, Lobby, Result,
     gateway::{HOPS_MAX, Refusal, Reserved, Target, is_for_all, tune, verify, verify_for_joining},
-    relay::read_or_make_secret,
+    relay::{check_own_folder, read_or_make_secret},
 };
 use socket2::SockRef;
 use tokio::{
@@ -71,7 +71,8 @@ fn make_folder(dir: &Path) -> Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(dir);
-    made.map_err(|cause| Error::io("make", dir.display().to_string(), cause))
+    made.map_err(|cause| Error::io("make", dir.display().to_string(), cause))?;
+    check_own_folder(dir)
 }
 
 async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {

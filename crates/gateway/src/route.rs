@@ -254,7 +254,7 @@ mod tests {
     fn table(text: &str) -> Result<Table> {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("far.secret");
-        fs::write(&secret, "07".repeat(32)).unwrap();
+        fs::write(&secret, "0718".repeat(16)).unwrap();
         let mut mode = fs::metadata(&secret).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o600);
         fs::set_permissions(&secret, mode).unwrap();

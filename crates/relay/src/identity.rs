@@ -9,7 +9,10 @@ use std::{
 
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
-    relay::{Fingerprint, crypto_provider, fingerprint_of, read_or_make, read_or_make_secret},
+    relay::{
+        Fingerprint, check_own_folder, check_owner, crypto_provider, fingerprint_of, read_or_make,
+        read_or_make_secret,
+    },
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::{
@@ -33,6 +36,7 @@ impl Identity {
             .mode(0o700)
             .create(dir)
             .map_err(|cause| Error::io("make", dir.display().to_string(), cause))?;
+        check_own_folder(dir)?;
         let key_file = dir.join("key.pem");
         let key = read_or_make(&key_file, || {
             let key = KeyPair::generate().map_err(|cause| broken(&key_file, cause))?;
@@ -40,6 +44,7 @@ impl Identity {
         })?;
         let key = KeyPair::from_pem(&key).map_err(|cause| broken(&key_file, cause))?;
         let secret_file = dir.join("secret");
+        check_owner(&key_file)?;
         let secret = read_or_make_secret(&secret_file)?;
         let (fingerprint, tls) = tls_config(&key).map_err(|cause| broken(&key_file, cause))?;
         Ok(Self {

@@ -266,7 +266,7 @@ impl Store {
         }
         let unfinished = self.unfinished_path();
         let mut file = File::create(&unfinished)?;
-        file.write_all(expires_s.to_string().as_bytes())?;
+        file.write_all(layout::write_expiry(expires_s).as_bytes())?;
         if self.flush {
             file.sync_all()?;
         }

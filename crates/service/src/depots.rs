@@ -3,7 +3,7 @@
 mod fault;
 mod known;
 
-pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind, fault_of_source};
+pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind, fault_of_ours, fault_of_source};
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,6 @@
 //! Carries out what the mind commands, and tells it how that ended.
 
+mod inventory;
 mod metered;
 mod send;
 
@@ -49,13 +50,15 @@ pub(crate) struct Hands {
     pub(crate) running: JoinSet<()>,
     /// Sends that an `Abandon` or a `Recall` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<UnderWay>>,
+    /// Depots that are being told to forget a request, more than once: no more of that where it is sent there again.
+    forgetting: HashMap<(RequestId, DepotId), AbortHandle>,
     /// How far sends are, for what follows them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,
     movers: Arc<Movers>,
     inbound: Inbound,
-    outbound: Outbound,
+    pub(crate) outbound: Outbound,
     reservations: Reservations,
 }
 
@@ -156,6 +159,7 @@ impl Hands {
             inputs,
             running: JoinSet::new(),
             sends: HashMap::new(),
+            forgetting: HashMap::new(),
             leads: Leads::default(),
             opened: Arc::clone(&centre.opened),
             traced: Arc::clone(&centre.traced),
@@ -261,6 +265,9 @@ impl Hands {
 
     /// The same of what a `Recall` may reach too.
     fn keep(&mut self, leg: Leg, handle: AbortHandle, departure: Option<Arc<Departure>>) {
+        if let Some(telling) = self.forgetting.remove(&(leg.request, leg.depot)) {
+            telling.abort();
+        }
         let sends = self.sends.entry((leg.request, leg.depot)).or_default();
         sends.retain(|send| !send.handle.is_finished());
         sends.push(UnderWay {
@@ -268,25 +275,6 @@ impl Hands {
             fragment: leg.fragment,
             handle,
             departure,
-        });
-    }
-
-    fn inventory(&mut self, request: RequestId, depot: DepotId) {
-        let (depots, store, inputs) = (
-            Arc::clone(&self.depots),
-            Arc::clone(&self.store),
-            self.inputs.clone(),
-        );
-        self.running.spawn(async move {
-            let input = match held(&store, &depots, request, depot).await {
-                Ok(held) => Input::DepotInventory {
-                    depot,
-                    request,
-                    held,
-                },
-                Err(fault) => Input::DepotDown { depot, fault },
-            };
-            let _ = inputs.send(Arrival::bare(input)).await;
         });
     }
 
@@ -347,7 +335,7 @@ impl Hands {
         }
         let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
         let inputs = self.inputs.clone();
-        self.running.spawn(async move {
+        let telling = self.running.spawn(async move {
             let mut is_told = false;
             let found = depots.get(depot).zip(store.dataset(request).ok());
             for turn in 0..FORGET_TURNS {
@@ -372,6 +360,8 @@ impl Hands {
                 let _ = inputs.send(forgotten(request, depot, false)).await;
             }
         });
+        self.forgetting.retain(|_, telling| !telling.is_finished());
+        self.forgetting.insert((request, depot), telling);
     }
 
     /// Measures the path to a depot. The answer always comes: the mind starts no other probe before.
@@ -464,34 +454,4 @@ fn forgotten(request: RequestId, depot: DepotId, done: bool) -> Arrival {
         depot,
         done,
     })
-}
-
-async fn held(
-    store: &Store,
-    depots: &Depots,
-    request: RequestId,
-    depot: DepotId,
-) -> Result<Vec<(ChunkIndex, FragmentIndex)>, Fault> {
-    let depot = depots.get(depot).ok_or(Fault::Unreachable)?;
-    let dataset = store.dataset(request).map_err(|error| fault_of(&error))?;
-    let known = store.digests(request).map_err(|error| fault_of(&error))?;
-    let inventory = depot
-        .client
-        .inventory(&dataset)
-        .await
-        .map_err(|error| fault_of(&error))?;
-    // A fragment with another digest than ours is of no use: it is sent again.
-    let right = |chunk: &ChunkIndex, fragment: &FragmentIndex, digest| {
-        let place = if *fragment == FragmentIndex::WHOLE {
-            0
-        } else {
-            usize::from(fragment.get()) + 1
-        };
-        known.get(chunk).and_then(|digests| digests.get(place)) == Some(digest)
-    };
-    Ok(inventory
-        .iter()
-        .filter(|(chunk, fragment, digest)| right(chunk, fragment, digest))
-        .map(|(chunk, fragment, _)| (*chunk, *fragment))
-        .collect())
 }

@@ -1,9 +1,9 @@
 //! Removes a source from scratch: only what is in the sealed list, only while it is unchanged,
 //! and only after the depots hold all that is needed to bring it back.
 
-use std::{collections::HashSet, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::Place};
 use posthaste_engine::{
     dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
     sealed::Sealed,
@@ -95,61 +95,157 @@ pub(crate) fn remove(
         opened => opened?,
     };
     let mut kept = None;
-    // What removing one name of a file does to its others is no change.
-    let names = list.files.iter().filter(|entry| {
-        let extra = entry.extra.as_deref();
-        extra.is_some_and(|extra| extra.same_as.is_some())
-    });
-    let of_many_names: HashSet<u64> = names.map(|entry| entry.inode).collect();
+    // What removing one name of a file does to its others is no change: all of them are compared before the first goes.
+    let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
+    for entry in &list.files {
+        if entry
+            .extra
+            .as_deref()
+            .is_some_and(|extra| extra.same_as.is_some())
+        {
+            names.entry(entry.inode).or_default();
+        }
+    }
+    for entry in list.files.iter().filter(|entry| is_file(entry)) {
+        if let Some(names) = names.get_mut(&entry.inode) {
+            names.push(entry);
+        }
+    }
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
     // Children come after their directory in the list, so backwards empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
-        let has_one_name = !of_many_names.contains(&entry.inode);
-        if let Err(error) = remove_entry((root, &directory), entry, has_one_name, backup) {
+        let of_file = match is_file(entry) {
+            true => names.get_mut(&entry.inode).map(std::mem::take),
+            false => None,
+        };
+        let removed = match of_file {
+            Some(names) => remove_names((root, &directory), &names, backup),
+            None => remove_entry((root, &directory), entry, Judged::Now { backup }),
+        };
+        if let Err(error) = removed {
             kept.get_or_insert(error);
         }
     }
     kept.map_or(Ok(()), Err)
 }
 
+fn is_file(entry: &FileEntry) -> bool {
+    match entry.kind {
+        FileKind::Regular | FileKind::Symlink { .. } => true,
+        FileKind::Directory | FileKind::LeftOut => false,
+    }
+}
+
+/// Whether a file was compared with what was sealed before its first name went.
+#[derive(Clone, Copy)]
+enum Judged {
+    /// It is compared now.
+    Now { backup: Option<Timestamp> },
+    /// It was, and the name that went since changed when it changed last.
+    Before,
+}
+
+/// Removes all names of a file where none of them changed, and else none.
+fn remove_names(
+    (root, directory): (&Path, &Root),
+    names: &[&FileEntry],
+    backup: Option<Timestamp>,
+) -> Result<()> {
+    let mut there = Vec::new();
+    for entry in names {
+        let shown = entry.below(root).display().to_string();
+        let found = look(directory, entry, &shown)?;
+        there.extend(found.map(|(_, found)| (*entry, found, shown)));
+    }
+    let is_one_gone = there.len() < names.len();
+    for (entry, found, shown) in there {
+        if is_one_gone && is_as_sealed(entry, &found) && is_touched(entry, &found) {
+            let why = "another of its names is gone, so nothing tells whether it changed too, and it stays";
+            return Err(changed(shown).cause(why));
+        }
+        judge(entry, &found, &shown, backup)?;
+    }
+    for entry in names {
+        remove_entry((root, directory), entry, Judged::Before)?;
+    }
+    Ok(())
+}
+
 fn remove_entry(
     (root, directory): (&Path, &Root),
     entry: &FileEntry,
-    has_one_name: bool,
-    backup: Option<Timestamp>,
+    judged: Judged,
 ) -> Result<()> {
     let shown = entry.below(root).display().to_string();
     if entry.path.is_empty() {
         return remove_directory(root, &shown);
     }
-    let place = match directory.place(&entry.path) {
-        Ok(place) => place,
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
-    };
     match &entry.kind {
-        FileKind::Directory => remove_directory(&place.path, &shown),
+        FileKind::Directory => match place(directory, entry, &shown)? {
+            Some(place) => remove_directory(&place.path, &shown),
+            None => Ok(()),
+        },
         // Nobody else has it.
         FileKind::LeftOut => Ok(()),
         FileKind::Regular | FileKind::Symlink { .. } => {
-            let found = match fs::symlink_metadata(&place.path) {
-                Ok(found) => found,
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(cause) => return Err(Error::io("look at", shown, cause).at(Locus::Source)),
+            let Some((place, found)) = look(directory, entry, &shown)? else {
+                return Ok(());
             };
-            let is_older = backup.is_none_or(|made| is_older(&found, made));
-            // Its mode, owner or attributes may have changed, or its bytes and its time was set back.
-            let is_touched =
-                has_one_name && entry.changed_ns != 0 && entry.changed_ns != changed_ns(&found);
-            if !is_as_sealed(entry, &found) || is_touched || !is_older {
-                return Err(Error::new(ErrorKind::Changed, "release", shown)
-                    .at(Locus::Source)
-                    .cause("it changed after the dataset was sealed, so it stays"));
+            match judged {
+                Judged::Now { backup } => judge(entry, &found, &shown, backup)?,
+                Judged::Before if is_as_sealed(entry, &found) => {}
+                Judged::Before => return Err(changed(shown)),
             }
             fs::remove_file(&place.path)
                 .map_err(|cause| Error::io("remove", shown, cause).at(Locus::Source))
         }
     }
+}
+
+/// Where an entry lies; none where its directory is gone.
+fn place(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<Place>> {
+    match directory.place(&entry.path) {
+        Ok(place) => Ok(Some(place)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::io("look at", shown, cause).at(Locus::Source)),
+    }
+}
+
+/// What lies there; none where nothing does.
+fn look(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<(Place, fs::Metadata)>> {
+    let Some(place) = place(directory, entry, shown)? else {
+        return Ok(None);
+    };
+    match fs::symlink_metadata(&place.path) {
+        Ok(found) => Ok(Some((place, found))),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::io("look at", shown, cause).at(Locus::Source)),
+    }
+}
+
+/// Compares a file with what was sealed, and with when a backup was made.
+fn judge(
+    entry: &FileEntry,
+    found: &fs::Metadata,
+    shown: &str,
+    backup: Option<Timestamp>,
+) -> Result<()> {
+    let is_older = backup.is_none_or(|made| is_older(found, made));
+    match is_as_sealed(entry, found) && !is_touched(entry, found) && is_older {
+        true => Ok(()),
+        false => Err(changed(shown)),
+    }
+}
+
+fn changed(shown: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Changed, "release", shown)
+        .at(Locus::Source)
+        .cause("it changed after the dataset was sealed, so it stays")
+}
+
+/// Whether its mode, owner or attributes changed, or its bytes and its time was set back.
+fn is_touched(entry: &FileEntry, found: &fs::Metadata) -> bool {
+    entry.changed_ns != 0 && entry.changed_ns != changed_ns(found)
 }
 
 fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
@@ -195,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_in_any_way_stays_and_all_names_of_a_file_go() {
+    fn what_changed_in_any_way_stays_and_all_names_of_one_that_did_not_go() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("run");
         fs::create_dir(&root).unwrap();
@@ -204,6 +300,10 @@ mod tests {
             fs::write(path(name), name).unwrap();
         }
         fs::hard_link(path("one"), path("another")).unwrap();
+        for name in ["two", "half"] {
+            fs::write(path(name), name).unwrap();
+            fs::hard_link(path(name), path(&format!("{name}-too"))).unwrap();
+        }
         let list = scan(&root).unwrap();
         let modified = fs::metadata(path("bytes")).unwrap().modified().unwrap();
         // Until the clock of the file system moves on, nothing tells a change from the one before.
@@ -211,8 +311,18 @@ mod tests {
             let listed = list.files.iter().find(|file| file.path == name.as_bytes());
             listed.unwrap().changed_ns != changed_ns(&fs::metadata(path(name)).unwrap())
         };
-        while !is_told("bytes") || !is_told("mode") {
+        let two = File::options().write(true).open(path("two")).unwrap();
+        let before = two.metadata().unwrap().modified().unwrap();
+        fs::remove_file(path("half")).unwrap();
+        while !["bytes", "mode", "two", "half-too"]
+            .iter()
+            .all(|name| is_told(name))
+        {
             fs::write(path("bytes"), "BYTES").unwrap();
+            fs::write(path("two"), "TWO").unwrap();
+            two.set_modified(before).unwrap();
+            fs::hard_link(path("half-too"), path("half")).unwrap();
+            fs::remove_file(path("half")).unwrap();
             fs::set_permissions(path("mode"), fs::Permissions::from_mode(0o600)).unwrap();
         }
         let bytes = File::options().write(true).open(path("bytes")).unwrap();
@@ -224,6 +334,6 @@ mod tests {
             .map(|item| item.unwrap().file_name())
             .collect();
         left.sort();
-        assert_eq!(left, ["bytes", "mode"]);
+        assert_eq!(left, ["bytes", "half-too", "mode", "two", "two-too"]);
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
 use crate::{
-    depots::{Depots, Manner, fault_of, fault_of_kind},
+    depots::{Depots, Manner, fault_of, fault_of_kind, fault_of_ours},
     driver::Arrival,
     hands::{Hands, Leg, Metered, tell_of_source},
 };
@@ -56,7 +56,7 @@ impl Hands {
         }
         let sealed = self.sealed(own.request);
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
-        let store = Arc::clone(&self.store);
+        let (store, outgoing) = (Arc::clone(&self.store), self.outbound.outgoing());
         let span = self.traced.of_send(own, &depots);
         let handle = self.running.spawn(async move {
             let opened = OnceLock::new();
@@ -67,7 +67,10 @@ impl Hands {
                         let _ = opened.set(sealed);
                         begun
                     }
-                    Err(error) => Err(fault_of(&error)),
+                    Err(error) => {
+                        outgoing.complaints.note(own.request, &error);
+                        Err(fault_of_ours(&error))
+                    }
                 }
             };
             let begun = sending.instrument(span.clone()).await;

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{
+    Error, ErrorKind, Result,
+    relay::{check_owner, is_constant},
+};
 
 /// Bytes of a token or secret.
 pub const SECRET_BYTES: usize = 32;
@@ -80,12 +83,14 @@ pub fn read_private(path: &Path) -> Result<String> {
 /// As [`read_private`] and [`write_private`].
 pub(crate) fn token(path: &Path) -> Result<String> {
     if path.exists() {
+        check_owner(path)?;
         let text = read_private(path)?;
+        let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
         // Whoever shows what it holds may do everything.
-        if text.len() < TOKEN_BYTES_MIN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if text.len() < TOKEN_BYTES_MIN || !is_printable || is_constant(text.as_bytes()) {
             let shown = path.display().to_string();
             return Err(Error::new(ErrorKind::Invalid, "use", shown)
-                .cause("it is empty, too short or no token")
+                .cause("it is empty, too short, one character again and again, or no token")
                 .hint("remove it, and a new one is made at the next start"));
         }
         return Ok(text);
@@ -131,7 +136,8 @@ mod tests {
     fn what_anybody_could_show_is_no_token() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        for text in ["", "\n", "secret", "with a space in the middle"] {
+        let zeros = "0".repeat(64);
+        for text in ["", "\n", "secret", "with a space in the middle", &zeros] {
             write_private(&path, text).unwrap();
             assert_eq!(token(&path).unwrap_err().kind(), ErrorKind::Invalid);
         }

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::check_own_folder};
 use posthaste_engine::{
     dataset::{ChunkDigests, DatasetId, FileList, Manifest},
     envelope::Cipher,
@@ -77,6 +77,7 @@ impl Store {
             directory.join(encryption::KEYS),
         ] {
             secrets::make_private_directory(&private)?;
+            check_own_folder(&private)?;
         }
         let journal = match database {
             None => {

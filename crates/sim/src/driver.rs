@@ -305,6 +305,7 @@ impl<'a> Run<'a> {
     fn is_settled(&self) -> bool {
         let mind = self.mind.as_ref();
         mind.is_some_and(|mind| !self.fates.is_any_moving(mind) && !mind.is_pushing())
+            && !self.has_untold_loss()
     }
 
     fn happen(&mut self, pending: Pending, inputs: &mut Vec<Input>) {

@@ -113,3 +113,21 @@ fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_ke
         assert!(text.contains("being wanted there by"), "{text}");
     }
 }
+
+/// A checker looks at the end whether what is called delivered is there; the story tells it before.
+#[test]
+fn what_a_destination_loses_after_delivery_is_sent_again_or_said_to_be_lost() {
+    for report in play("delivered-lost", 0..20) {
+        let text = report.to_text();
+        assert_eq!(report.count(Fate::Met), 3, "{text}");
+        let told = |what: &str| {
+            report
+                .timeline
+                .iter()
+                .filter(|entry| entry.what.to_string().contains(what))
+                .count()
+        };
+        assert_eq!(told("delivered: every chunk"), 5, "two come again\n{text}");
+        assert_eq!(told("chunks no longer safe"), 3, "{text}");
+    }
+}

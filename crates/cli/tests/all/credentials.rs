@@ -416,7 +416,7 @@ fn secrets_are_nowhere_in_the_clear_and_another_key_opens_nothing() {
         let words = ["serve", "--listen", "127.0.0.1:0", "--state", state];
         failure(&binary().args(words).args(more).output().unwrap())
     };
-    private(&key, &format!("{}\n", "0".repeat(64)));
+    private(&key, &format!("{}\n", "0718".repeat(16)));
     let (_, said) = serve(&[]);
     assert!(
         said.contains("is not the key of credential archive of alice"),

@@ -467,7 +467,7 @@ fn expire(file: &Path, id: &str) {
 #[tokio::test]
 async fn a_wrong_secret_is_no_refusal_and_is_shown_to_nobody() {
     let world = World::build();
-    let wrong = "5a".repeat(32);
+    let wrong = "5a18".repeat(16);
     let file = world.folder.path().join("secret");
     fs::write(&file, &wrong).unwrap();
     let provider = world.provider();

@@ -2,13 +2,15 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 use posthaste_forecast::{Measure, Path, Quantiles};
 use posthaste_plan::distance::{self, Place};
-use posthaste_types::{ByteRate, DepotId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp, record};
 
-use super::{Depot, depot::LEVEL_BY_DISTANCE};
+use super::{Depot, depot::LEVEL_BY_DISTANCE, link::FEW};
 use crate::{Settings, contract::Knowledge};
 
 /// Crossings that are remembered: 64 each way of 64.
 const CROSSINGS_MAX: usize = 4096;
+/// What takes so long is slow, however little it is.
+const LONG: Duration = Duration::from_secs(1);
 
 record! {
     /// The path from one depot to another: what it carries, and how far it is.
@@ -89,13 +91,18 @@ impl Crossings {
         &mut self,
         from: DepotId,
         to: DepotId,
-        rate: ByteRate,
+        (bytes, span, beside): (Bytes, Duration, u32),
         now: Timestamp,
         settings: &Settings,
     ) {
+        // Of what is small and soon there, most of the time is how far it had to go.
+        let is_bound = bytes < FEW && span < LONG;
+        let rate = ByteRate::over(bytes, span).scaled(beside.into(), 1);
         let crossing = self.entry(from, to);
         let believed = crossing.believed(now, settings);
-        crossing.path.observe_transfer(now, rate, false, believed);
+        crossing
+            .path
+            .observe_transfer(now, rate, is_bound, believed);
     }
 
     /// Takes how a probe ended: what it showed, where it showed anything, or at least showed. Returns whether the ends are

@@ -46,6 +46,9 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Samples of what a reservation carries: the best of them says what it is good for.
 const CARRIED_MAX: usize = 8;
 
+/// Of flights with fewer bytes on average, how long they take is how far a path reaches, not what it carries.
+pub(super) const FEW: Bytes = Bytes::new(64 << 10);
+
 /// Samples beyond the band below before a moved forecast is said (`docs/algorithms/greedy-planner.md`).
 const MOVED_SAMPLES: u32 = 3;
 
@@ -268,6 +271,15 @@ impl Link {
         self.flights -= 1;
         self.raised -= u32::from(flight.is_raised);
         self.in_flight -= flight.bytes;
+    }
+
+    /// Whether how long `bytes` took, of what was under way until now, says what the path carries: with flights of a few bytes it
+    /// says how long one takes, and the path may carry any number more.
+    pub(crate) fn shows_rate(&self, bytes: Bytes) -> bool {
+        match self.flights {
+            0 => bytes >= FEW,
+            flights => self.in_flight >= FEW.times(flights.into()),
+        }
     }
 
     /// What may be in flight: what the link carries in `span`, as far as memory allows.

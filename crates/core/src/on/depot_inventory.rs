@@ -3,7 +3,8 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
-    contract::{Outbox, Reason},
+    books::Release,
+    contract::{Outbox, Reason, RequestState},
 };
 
 impl Mind {
@@ -47,10 +48,44 @@ impl Mind {
             request.replica.open(chunk);
         }
         self.judge_loss(depot, has_all);
+        let lost = match !has_all && self.reopen_delivered(id, lane) {
+            true => self.lacks(id),
+            false => lost,
+        };
         self.refresh_stripes(id);
         self.reset_push(id);
         self.say_lost(id, lost, Reason::Repair { lost: depot }, out);
         self.settle(id, out);
         self.look_now();
+    }
+
+    /// A destination lost some of what was delivered there: nothing of it is delivered any more. As long as the source is there it
+    /// is sent again, and else made again of what others hold. Returns whether that is so.
+    fn reopen_delivered(&mut self, id: RequestId, lane: usize) -> bool {
+        let now = self.now;
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let was_there = request.state == RequestState::Delivered && request.due.whole_at.is_some();
+        // What is kept no longer is no loss.
+        if !was_there || !request.is_destination(lane) || request.keeps(now).is_zero() {
+            return false;
+        }
+        request.state = match request.release {
+            Release::Done => RequestState::Released,
+            Release::Pending | Release::Commanded | Release::Kept => RequestState::Safe,
+        };
+        request.due.whole_at = None;
+        request.uncommon.last_lost = Some(request.lanes[lane].depot);
+        self.begin_delivery(id);
+        true
+    }
+
+    /// Chunks that are not safe.
+    fn lacks(&self, id: RequestId) -> u32 {
+        let request = self.requests.get(&id);
+        request.map_or(0, |request| {
+            request.replica.chunks() - request.replica.safe()
+        })
     }
 }

@@ -4,7 +4,7 @@ use posthaste_types::{DepotId, RequestId};
 use crate::{
     Mind,
     books::Release,
-    contract::{Outbox, Reason, RequestState},
+    contract::{Outbox, Reason},
 };
 
 impl Mind {
@@ -22,7 +22,7 @@ impl Mind {
         let asked: Vec<RequestId> = self
             .requests
             .iter()
-            .filter(|(_, request)| request.is_kept() && request.state != RequestState::Delivered)
+            .filter(|(_, request)| request.is_kept() && request.counts_on_depots())
             .map(|(id, _)| *id)
             .collect();
         for id in asked {

@@ -1,5 +1,5 @@
 use alloc::vec::Vec;
-use posthaste_types::{ByteRate, ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     Mind,
@@ -53,11 +53,10 @@ impl Mind {
                 // Of what was coded first, how long that took was told before.
                 // What followed was no faster than what it followed.
                 if !span.is_zero() && !pushed.is_piece && !pushed.is_following {
-                    let rate = ByteRate::over(pushed.share, span);
                     let beside = self.pushes.flights(from, depot) + 1;
-                    let rate = rate.scaled(u64::from(beside), 1);
+                    let taken = (pushed.share, span, beside);
                     self.crossings
-                        .observe(from, depot, rate, now, &self.settings);
+                        .observe(from, depot, taken, now, &self.settings);
                 }
                 self.pushes.succeed(from, depot, now);
             }

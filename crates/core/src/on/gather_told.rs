@@ -1,4 +1,4 @@
-use posthaste_types::{ByteRate, ChunkIndex, DepotId, RequestId};
+use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{
     Mind,
@@ -30,10 +30,10 @@ impl Mind {
                 None if giver.span.is_zero() => {}
                 None => {
                     let beside = self.pushes.flights(giver.depot, to).max(1);
-                    let rate = ByteRate::over(share, giver.span);
-                    let rate = rate.scaled(u64::from(beside), 1);
+                    let taken = (share, giver.span, beside);
                     let (now, settings) = (self.now, &self.settings);
-                    self.crossings.observe(giver.depot, to, rate, now, settings);
+                    self.crossings
+                        .observe(giver.depot, to, taken, now, settings);
                     self.pushes.succeed(giver.depot, to, now);
                 }
                 Some(fault) => {

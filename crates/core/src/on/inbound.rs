@@ -24,6 +24,7 @@ impl Mind {
             source.link.progress_at = now;
         }
         let rate = ByteRate::over(bytes, window);
+        let saturated = saturated && source.link.shows_rate(bytes);
         let moved = source.link.observe(now, rate, saturated, settings);
         if let Some((from, to)) = moved {
             let name = source.name.clone();

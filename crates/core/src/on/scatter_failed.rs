@@ -81,11 +81,10 @@ impl Mind {
             return;
         };
         if let ([from], true, false) = (&piece.givers[..], piece.is_piece, span.is_zero()) {
-            let (from, rate) = (*from, ByteRate::over(piece.share, span));
-            let beside = self.pushes.flights(from, to).max(1);
-            let rate = rate.scaled(u64::from(beside), 1);
+            let (from, beside) = (*from, self.pushes.flights(*from, to).max(1));
+            let taken = (piece.share, span, beside);
             let (now, settings) = (self.now, &self.settings);
-            self.crossings.observe(from, to, rate, now, settings);
+            self.crossings.observe(from, to, taken, now, settings);
         }
     }
 

@@ -24,6 +24,7 @@ impl Mind {
         if bytes > Bytes::ZERO {
             depot.link.progress_at = now;
         }
+        let shows_rate = depot.link.shows_rate(bytes);
         // What a probe took is missing here.
         let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
         let taken = Taken {
@@ -31,7 +32,7 @@ impl Mind {
             depot: id,
             bytes,
             window,
-            saturated: saturated && !is_probed,
+            saturated: saturated && shows_rate && !is_probed,
             is_trial: self.is_trial_of(id),
         };
         if self.settings.egress.is_none() {

@@ -194,3 +194,92 @@ fn a_store_gathers_nothing_and_is_not_promised_to() {
         assert!(said.contains("gathers nothing"), "{said}");
     }
 }
+
+/// An answer to a few bytes takes as long as the way there is, whatever that carries.
+#[test]
+fn what_a_few_bytes_take_makes_no_path_slow() {
+    for (bytes, is_slow) in [(Bytes::new(10), false), (Bytes::mebi(400), true)] {
+        let mut desk = Desk::new(None);
+        let measure = |desk: &mut Desk, bytes: Bytes, times: u32| {
+            for _ in 0..times {
+                desk.now = desk.now + Duration::from_secs(1);
+                let taken = (1..=3).map(|depot| Input::Throughput {
+                    depot: DepotId::new(depot),
+                    bytes,
+                    window: Duration::from_secs(1),
+                    saturated: true,
+                });
+                desk.give(taken.collect(), false);
+            }
+            desk.mind
+                .paths(desk.now)
+                .iter()
+                .map(|path| path.rates.p50)
+                .min()
+        };
+        let before = measure(&mut desk, Bytes::mebi(100), 20);
+        // It stays under way.
+        let few = RequestSpec {
+            bytes,
+            ..spec(1, 600)
+        };
+        assert_eq!(desk.ask(few, false).state, RequestState::Moving);
+        let after = measure(&mut desk, Bytes::new(300), 20);
+        assert_eq!(
+            after < before,
+            is_slow,
+            "{bytes}: {before:?}, then {after:?}"
+        );
+    }
+}
+
+/// A destination loses what was delivered there: of a source that is there it is sent again, and else nobody has it.
+#[test]
+fn what_is_lost_after_it_was_delivered_is_not_called_so() {
+    for (release, lost) in [
+        (ReleasePolicy::Never, RequestState::Moving),
+        (ReleasePolicy::WhenSafe, RequestState::Released),
+    ] {
+        let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+        let asked = RequestSpec {
+            code: "1+0".parse().unwrap(),
+            via: Vec::new(),
+            destinations: vec![HOME],
+            release,
+            ..spec(40, 600)
+        };
+        assert_eq!(desk.ask(asked, true).state, RequestState::Delivered);
+        desk.lose(9);
+        let away = desk.view();
+        assert_eq!(away.state, RequestState::Delivered, "it may have it all");
+        desk.now = desk.now + Duration::from_secs(60);
+        let up = Input::DepotUp {
+            depot: HOME,
+            free: Bytes::mebi(1 << 20),
+            rate_max: None,
+        };
+        let empty = Input::DepotInventory {
+            depot: HOME,
+            request: REQUEST,
+            held: Vec::new(),
+        };
+        desk.give(vec![up, empty], false);
+        let view = desk.view();
+        assert_eq!(
+            (view.state, view.is_unsafe, view.at_risk),
+            (lost, true, true)
+        );
+        assert_eq!(view.delivery.unwrap().whole_at, None);
+        let out_of_reach = if lost == RequestState::Released {
+            10
+        } else {
+            0
+        };
+        assert_eq!(view.chunks_out_of_reach, out_of_reach);
+        assert!(
+            desk.reason("unsafe").contains("lost"),
+            "{}",
+            desk.reason("unsafe")
+        );
+    }
+}

@@ -225,7 +225,7 @@ mod tests {
     fn read(text: &str) -> Result<(Gateways, tempfile::TempDir)> {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
-        fs::write(&secret, "07".repeat(32)).unwrap();
+        fs::write(&secret, "0718".repeat(16)).unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let file = folder.path().join("gateways.toml");
         fs::write(&file, text).unwrap();

@@ -397,7 +397,7 @@ impl Pool {
     }
 
     /// A relay that limits its rate may take this long to read what kernels already hold.
-    fn drain_time(&self) -> Duration {
+    pub(super) fn drain_time(&self) -> Duration {
         match self.rate_limit.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             rate => Duration::from_secs(KERNEL_BUFFER_BYTES * CONNECTIONS_MAX as u64 / rate),

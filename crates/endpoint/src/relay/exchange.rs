@@ -1,12 +1,13 @@
 //! One request over the connections of a pool, and its answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use posthaste_types::Digest;
+use tokio::time::Instant;
 
 use super::{
     cargo::Body,
@@ -16,6 +17,29 @@ use super::{
     turnstile::Haste,
 };
 use crate::{Boxed, Error, ErrorKind, Locus, Result};
+
+/// An answer whose length was said comes at least so fast, or is given up: a fragment that drips would be waited for as one that comes.
+const LEAST_BYTES: u64 = 512;
+const LEAST_WITHIN: Duration = Duration::from_secs(30);
+
+/// How an answer comes.
+#[derive(Debug)]
+struct Flow {
+    since: Instant,
+    bytes: u64,
+}
+
+impl Flow {
+    /// Returns whether too little came for too long, where `bytes` have come by now.
+    fn drips(&mut self, now: Instant, bytes: u64, within: Duration) -> bool {
+        if now.duration_since(self.since) < within {
+            return false;
+        }
+        let came = bytes - self.bytes;
+        (self.since, self.bytes) = (now, bytes);
+        came < LEAST_BYTES
+    }
+}
 
 /// What a request is about, for errors, and how it stands to others.
 #[derive(Debug, Clone)]
@@ -83,6 +107,11 @@ impl Pool {
             let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
             let mut hasher = blake3::Hasher::new();
             let pulse = lease.connection.pulse();
+            let mut flow = Flow {
+                since: Instant::now(),
+                bytes: 0,
+            };
+            let within = LEAST_WITHIN + self.drain_time();
             loop {
                 let next = self.watch(&pulse, call.operation, body.frame()).await;
                 if !matches!(&next, Ok(None | Some(Ok(_)))) {
@@ -102,6 +131,11 @@ impl Pool {
                     hasher.update(data);
                 }
                 bytes.extend_from_slice(data);
+                let came = bytes.len() as u64;
+                if came < length && flow.drips(Instant::now(), came, within) {
+                    self.broke(&lease.connection);
+                    return Err(self.dripped(call, within));
+                }
             }
             self.give_back(lease);
             match expected {
@@ -114,6 +148,17 @@ impl Pool {
                 _ => Ok(bytes.freeze()),
             }
         })
+    }
+
+    fn dripped(&self, call: &Call, within: Duration) -> Error {
+        let url = self.place.url.clone();
+        Error::new(ErrorKind::TimedOut, call.operation, url)
+            .at(Locus::Network)
+            .with("path", &call.path)
+            .cause(format!(
+                "less than {LEAST_BYTES} bytes came in {} s",
+                within.as_secs()
+            ))
     }
 
     fn broken(&self, call: &Call, cause: hyper::Error) -> Error {
@@ -136,5 +181,24 @@ impl Pool {
             .with("path", &call.path)
             .cause(cause)
             .hint("what answers there is no relay of this release")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drips_is_told_from_what_is_slow() {
+        let start = Instant::now();
+        let after = |secs: u64| start + Duration::from_secs(secs);
+        for (bytes_a_second, drips) in [(1, true), (17, true), (18, false)] {
+            let mut flow = Flow {
+                since: start,
+                bytes: 0,
+            };
+            let looks = (1..=90).map(|s| flow.drips(after(s), s * bytes_a_second, LEAST_WITHIN));
+            assert_eq!(looks.filter(|drips| *drips).count() > 0, drips);
+        }
     }
 }

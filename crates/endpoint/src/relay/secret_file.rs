@@ -3,9 +3,11 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
+
+use rustix::process::geteuid;
 
 use super::address::from_hex;
 use crate::{Error, ErrorKind, Result};
@@ -40,10 +42,57 @@ pub fn read_or_make(file: &Path, make: impl FnOnce() -> Result<String>) -> Resul
     Ok(text)
 }
 
-/// Reads a secret as [`read_secret_file`] does; makes one where there is none.
+/// Refuses a folder for what a program keeps that another user owns or may write to: whoever prepared it knows, or may change, what
+/// lies there.
 ///
 /// # Errors
-/// Those of [`read_or_make`] and [`read_secret_file`].
+/// [`ErrorKind::PermissionDenied`] with what is wrong; the operating system's else.
+pub fn check_own_folder(dir: &Path) -> Result<()> {
+    let found = check_owner(dir)?;
+    let mode = found.permissions().mode();
+    match mode & 0o022 {
+        0 => Ok(()),
+        _ => {
+            let shown = dir.display().to_string();
+            Err(
+                Error::new(ErrorKind::PermissionDenied, "use", shown.clone())
+                    .cause(format!(
+                        "others can write to it (mode {:04o})",
+                        mode & 0o7777
+                    ))
+                    .hint(format!(
+                        "chmod go-w {shown}, where nobody put anything there"
+                    )),
+            )
+        }
+    }
+}
+
+/// Refuses a file or folder that neither this process nor root owns.
+///
+/// # Errors
+/// As [`check_own_folder`].
+pub fn check_owner(path: &Path) -> Result<fs::Metadata> {
+    let shown = path.display().to_string();
+    let found = fs::metadata(path).map_err(|cause| Error::io("use", shown.clone(), cause))?;
+    match [0, geteuid().as_raw()].contains(&found.uid()) {
+        true => Ok(found),
+        false => Err(Error::new(ErrorKind::PermissionDenied, "use", shown)
+            .cause(format!("another user owns it (uid {})", found.uid()))
+            .hint("what that user knows is no secret: name a folder of your own")),
+    }
+}
+
+/// Whether a secret is one byte again and again: nobody drew that.
+#[must_use]
+pub fn is_constant(secret: &[u8]) -> bool {
+    secret.windows(2).all(|pair| pair.first() == pair.last())
+}
+
+/// Reads a secret of this program's own as [`read_secret_file`] does; makes one where there is none.
+///
+/// # Errors
+/// Those of [`read_or_make`], [`check_owner`] and [`read_secret_file`].
 pub fn read_or_make_secret(path: &Path) -> Result<[u8; 32]> {
     read_or_make(path, || {
         let mut secret = [0; 32];
@@ -54,6 +103,7 @@ pub fn read_or_make_secret(path: &Path) -> Result<[u8; 32]> {
         let digits = secret.iter().map(|byte| format!("{byte:02x}"));
         Ok(digits.collect::<String>() + "\n")
     })?;
+    check_owner(path)?;
     read_secret_file(path)
 }
 
@@ -74,8 +124,44 @@ pub fn read_secret_file(path: &Path) -> Result<[u8; 32]> {
         );
     }
     let text = fs::read_to_string(path).map_err(failed)?;
-    from_hex(text.trim_end()).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, "read the secret in", shown.clone())
-            .cause("it is not 64 hexadecimal digits")
-    })
+    let refused = |cause| Error::new(ErrorKind::Invalid, "read the secret in", &shown).cause(cause);
+    match from_hex(text.trim_end()) {
+        None => Err(refused("it is not 64 hexadecimal digits")),
+        Some(secret) if is_constant(&secret) => Err(refused("it is one byte again and again")
+            .hint("remove it, and a new one is made at the next start")),
+        Some(secret) => Ok(secret),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_prepared_or_anybody_guesses_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("state");
+        fs::create_dir(&dir).unwrap();
+        for (mode, is_ours) in [(0o755, true), (0o775, false), (0o757, false)] {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_own_folder(&dir).is_ok(), is_ours, "{mode:o}");
+        }
+        let secret = dir.join("secret");
+        read_or_make_secret(&secret).unwrap();
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&secret, Some(1), None).unwrap();
+            let refused = read_or_make_secret(&secret).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+            assert!(
+                read_secret_file(&secret).is_ok(),
+                "a relay's, which root may read"
+            );
+            std::os::unix::fs::chown(&secret, Some(0), None).unwrap();
+        }
+        for digits in ["00", "aa", "ff"] {
+            fs::write(&secret, digits.repeat(32)).unwrap();
+            let refused = read_or_make_secret(&secret).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{digits}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     relay::{
-        DatasetId,
+        DatasetId, check_own_folder,
         wire::{Object, parse_position},
     },
 };
@@ -22,6 +22,10 @@ use super::Stored;
 
 /// Name of the file that tells when a dataset expires.
 pub(super) const EXPIRES: &str = "expires";
+/// Digits of the digest beside it.
+const CHECK_DIGITS: usize = 16;
+/// When what nobody can tell the end of expires: with the year 9999.
+const KEPT_S: u64 = 253_402_300_799;
 /// Chunks whose fragments share a directory, so that no directory grows without bound.
 const GROUP_CHUNKS: u32 = 4096;
 
@@ -40,6 +44,7 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
         .mode(0o700)
         .create(dir)
         .map_err(failed)?;
+    check_own_folder(dir)?;
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
     let lock = options.open(dir.join("lock")).map_err(failed)?;
@@ -107,12 +112,43 @@ pub(super) fn scan(datasets: &Path) -> io::Result<Vec<Found>> {
         };
         let mut objects = BTreeMap::new();
         scan_objects(&item.path(), true, &mut objects)?;
-        let expires = fs::read_to_string(item.path().join(EXPIRES));
-        // Without a readable expiry nobody was told that anything is stored.
-        let expires_s = expires.ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let expires_s = read_expiry(&item.path().join(EXPIRES), !objects.is_empty())?;
         found.push((dataset, expires_s, objects));
     }
     Ok(found)
+}
+
+/// What is written down of when a dataset expires: a flipped digit of it would be another moment.
+pub(super) fn write_expiry(expires_s: u64) -> String {
+    let digest = blake3::hash(expires_s.to_string().as_bytes()).to_hex();
+    format!("{expires_s} {}", &digest[..CHECK_DIGITS])
+}
+
+fn parse_expiry(text: &str) -> Option<u64> {
+    let expires_s = text.split(' ').next()?.parse().ok()?;
+    // One without a check was written by a relay of before.
+    let is_sound = [write_expiry(expires_s), expires_s.to_string()].contains(&text.to_owned());
+    is_sound.then_some(expires_s)
+}
+
+/// When a dataset expires that holds something, or nothing. What is stored is never removed for a file that tells nothing.
+fn read_expiry(file: &Path, holds_some: bool) -> io::Result<u64> {
+    let read = match fs::read(file) {
+        Ok(read) => read,
+        // Nobody was told that anything is stored.
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound && !holds_some => return Ok(0),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(cause) => return Err(cause),
+    };
+    let found = str::from_utf8(&read).ok().and_then(parse_expiry);
+    if found.is_none() {
+        tracing::error!(
+            "{} is damaged or gone, so what is stored there is kept: distrust the disk, and remove that directory while the relay is stopped \
+             once nobody needs it",
+            file.display()
+        );
+    }
+    Ok(found.unwrap_or(KEPT_S))
 }
 
 fn scan_objects(
@@ -161,4 +197,33 @@ pub(super) fn bytes_below(directory: &Path) -> io::Result<u64> {
 
 pub(super) fn flush_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_expires_is_told_and_no_damage_of_that_is_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(EXPIRES);
+        let read = |text: &[u8]| {
+            fs::write(&file, text).unwrap();
+            read_expiry(&file, true).unwrap()
+        };
+        let written = write_expiry(1_798_000_000);
+        assert_eq!(read(written.as_bytes()), 1_798_000_000);
+        assert_eq!(read(b"1798000000"), 1_798_000_000, "of a relay of before");
+        for place in 0..written.len() {
+            let mut damaged = written.clone().into_bytes();
+            damaged[place] ^= 1;
+            assert_eq!(read(&damaged), KEPT_S, "{place}");
+        }
+        for damaged in [&b""[..], b"17980000\xff0", b"1798000000 "] {
+            assert_eq!(read(damaged), KEPT_S);
+        }
+        fs::remove_file(&file).unwrap();
+        assert_eq!(read_expiry(&file, true).unwrap(), KEPT_S);
+        assert_eq!(read_expiry(&file, false).unwrap(), 0);
+    }
 }

@@ -126,7 +126,7 @@ mod tests {
     fn what_carries_only_streams_through_gateways_leads_nowhere_without_one() {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
-        fs::write(&secret, "07".repeat(32)).unwrap();
+        fs::write(&secret, "0718".repeat(16)).unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let file = folder.path().join("gateways.toml");
         let gate = "[gate]\naddress = 'gate:1'\nsecret_file = 'secret'\nto = ['10.1.2.3:7421']\n";

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::is_constant};
 use posthaste_types::Digest;
 use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
@@ -45,6 +45,9 @@ impl Keys {
         let keys = text.lines().map(|line| {
             let key: Result<Digest, _> = line.trim().parse();
             let key = key.map_err(|_| wrong("it is no key of 64 hexadecimal digits a line"))?;
+            if is_constant(key.as_bytes()) {
+                return Err(wrong("a key in it is one byte again and again"));
+            }
             Ok(*key.as_bytes())
         });
         let keys: Vec<_> = keys.collect::<Result<_>>()?;
@@ -232,7 +235,7 @@ mod tests {
     fn a_file_that_is_none_of_keys_or_that_others_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
-        for text in ["", "short\n", &"zz".repeat(32)] {
+        for text in ["", "short\n", &"zz".repeat(32), &"00".repeat(32)] {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
             let error = Keys::read(&file).map(|_| ()).unwrap_err();

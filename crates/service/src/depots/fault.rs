@@ -28,6 +28,14 @@ pub(crate) fn fault_of_source(kind: ErrorKind) -> Fault {
     }
 }
 
+/// The same where what is kept here of a request can't be used, or its source: no depot has a part in that.
+pub(crate) fn fault_of_ours(error: &Error) -> Fault {
+    match error.locus() == Locus::Source {
+        true => fault_of_source(error.kind()),
+        false => Fault::SourceStalled,
+    }
+}
+
 /// The same of one depot that was to send on to another: no source has a part in that, but the depot may
 /// no longer hold what it was to send.
 pub(crate) fn fault_of_forward(error: &Error) -> Fault {

@@ -20,7 +20,7 @@ use tracing::Instrument;
 use super::{Hands, Leg, Metered};
 use crate::{
     clock::Clock,
-    depots::{Depot, Depots, Manner, Share, fault_of},
+    depots::{Depot, Depots, Manner, Share, fault_of, fault_of_ours},
     driver::Arrival,
     follow::Lead,
     movers::{Ending, Movers, News, Offered},
@@ -49,6 +49,7 @@ impl Hands {
     pub(super) fn send(&mut self, leg: Leg, manner: Manner) {
         let sealed = self.sealed(leg.request);
         let (inputs, store) = (self.inputs.clone(), Arc::clone(&self.store));
+        let outgoing = self.outbound.outgoing();
         let way = Way {
             depots: Arc::clone(&self.depots),
             movers: Arc::clone(&self.movers),
@@ -68,7 +69,10 @@ impl Hands {
                         let _ = opened.set(sealed);
                         sent
                     }
-                    Err(error) => Err(fault_of(&error)),
+                    Err(error) => {
+                        outgoing.complaints.note(leg.request, &error);
+                        Err(fault_of_ours(&error))
+                    }
                 }
             };
             let ended = tokio::select! {

@@ -6,7 +6,7 @@ use posthaste_core::{
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use super::{Run, START};
+use super::{Decider, Run, START};
 use crate::{
     Report,
     checkers::{Arrivals, Conservation, Found, Progress, ensure},
@@ -169,6 +169,15 @@ impl Run<'_> {
             | RequestState::Cancelled
             | RequestState::Failed => false,
         };
+        let found = mind
+            .requests()
+            .filter(|view| self.is_called_delivered(view));
+        let mut found: Vec<_> = found
+            .filter(|_| self.upcoming == 0)
+            .map(|view| {
+                crate::checkers::on_delivered(view.request, self.lost_there(mind, &view, true))
+            })
+            .collect();
         let judge = |view: RequestView| {
             let there = mind.holders(view.request).into_iter();
             let there = there.filter(|(depot, _)| !self.is_known_gone(*depot));
@@ -184,7 +193,47 @@ impl Run<'_> {
                 },
             )
         };
-        mind.requests().filter(is_open).map(judge).collect()
+        found.extend(mind.requests().filter(is_open).map(judge));
+        found
+    }
+
+    /// Whether all of it is said to lie at its destinations, not only with whoever pulled it, and to be kept there now.
+    fn is_called_delivered(&self, view: &RequestView) -> bool {
+        let delivery = view.delivery.as_ref();
+        let is_there = delivery.is_some_and(|delivery| delivery.whole_at.is_some());
+        view.state == RequestState::Delivered && is_there
+    }
+
+    /// What a destination lacks that is there, and that the mind knows to be there or not.
+    fn lost_there(
+        &self,
+        mind: &Mind,
+        view: &RequestView,
+        is_known: bool,
+    ) -> Option<(DepotId, ChunkIndex)> {
+        let is_up = |depot: DepotId| {
+            let state = mind.depot(depot).map(|depot| depot.state);
+            state == Some(DepotState::Up)
+        };
+        let chunks = view.spec.chunks();
+        let ends = view.spec.destinations.iter();
+        let mut lacking = ends.filter_map(|depot| {
+            let site = &self.world.sites[self.world.place(*depot)?];
+            let is_there = site.condition() == Condition::Well && is_up(*depot) == is_known;
+            let lacks = |chunk: &u32| site.mask(view.request, *chunk as usize) & 1 == 0;
+            let first = (0..chunks).filter(|_| is_there).find(lacks)?;
+            Some((*depot, ChunkIndex::new(first)))
+        });
+        lacking.next()
+    }
+
+    /// Whether a destination is back without what was delivered there, and the mind has not heard of it.
+    pub(super) fn has_untold_loss(&self) -> bool {
+        let mind = self.mind.as_ref().and_then(Decider::as_mind);
+        mind.is_some_and(|mind| {
+            let mut delivered = mind.requests().filter(|of| self.is_called_delivered(of));
+            delivered.any(|view| self.lost_there(mind, &view, false).is_some())
+        })
     }
 
     /// Whether a depot is gone, for no hours of its own, and the mind was told.

@@ -186,7 +186,7 @@ impl Site {
     }
 
     /// What it holds of a chunk, as a mask.
-    pub(super) fn mask(&self, request: RequestId, chunk: usize) -> u64 {
+    pub(crate) fn mask(&self, request: RequestId, chunk: usize) -> u64 {
         let held = self.held.get(&request);
         held.and_then(|held| held.get(chunk)).copied().unwrap_or(0)
     }

@@ -21,6 +21,11 @@ impl Request {
         }
     }
 
+    /// Whether what depots hold of it matters to anybody: where somebody has all of it, only if destinations have.
+    pub(crate) fn counts_on_depots(&self) -> bool {
+        self.has_promise() || self.state == RequestState::Delivered && self.due.whole_at.is_some()
+    }
+
     /// Whether its deadline is in danger, as was said or as its finish is forecast now, or it is unsafe again.
     pub(crate) fn is_in_danger(&self) -> bool {
         let is_open = self.is_moving() && self.safe_at.is_none();
