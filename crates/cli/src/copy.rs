@@ -2,6 +2,7 @@
 
 mod begun;
 mod ends;
+mod habits;
 pub(crate) mod history;
 mod limit;
 mod losses;
@@ -37,6 +38,7 @@ use crate::{
 };
 use begun::Begun;
 use ends::Ends;
+pub use habits::instead_of;
 use limit::Limit as Bandwidth;
 use losses::{Losses, Places};
 use screen::{CurrentScreen, Screen};
@@ -74,8 +76,14 @@ pub struct CopyArguments {
     #[arg(short = 'r', short_alias = 'R', long, overrides_with = "recursive")]
     recursive: bool,
     /// Keep modes and modification times, as is always done, and say with exit code 6 if the destination refuses any
-    #[arg(short = 'p', long, overrides_with = "preserve")]
+    #[arg(short = 'p', overrides_with = "preserve")]
     preserve: bool,
+    /// The same; with more than mode,timestamps as -a
+    #[arg(long = "preserve", value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    preserve_list: Option<String>,
+    /// Copy into this directory, which is named first
+    #[arg(short = 't', long, value_name = "DIR")]
+    target_directory: Option<OsString>,
     /// Keep all that can be kept, and say at the end what can't: owners, hard links, extended attributes (exit code 6)
     #[arg(short = 'a', long, overrides_with = "archive")]
     archive: bool,
@@ -194,7 +202,20 @@ const WORKER_THREADS: usize = 2;
 /// # Errors
 /// [`Failure`] for arguments that make no sense.
 pub fn run(mut arguments: CopyArguments) -> Outcome {
-    arguments.destination = take_last(&mut arguments.sources, USAGE)?;
+    arguments.destination = match arguments.target_directory.take() {
+        Some(mut directory) => {
+            if !ends_with_slash(&directory) {
+                directory.push("/");
+            }
+            directory
+        }
+        None => take_last(&mut arguments.sources, USAGE)?,
+    };
+    match &arguments.preserve_list {
+        Some(list) if habits::are_kept(list) => arguments.preserve = true,
+        Some(_) => arguments.archive = true,
+        None => {}
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .enable_all()

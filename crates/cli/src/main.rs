@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use posthaste_endpoint::posix::keep_private;
 
 mod answer;
@@ -220,7 +223,13 @@ fn misread(words: &[OsString], error: &clap::Error) -> Outcome {
         };
         (name, named) = (format!("{name} {}", found.get_name()), found.clone());
     }
-    let (what, tips) = failure::said_by_parser(error);
+    let (what, mut tips) = failure::said_by_parser(error);
+    if let (Some(ContextValue::String(option)), "posthaste cp") =
+        (error.get(ContextKind::InvalidArg), &*name)
+        && let Some(instead) = copy::instead_of(option)
+    {
+        tips = vec![instead.to_owned()];
+    }
     let help = format!("`{name} --help` shows what there is");
     let tips = tips
         .into_iter()

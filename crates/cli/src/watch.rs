@@ -17,6 +17,7 @@ use crate::{
     moment, output,
     screen::Screen,
 };
+use frame::left_out_text;
 pub use {follower::Follower, frame::frame};
 
 /// How often a frame is drawn.
@@ -72,9 +73,17 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
             false => &request.state,
         };
         if request.state == "failed" || is_settled(&request) && said.contains(last) {
+            name_left_out(&request);
             return Ok(request);
         }
         tokio::time::sleep(FRAME_EVERY).await;
+    }
+}
+
+/// Says what was left out, where no picture does.
+fn name_left_out(request: &api::Request) {
+    for line in request.left_out.iter().flat_map(left_out_text) {
+        output::note!("{}", output::plain(&line));
     }
 }
 
@@ -145,6 +154,9 @@ pub async fn until_settled(
             }
         }
         if is_settled(&request) {
+            if !screen.is_live() {
+                name_left_out(&request);
+            }
             return Ok(request);
         }
         tokio::time::sleep(FRAME_EVERY).await;

@@ -287,6 +287,7 @@ impl Access {
             let was_local = matches!(location, Location::Local(_));
             let written = location.clone();
             let (location, mut chosen) = self.place(location)?;
+            location.refuse_steps()?;
             if let (Location::Server(server), None) = (&location, &chosen)
                 && server.protocol == Protocol::Posthaste
             {

@@ -185,7 +185,7 @@ impl RawStore for AzureClient {
     }
 
     async fn get(&self, key: &str, entry: &Entry, operation: &'static str) -> Result<Whole> {
-        whole::fetch(self, key, entry.version.as_deref(), operation).await
+        whole::fetch(self, key, entry, operation).await
     }
 
     fn reader(self: &Arc<Self>, key: String, head: &Head) -> Arc<dyn Reader> {

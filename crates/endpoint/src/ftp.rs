@@ -104,6 +104,7 @@ impl Ftp {
                 reads_ranges: AtomicBool::new(features.range),
                 sets_modes: AtomicBool::new(features.modes),
                 sets_times: AtomicBool::new(features.set_time),
+                has_set_times: AtomicBool::new(false),
                 dresses_folders: AtomicBool::new(true),
                 is_restart_proven: AtomicBool::new(false),
                 unkept: UnkeptCount::default(),
@@ -279,7 +280,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 impl Endpoint for Ftp {
     fn capabilities(&self) -> Capabilities {
         let features = self.remote.features;
-        let times = self.remote.sets_times.load(Relaxed);
+        let is_none = self.step_ns.get().is_some_and(Option::is_none);
+        let times = self.remote.sets_times.load(Relaxed) && !is_none;
         let modes = self.remote.sets_modes.load(Relaxed);
         Capabilities {
             ranges: features.restart,

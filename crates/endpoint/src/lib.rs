@@ -68,7 +68,7 @@ pub use location::{Location, Protocol, Server, Store, shown_address};
 pub use outgoing::{Counter, Outgoing};
 pub use pass::{BodySum, Errand, Pass};
 pub use steady_clock::{SteadyClock, Step};
-pub use trial::{measure_reads, measure_writes, refuse_same_place};
+pub use trial::{is_same_directory, measure_reads, measure_writes, refuse_same_place};
 pub use unfinished::{is_unfinished, new_word, trial_name};
 pub use unkept::Unkept;
 pub use web::{

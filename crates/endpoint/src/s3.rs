@@ -208,7 +208,7 @@ impl RawStore for S3Client {
     }
 
     async fn get(&self, key: &str, entry: &Entry, operation: &'static str) -> Result<Whole> {
-        object::fetch(self, key, entry.version.as_deref(), operation).await
+        object::fetch(self, key, entry, operation).await
     }
 
     fn reader(self: &Arc<Self>, key: String, head: &Head) -> Arc<dyn Reader> {

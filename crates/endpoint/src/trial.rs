@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use crate::{
     Checksum, Error, ErrorKind, Result, Summer, clock,
-    endpoint::{Endpoint, FileSpec, FileTime, Reader, beside},
+    endpoint::{Endpoint, FileSpec, FileTime, Reader, beside, join},
     unfinished::trial_name,
     unkept::UnkeptCount,
 };
@@ -77,7 +77,38 @@ pub async fn refuse_same_place(
     endpoint: &dyn Endpoint,
     is_here: impl FnOnce(&[u8]) -> Result<bool>,
 ) -> Result<()> {
-    let path = trial_name(b"place");
+    if has_trial(endpoint, b"", async |name| is_here(name)).await? {
+        let shown = endpoint.show(b"");
+        return Err(Error::new(ErrorKind::Conflict, "release to", shown)
+            .cause("it is the source itself, under another name")
+            .hint("send it elsewhere"));
+    }
+    Ok(())
+}
+
+/// Whether the directory `place` of `one` is the directory `other` of another endpoint: a file that is made in the first is in the second.
+///
+/// # Errors
+/// Those of writing there and of looking.
+pub async fn is_same_directory(
+    (one, place): (&dyn Endpoint, &[u8]),
+    (two, other): (&dyn Endpoint, &[u8]),
+) -> Result<bool> {
+    has_trial(one, place, async |name| {
+        let there = two.stat(&join(other, name), false).await;
+        there.map(|there| there.is_some())
+    })
+    .await
+}
+
+/// Makes a small file in a directory for as long as it takes to look for it elsewhere.
+async fn has_trial(
+    endpoint: &dyn Endpoint,
+    directory: &[u8],
+    is_there: impl AsyncFnOnce(&[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let name = trial_name(b"place");
+    let path = join(directory, &name);
     let data = Bytes::from_static(b"posthaste");
     let spec = FileSpec {
         size: data.len() as u64,
@@ -87,17 +118,13 @@ pub async fn refuse_same_place(
         version: None,
     };
     let sum = Checksum::of(&data);
-    let put = endpoint.put(&path, &spec, vec![data], sum).await;
-    let found = put.and_then(|()| is_here(&path));
+    let found = match endpoint.put(&path, &spec, vec![data], sum).await {
+        Ok(()) => is_there(&name).await,
+        Err(error) => Err(error),
+    };
     // It is hidden, and its name says whose it is.
     let _ = endpoint.remove(&path).await;
-    if found? {
-        let shown = endpoint.show(b"");
-        return Err(Error::new(ErrorKind::Conflict, "release to", shown)
-            .cause("it is the source itself, under another name")
-            .hint("send it elsewhere"));
-    }
-    Ok(())
+    found
 }
 
 /// Measures how fast a place gives what is read: reads the first bytes of a file, then more of those that follow, `bytes_max` in

@@ -41,7 +41,10 @@ pub use text::{bearer_token, encode};
 pub(crate) use text::{decode, quoted, text_of};
 
 use crate::{
-    Error, ErrorKind, Locus, Result, dial::Dialler, endpoint::ByteStream, proxy::LOGIN_WANTED,
+    Error, ErrorKind, Locus, Result,
+    dial::Dialler,
+    endpoint::{ByteStream, Entry},
+    proxy::LOGIN_WANTED,
 };
 
 /// Nothing moved for this long: the connection counts as dead.
@@ -282,6 +285,25 @@ pub(crate) enum Rest {
     Unread,
     /// Nothing: the file ends here, and more of it is another file.
     Nothing,
+}
+
+/// A body that is gathered in memory and was told to be as long as `entry` says, where that is of one version, and never longer than a
+/// file that is read whole. More is an error, and is not read.
+pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStream {
+    let most = match entry.version {
+        Some(_) => entry.size,
+        None => entry.size.max(WHOLE_BYTES_MAX),
+    };
+    let bounded = body.scan(0, move |read, bytes| {
+        let bytes = bytes.and_then(|bytes| {
+            *read += bytes.len() as u64;
+            (*read <= most)
+                .then_some(bytes)
+                .ok_or_else(|| longer(&about))
+        });
+        std::future::ready(Some(bytes))
+    });
+    Box::pin(bounded)
 }
 
 /// `len` bytes of `body` behind the first `skipped`. Fewer are an error, and so are more where there is to be no rest.

@@ -147,7 +147,7 @@ async fn read(
     let place = Place::of(&chore.source, chore.owner.as_deref());
     let reader = tools.sources.open(actor, place, piece).await?;
     let mut bytes = reader.read(piece.from..piece.to).await.map_err(at_source)?;
-    let mut compared = Compared::begin(&*reader);
+    let mut compared = Compared::begin(&*reader, &(piece.from..piece.to));
     let mut at = piece.from;
     let mut strip = bytes::BytesMut::new();
     while let Some(some) = bytes.next().await {

@@ -2,11 +2,13 @@
 
 mod by_mover;
 mod chunk;
+mod compare;
 mod flow;
 pub(crate) mod landed;
 pub(crate) mod list;
 pub(crate) mod look;
 mod measure;
+mod mixed;
 mod near;
 mod room;
 mod stage;
@@ -35,7 +37,7 @@ use crate::{
     depots::Depots,
     driver::{Arrival, Centre},
     movers::Movers,
-    outbound::goes_out,
+    outbound::{Outgoing, goes_out},
     store::Store,
     traced::Traced,
 };
@@ -73,6 +75,7 @@ pub(crate) struct Inbound {
     flows: Arc<Flows>,
     depots: Arc<Depots>,
     movers: Arc<Movers>,
+    outgoing: Arc<Outgoing>,
     /// Memory, in MiB, for chunks on their way to depots near the centre.
     memory: Arc<Semaphore>,
     inputs: mpsc::Sender<Arrival>,
@@ -89,6 +92,7 @@ impl Inbound {
             flows: Arc::clone(&centre.flows),
             depots: Arc::clone(&centre.depots),
             movers: Arc::clone(&centre.movers),
+            outgoing: Arc::clone(&centre.outgoing),
             memory: Arc::new(Semaphore::new(near::MEMORY_MEBI as usize)),
             inputs: centre.inputs.clone(),
             fetches: HashMap::new(),
@@ -134,7 +138,7 @@ impl Inbound {
     ) {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
         let (flow, depots) = (self.flows.of(source), Arc::clone(&self.depots));
-        let movers = Arc::clone(&self.movers);
+        let (movers, outgoing) = (Arc::clone(&self.movers), Arc::clone(&self.outgoing));
         let span = self.traced.of_fetch(request, source, chunk);
         let handle = running.spawn(async move {
             let fetching = async {
@@ -160,6 +164,7 @@ impl Inbound {
                 },
                 Err(error) => {
                     tell_refused(&inputs, request, &error).await;
+                    note(&outgoing, request, &error);
                     missed(request, source, chunk, &error)
                 }
             };
@@ -259,15 +264,20 @@ impl Inbound {
     fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
         let (stage, inputs) = (self.stage(request), self.inputs.clone());
         self.fetches.retain(|(of, _), _| *of != request);
-        let stages = Arc::clone(&self.stages);
+        let (stages, outgoing) = (Arc::clone(&self.stages), Arc::clone(&self.outgoing));
         running.spawn(async move {
             let settled = match stage.await {
                 Ok(stage) if keep => stage.land().await,
                 Ok(stage) => stage.discard().await.map(|()| Unkept::default()),
                 Err(error) => Err(error),
             };
-            if let Err(error) = &settled {
-                tracing::warn!(%request, "{error}");
+            match &settled {
+                Ok(_) if keep => outgoing.complaints.pass(request),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%request, "{error}");
+                    note(&outgoing, request, error);
+                }
             }
             if !keep || settled.is_ok() {
                 let mut stages = stages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -329,6 +339,13 @@ impl Inbound {
                 cell.get_or_try_init(|| async { Stage::open(&store, request).await.map(Arc::new) });
             opened.await.cloned()
         }
+    }
+}
+
+/// Keeps what a source has of a file that it can't give for good, by name: the mind decides by the kind of it alone.
+fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
+    if error.locus() == Locus::Source && !error.is_temporary() {
+        outgoing.complaints.keep(request, error);
     }
 }
 

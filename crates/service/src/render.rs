@@ -213,7 +213,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             (view.shares.iter().map(shown)).collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
-        left_out: view.and_then(left_out),
+        left_out: view
+            .and_then(left_out)
+            .or_else(|| onward::left_out(mind, record.id)),
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);

@@ -35,6 +35,7 @@ pub(crate) use pauses::Pauses;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
 pub(crate) use release::Releases;
+pub(crate) use release::on_released;
 pub(crate) use reserved::Reserved;
 pub(crate) use spaces::Spaces;
 pub(crate) use ways::Ways;

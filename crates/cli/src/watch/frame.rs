@@ -64,6 +64,12 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
 
 /// Files that were left out: how many, and the first of them.
 fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
+    let lines = left_out_text(left_out).into_iter();
+    lines.map(|line| Line::new(line, Style::Warning)).collect()
+}
+
+/// The same as plain lines.
+pub fn left_out_text(left_out: &api::LeftOut) -> Vec<String> {
     let files = output::counted(left_out.files, "file");
     let bytes = Bytes::new(left_out.bytes);
     let named = left_out.named.iter().take(LEFT_OUT_SHOWN);
@@ -75,8 +81,7 @@ fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
     if more > 0 {
         lines.push(format!("  and {more} more (--json names them)"));
     }
-    let lines = lines.into_iter();
-    lines.map(|line| Line::new(line, Style::Warning)).collect()
+    lines
 }
 
 /// Who lets it wait; what is said of its finish is as if it went on now.

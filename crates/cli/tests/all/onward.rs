@@ -130,6 +130,45 @@ fn scratch_is_free_while_the_bucket_is_away_and_all_of_it_is_there_in_the_end() 
 }
 
 #[test]
+fn what_its_address_can_not_have_is_named_and_depots_keep_it() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let World {
+        centre,
+        whole,
+        relays: _relays,
+    } = world("200M", 4);
+    // No key of a bucket.
+    let odd = centre
+        .scratch("out")
+        .join(OsStr::from_bytes(b"deep/odd\xff"));
+    fs::write(&odd, "odd").unwrap();
+    let (id, request) = offload(&centre, "archive:run7");
+    let on = onward(&request);
+    let ended = centre.wait_until(&on, is_state("arrived"));
+    assert_eq!(ended["left_out"]["files"], 1, "{ended}");
+    assert_eq!(picture(&centre.s3.bucket_folder().join("run7")), whole);
+    let request = centre.wait_until(&id, is_state("released"));
+    assert!(!odd.exists(), "its source went");
+    assert_eq!(request["left_out"]["files"], 1, "{request}");
+    let story = text(&centre.run(&["explain", &id]).stdout);
+    assert!(story.contains("depots keep it until it expires"), "{story}");
+    let output = centre.run(&["watch", &id]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(
+        said.contains("1 file left out") && said.contains("deep/odd"),
+        "{said}"
+    );
+    let to = centre.scratch("back");
+    let output = centre.run(&["pull", &id, to.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        fs::read(to.join(OsStr::from_bytes(b"deep/odd\xff"))).unwrap(),
+        b"odd"
+    );
+}
+
+#[test]
 fn a_killed_service_and_a_depot_that_is_gone_for_good_lose_nothing() {
     let World {
         mut centre,

@@ -1,6 +1,7 @@
 //! `posthaste stage-in` against a real service and real servers, with everything that goes wrong.
 
 mod damaged;
+mod replicas;
 
 use std::{
     fs,

@@ -261,7 +261,11 @@ fn nothing_is_replaced_and_what_makes_no_sense_is_refused() {
         said.contains("already") && said.contains("nothing is ever replaced"),
         "{said}"
     );
+    let inside = centre.scratch("out/deep/in");
+    let inside = ["--to", inside.to_str().unwrap()];
     for (more, what) in [
+        (&inside[..], "it lies in the source"),
+        (&["--to", "s3://x/../y"], "without them"),
         (&["--to", "archive:x", "--code", "2+1"][..], "erasure code"),
         (&["--to", "archive:x,home"], "more than one destination"),
         (&["--to", "archive:x", "--keep", "1d"], "depots keep it"),

@@ -51,7 +51,8 @@ impl Mind {
         let arrival = self
             .goes_on_as(of)
             .and_then(|id| self.arrivals.requests.get(&id));
-        arrival.is_some_and(|arrival| arrival.state == ArrivalState::Arrived)
+        let is_all = |arrival: &Arrival| arrival.left_out.files == 0;
+        arrival.is_some_and(|arrival| arrival.state == ArrivalState::Arrived && is_all(arrival))
     }
 
     /// Whether somebody still brings a request on to its address.
@@ -160,9 +161,13 @@ impl Mind {
         }
     }
 
-    /// All of it is at its address: the request whose depots it came from is delivered.
+    /// All of it is at its address: the request whose depots it came from is delivered. What was left out is at those depots alone, and
+    /// they keep it.
     pub(crate) fn onward_arrived(&mut self, id: RequestId, out: &mut Outbox) {
-        if let Some(of) = self.comes_of(id) {
+        let arrival = self.arrivals.requests.get(&id);
+        if arrival.is_some_and(|arrival| arrival.left_out.files > 0) {
+            self.onward_ended(id);
+        } else if let Some(of) = self.comes_of(id) {
             let why = DeliveryReason::AtAddress { by: id };
             self.end_delivered(of, Reason::Delivery { why }, out);
         }

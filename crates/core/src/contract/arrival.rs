@@ -216,6 +216,12 @@ impl Cut {
         })
     }
 
+    /// Bytes of each chunk but the last of a holding.
+    #[must_use]
+    pub fn chunk_size(&self) -> Bytes {
+        self.chunk_size
+    }
+
     /// Number of holdings.
     #[must_use]
     pub fn holdings(&self) -> usize {

@@ -300,7 +300,7 @@ record! {
             /// The deadline that was asked for.
             deadline: Timestamp,
         },
-        /// The source was purged after all was safe: nothing can be made again from here.
+        /// The source went after all was safe, or some of it: nothing can be made again from here.
         119 = Purged,
         /// No time for all of the code by the deadline: fragments of all chunks for so many losses come first.
         160 = LessFirst {

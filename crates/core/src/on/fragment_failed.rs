@@ -130,12 +130,12 @@ impl Mind {
         let Some(request) = self.requests.get(&id).filter(|request| !request.is_final()) else {
             return;
         };
-        // Its removal was commanded once: it vanished because we removed it.
-        let was_released = fault == Fault::SourceVanished
-            && (request.release == Release::Commanded || request.safe_at.is_some());
-        if was_released && request.spec.release == crate::contract::ReleasePolicy::WhenSafe {
-            self.on_source_released(id, out);
-        } else if fault == Fault::SourceVanished && request.safe_at.is_some() {
+        let is_gone = fault == Fault::SourceVanished && request.safe_at.is_some();
+        let is_ours = request.spec.release == crate::contract::ReleasePolicy::WhenSafe;
+        if is_gone && is_ours && matches!(request.release, Release::Commanded | Release::Done) {
+            // It vanishes because it is removed. What became of that is still to be heard, or was.
+        } else if is_gone {
+            // Some of it may have been removed by a release that failed: that is gone as well.
             self.on_source_purged(id, Reason::Purged, out);
         } else if request.is_asking() {
             if let Some(request) = self.requests.get_mut(&id) {

@@ -41,7 +41,16 @@ impl Mind {
         if request.release == Release::Done || !request.is_kept() {
             return;
         }
-        let reason = request.reason_safe();
+        // A depot may have been lost since it was commanded.
+        let has_it = request.state == RequestState::Delivered || request.replica.is_safe();
+        let lacking = match has_it {
+            true => 0,
+            false => request.replica.chunks() - request.replica.safe(),
+        };
+        let reason = match has_it {
+            true => request.reason_safe(),
+            false => Reason::Purged,
+        };
         self.abandon_sends(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
@@ -51,7 +60,12 @@ impl Mind {
         if request.state != RequestState::Delivered {
             request.state = RequestState::Released;
         }
-        self.tell(out, Some(id), None, Happening::Released, reason);
+        request.is_thin = lacking > 0;
+        self.tell(out, Some(id), None, Happening::Released, reason.clone());
+        if lacking > 0 {
+            let happening = Happening::Unsafe { chunks: lacking };
+            self.tell(out, Some(id), None, happening, reason);
+        }
         self.reset_push(id);
         self.deliver_if_there(id, out);
         let request = self.requests.get(&id);

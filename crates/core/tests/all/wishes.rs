@@ -589,3 +589,59 @@ fn who_cancels_after_a_release_that_failed_half_way_loses_nothing() {
     assert_eq!(forgotten, 0, "depots may hold the only copy");
     assert_ne!(desk.view().state, RequestState::Cancelled);
 }
+
+#[test]
+fn a_release_that_removed_some_says_nothing_of_what_was_lost_meanwhile_but_that() {
+    for is_commanded in [false, true] {
+        let mut desk = to_be_released();
+        let is_release = |command: &Command| matches!(command, Command::Release { .. });
+        while !desk.commands.iter().any(is_release) {
+            desk.pass(1);
+        }
+        let request = REQUEST;
+        if !is_commanded {
+            // Some files went, and one could not.
+            let fault = Fault::Other;
+            desk.give(vec![Input::SourceKept { request, fault }]);
+        }
+        // Meanwhile a depot loses all that it had.
+        let depot = DepotId::new(1);
+        desk.give(vec![down(1)]);
+        desk.give(vec![up(depot)]);
+        let held = Vec::new();
+        desk.give(vec![Input::DepotInventory {
+            depot,
+            request,
+            held,
+        }]);
+        desk.due.clear();
+        let releases = desk.commands.iter().filter(|command| is_release(command));
+        assert_eq!(releases.count(), 1, "{}", desk.story());
+        if is_commanded {
+            desk.give(vec![Input::SourceReleased { request }]);
+        } else {
+            let Some((_, depot, chunk, fragment)) = desk.sent.last().copied() else {
+                panic!("nothing is sent again");
+            };
+            let fault = Fault::SourceVanished;
+            desk.give(vec![Input::FragmentFailed {
+                request,
+                depot,
+                chunk,
+                fragment,
+                fault,
+            }]);
+        }
+        let is_told = |(_, happening, reason): &(Timestamp, Happening, Reason)| {
+            matches!(happening, Happening::Released) && matches!(reason, Reason::AllSafe { .. })
+        };
+        assert!(!desk.happened.iter().any(is_told), "{}", desk.story());
+        let (_, last, reason) = desk.happened.last().unwrap();
+        assert_eq!(
+            (last, reason),
+            (&Happening::Unsafe { chunks: 10 }, &Reason::Purged)
+        );
+        let view = desk.view();
+        assert_eq!((view.state, view.chunks_safe), (RequestState::Released, 0));
+    }
+}

@@ -9,10 +9,10 @@ use reqsign_core::hash::{base64_decode, base64_encode};
 
 use super::client::{AzureClient, Call};
 use crate::{
-    Checksum, FileTime, Result, Summer, dates,
+    Checksum, Error, ErrorKind, FileTime, Result, Status, StoredSum, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
-    objects::{Head, content_type, parse_mode, show_mode},
-    web::{cut, quoted, text_of},
+    objects::{Head, Spans, content_type, parse_mode, show_mode},
+    web::{About, cut, quoted, text_of},
 };
 
 const MTIME: &str = "x-ms-meta-mtime";
@@ -133,6 +133,21 @@ pub(super) fn sum_in(headers: &HeaderMap) -> Option<Checksum> {
     Some(Checksum::from_be_bytes(bytes))
 }
 
+/// The MD5 of a whole blob, which the service keeps where who wrote it told it or it came in one request.
+fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
+    let bytes = base64_decode(text_of(headers, "content-md5")?.trim()).ok()?;
+    bytes.try_into().ok()
+}
+
+/// What was read is not what is kept.
+pub(super) fn damaged(about: &About) -> Error {
+    about
+        .fail(ErrorKind::Corrupt)
+        .cause("what was read has not the checksum that is kept with it")
+        .hint("copy it again; if it stays, the stored blob is damaged")
+        .status_is(Status::Temporary)
+}
+
 /// The MD5 of the bytes, as headers have it.
 pub(super) fn md5_of(data: &[Bytes]) -> String {
     let mut md5 = Md5::new();
@@ -151,15 +166,20 @@ pub(super) struct ObjectReader {
     key: String,
     entry: Entry,
     checksum: Option<Checksum>,
+    /// With the MD5 of a blob that others wrote.
+    spans: Spans,
 }
 
 impl ObjectReader {
     pub(super) fn new(client: Arc<AzureClient>, key: String, head: &Head) -> Self {
+        let checksum = Metadata::of(&head.headers).checksum;
+        let md5 = md5_in(&head.headers).filter(|_| checksum.is_none());
         Self {
             client,
             key,
             entry: entry_of(&head.headers, head.size, Kind::File),
-            checksum: Metadata::of(&head.headers).checksum,
+            checksum,
+            spans: Spans::of(md5.map(StoredSum::Md5)),
         }
     }
 }
@@ -171,6 +191,11 @@ impl Reader for ObjectReader {
 
     fn checksum(&self) -> Option<Checksum> {
         self.checksum
+    }
+
+    fn stored_sum(&self) -> Option<StoredSum> {
+        let ours = self.checksum.map(StoredSum::Crc64);
+        ours.or(self.spans.wanted())
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
@@ -185,18 +210,21 @@ impl Reader for ObjectReader {
             if let Some(version) = &self.entry.version {
                 call = call.header("if-match", &**version);
             }
-            cut(
-                self.client.send(call).await?,
-                &range,
-                self.entry.size,
-                about,
-            )
+            let answer = self.client.send(call).await?;
+            let body = cut(answer, &range, self.entry.size, about)?;
+            let len = range.end - range.start;
+            Ok(self.spans.watch(range.start, len, body))
         })
     }
 
-    /// Every range was asked for with `If-Match`, so nothing is left to confirm.
+    /// Every range was asked for with `If-Match`, so all that is left is whether the bytes are right.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(async {
+            match self.spans.is_other(self.entry.size) {
+                true => Err(damaged(&self.client.reading("read", &self.key))),
+                false => Ok(()),
+            }
+        })
     }
 }
 

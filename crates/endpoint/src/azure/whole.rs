@@ -6,31 +6,31 @@ use http::HeaderMap;
 
 use super::{
     client::{AzureClient, Call},
-    object::{BODY_SUM, Metadata, dressed, entry_of, md5_of, show_sum, sum_in, sum_of},
+    object::{BODY_SUM, Metadata, damaged, dressed, entry_of, md5_of, show_sum, sum_in, sum_of},
     refusal::{UNKNOWN_FEATURE, has_code},
 };
 use crate::{
-    Checksum, Condition, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
+    Checksum, Condition, Entry, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
     objects::check_held,
-    web::{Sent, check_status, stream, text_of},
+    web::{Sent, check_status, gathered, stream, text_of},
 };
 
 /// Reads one object and compares it with the checksum that is kept with it.
 pub(super) async fn fetch(
     client: &AzureClient,
     key: &str,
-    version: Option<&str>,
+    entry: &Entry,
     operation: &'static str,
 ) -> Result<Whole> {
     let about = client.reading(operation, key);
     let mut call = Call::new("GET", key, about.clone());
-    if let Some(version) = version {
+    if let Some(version) = entry.version.as_deref() {
         call = call.header("if-match", version);
     }
     let answer = client.send(call).await?;
     check_status(&answer, &about)?;
     let (head, body) = answer.into_parts();
-    let mut body = stream(body, about.subject.clone());
+    let mut body = gathered(stream(body, about.subject.clone()), entry, about.clone());
     let (mut data, mut summer) = (Vec::new(), Summer::default());
     while let Some(bytes) = body.next().await {
         let bytes = bytes?;
@@ -45,11 +45,7 @@ pub(super) async fn fetch(
         (None, None) => true,
     };
     if !is_right {
-        return Err(about
-            .fail(ErrorKind::Corrupt)
-            .cause("what was read has not the checksum that is kept with it")
-            .hint("copy it again; if it stays, the stored blob is damaged")
-            .status_is(Status::Temporary));
+        return Err(damaged(&about));
     }
     // All of it came: a body without a length says itself where it ends.
     let size = data.iter().map(|bytes| bytes.len() as u64).sum();

@@ -1,6 +1,8 @@
-//! The checksum that a store keeps of a whole file, whichever of two it is.
+//! The checksum that a store keeps of a whole file, whichever of three it is.
 
 use std::ops::Range;
+
+use md5::{Digest as _, Md5};
 
 use super::{Checksum, Crc32c, Crc32cSummer, Summer};
 use crate::{Error, ErrorKind, Locus, Reader, Result};
@@ -12,15 +14,34 @@ pub enum StoredSum {
     Crc64(Checksum),
     /// What Google keeps of every object, and S3 of those that others put there.
     Crc32c(Crc32c),
+    /// What S3 keeps of objects that were put in one request, and Azure of those that its own tools wrote. It adds up to nothing: a
+    /// whole file is summed from its start to its end.
+    Md5([u8; 16]),
 }
 
 impl StoredSum {
+    /// Whether the checksums of pieces add up to that of the whole.
+    #[must_use]
+    pub fn adds_up(self) -> bool {
+        match self {
+            Self::Crc64(_) | Self::Crc32c(_) => true,
+            Self::Md5(_) => false,
+        }
+    }
+
+    /// Whether two stores say of one file what can't both be.
+    #[must_use]
+    pub fn contradicts(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other) && self != other
+    }
+
     /// What sums bytes in the same way.
     #[must_use]
     pub fn summer(self) -> StoredSummer {
         match self {
             Self::Crc64(_) => StoredSummer::Crc64(Summer::default()),
             Self::Crc32c(_) => StoredSummer::Crc32c(Crc32cSummer::default()),
+            Self::Md5(_) => StoredSummer::Md5(Md5::new()),
         }
     }
 
@@ -38,7 +59,8 @@ impl StoredSum {
             .at(Locus::Source))
     }
 
-    /// The checksum of these bytes followed by `next_len` bytes whose checksum is `next`; none where they are not of one way.
+    /// The checksum of these bytes followed by `next_len` bytes whose checksum is `next`; none where they are not of one way, or of one
+    /// that does not add up.
     #[must_use]
     pub fn then(self, next: Self, next_len: u64) -> Option<Self> {
         match (self, next) {
@@ -56,6 +78,8 @@ pub enum StoredSummer {
     Crc64(Summer),
     /// To [`StoredSum::Crc32c`].
     Crc32c(Crc32cSummer),
+    /// To [`StoredSum::Md5`].
+    Md5(Md5),
 }
 
 impl StoredSummer {
@@ -64,6 +88,7 @@ impl StoredSummer {
         match self {
             Self::Crc64(summer) => summer.add(bytes),
             Self::Crc32c(summer) => summer.add(bytes),
+            Self::Md5(summer) => summer.update(bytes),
         }
     }
 
@@ -73,6 +98,7 @@ impl StoredSummer {
         match self {
             Self::Crc64(summer) => StoredSum::Crc64(summer.sum()),
             Self::Crc32c(summer) => StoredSum::Crc32c(summer.sum()),
+            Self::Md5(summer) => StoredSum::Md5(summer.clone().finalize().into()),
         }
     }
 }
@@ -86,13 +112,14 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Begins to read some of a file; none where nothing is kept of it.
+    /// Begins to read a range of a file; none where nothing is kept of it, or nothing that some of the file tells anything of.
     #[must_use]
-    pub fn begin(reader: &dyn Reader) -> Option<Self> {
-        let wanted = reader.stored_sum()?;
-        Some(Self {
+    pub fn begin(reader: &dyn Reader, range: &Range<u64>) -> Option<Self> {
+        let (wanted, size) = (reader.stored_sum()?, reader.entry().size);
+        let is_of_use = wanted.adds_up() || *range == (0..size);
+        is_of_use.then(|| Self {
             wanted,
-            size: reader.entry().size,
+            size,
             summer: wanted.summer(),
         })
     }
@@ -136,5 +163,21 @@ mod tests {
             assert_eq!(head.then(tail, 13), Some(whole));
         }
         assert_eq!(ways[0].then(ways[1], 0), None);
+    }
+
+    #[test]
+    fn md5_is_of_the_whole_only() {
+        let mut summer = StoredSum::Md5([0; 16]).summer();
+        summer.add(b"1234");
+        summer.add(b"56789");
+        let found = summer.sum();
+        let StoredSum::Md5(digest) = found else {
+            panic!("{found:?}");
+        };
+        // RFC 1321's own, of other tools.
+        assert_eq!(digest[..4], [0x25, 0xf9, 0xe7, 0x94]);
+        assert_eq!(found.then(found, 9), None);
+        assert!(!found.adds_up() && found.contradicts(StoredSum::Md5([0; 16])));
+        assert!(!found.contradicts(found) && !found.contradicts(StoredSum::Crc64(Checksum::EMPTY)));
     }
 }

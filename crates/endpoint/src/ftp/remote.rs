@@ -43,6 +43,8 @@ pub(super) struct Remote {
     pub(super) sets_modes: AtomicBool,
     /// It sets times.
     pub(super) sets_times: AtomicBool,
+    /// It did so.
+    pub(super) has_set_times: AtomicBool,
     /// It sets times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
     /// It was seen to begin in the middle of a file.
@@ -199,8 +201,14 @@ impl Remote {
         let is_timed = commands
             .last()
             .is_some_and(|command| command.starts_with(b"MFMT"));
-        if is_timed && replies.last().is_some_and(Reply::is_final_refusal) {
-            self.dresses_folders.store(false, Relaxed);
+        let last = replies
+            .last()
+            .filter(|last| is_timed && last.is_final_refusal());
+        // Where files get their times, those of directories are no loss that anybody counts.
+        if let Some(last) = last.filter(|_| self.has_set_times.load(Relaxed)) {
+            if last.is_unknown() {
+                self.dresses_folders.store(false, Relaxed);
+            }
             commands.pop();
             replies.pop();
         }
@@ -232,15 +240,18 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                // A mode that is not set may open a file: one that is refused says nothing of the others.
-                if reply.is_unknown() || !is_mode && is_usual_time(command) {
+                // One that is refused says nothing of the others.
+                if reply.is_unknown() {
                     kept.store(false, Relaxed);
                 }
                 self.note(Unkept {
                     modes: is_mode.into(),
                     times: (!is_mode).into(),
                 });
-            } else if !reply.is_done() {
+            } else if reply.is_done() {
+                let is_time = command.starts_with(b"MFMT");
+                self.has_set_times.fetch_or(is_time, Relaxed);
+            } else {
                 let doing = "set the attributes of";
                 return Err(self.refused(reply, doing, full, Locus::Destination));
             }
@@ -487,12 +498,6 @@ impl Remote {
 /// `COMMAND path`.
 pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
     [command.as_bytes(), b" ", full].concat()
-}
-
-/// Whether a command sets a time that every file system can keep.
-fn is_usual_time(command: &[u8]) -> bool {
-    let year = command.strip_prefix(b"MFMT ").and_then(|at| at.get(..4));
-    year.is_none_or(|year| (&b"1970"[..]..=&b"2037"[..]).contains(&year))
 }
 
 #[cfg(test)]

@@ -118,7 +118,6 @@ pub(super) struct GcsReader {
     client: Arc<GcsClient>,
     key: String,
     entry: Entry,
-    checksum: Option<Crc32c>,
     read: Spans,
 }
 
@@ -128,8 +127,7 @@ impl GcsReader {
             client,
             key,
             entry: resource.entry(Kind::File),
-            checksum: resource.crc32c,
-            read: Spans::default(),
+            read: Spans::of(resource.crc32c.map(StoredSum::Crc32c)),
         }
     }
 }
@@ -145,7 +143,7 @@ impl Reader for GcsReader {
     }
 
     fn stored_sum(&self) -> Option<StoredSum> {
-        self.checksum.map(StoredSum::Crc32c)
+        self.read.wanted()
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
@@ -164,12 +162,10 @@ impl Reader for GcsReader {
     /// whether the bytes are.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
-            let is_wrong = |(found, wanted)| found != wanted;
-            let found = self.read.sum(self.entry.size);
-            if found.zip(self.checksum).is_some_and(is_wrong) {
-                return Err(damaged(&self.client, &self.key));
+            match self.read.is_other(self.entry.size) {
+                true => Err(damaged(&self.client, &self.key)),
+                false => Ok(()),
             }
-            Ok(())
         })
     }
 }

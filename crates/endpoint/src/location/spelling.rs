@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Location, Server};
+use crate::{Error, ErrorKind, Locus, Result};
 
 /// The port of SSH, where `ssh_config` says nothing else.
 const SSH_PORT: u16 = 22;
@@ -42,6 +43,25 @@ impl Location {
             Self::Plugin { scheme, rest } => {
                 format!("{scheme}://{}", String::from_utf8_lossy(rest))
             }
+        }
+    }
+}
+
+impl Location {
+    /// Fails for a place in a bucket whose key has a step in it: some stores take that as a step, and others as a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`].
+    pub(crate) fn refuse_steps(&self) -> Result<()> {
+        let (Self::S3 { key, .. } | Self::Bucket { key, .. }) = self else {
+            return Ok(());
+        };
+        match key.split('/').any(|name| matches!(name, "." | "..")) {
+            false => Ok(()),
+            true => Err(Error::new(ErrorKind::Invalid, "open", self.spelling())
+                .cause("stores differ in what they take `.` and `..` of a key for")
+                .hint("write the address without them")
+                .at(Locus::Client)),
         }
     }
 }
@@ -106,6 +126,13 @@ mod tests {
             ("ftp://h/a%20b", "ftp://h:21/a b"),
         ] {
             assert_eq!(spelled(one), spelled(other), "{one}");
+        }
+        let parse = |text: &str| Location::parse(OsStr::new(text)).unwrap();
+        for stepping in ["s3://b/x/../y", "gs://b/./y", "az://b/.."] {
+            assert!(parse(stepping).refuse_steps().is_err(), "{stepping}");
+        }
+        for plain in ["s3://b/x/..y/.z", "sftp://h/x/../y"] {
+            assert!(parse(plain).refuse_steps().is_ok(), "{plain}");
         }
         for (one, other) in [
             ("s3://b/a//b", "s3://b/a/b"),

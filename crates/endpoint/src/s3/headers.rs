@@ -26,11 +26,7 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
         return wanted == Crc32c::of_pieces(data);
     }
     match md5_in(headers) {
-        Some(etag) => {
-            let digest = md5_of(data);
-            let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            hex.eq_ignore_ascii_case(etag)
-        }
+        Some(wanted) => wanted == md5_of(data),
         None => true,
     }
 }
@@ -40,11 +36,20 @@ pub(super) fn tells_sum(headers: &HeaderMap) -> bool {
     checksum_in(headers).is_some() || crc32c_in(headers).is_some() || md5_in(headers).is_some()
 }
 
-/// The digits of the MD5 in a plain ETag.
-fn md5_in(headers: &HeaderMap) -> Option<&str> {
-    let encrypted = headers.contains_key("x-amz-server-side-encryption");
+/// The MD5 in a plain ETag. One of an object that is encrypted there is none of its bytes, whoever holds the key.
+pub(super) fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
+    let encrypted = headers
+        .keys()
+        .any(|name| name.as_str().starts_with("x-amz-server-side-encryption"));
     let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
-    etag.filter(|etag| etag.len() == 32 && !encrypted)
+    etag.filter(|_| !encrypted).and_then(md5_from_hex)
+}
+
+/// Reads 32 hexadecimal digits.
+fn md5_from_hex(digits: &str) -> Option<[u8; 16]> {
+    let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let digest = is_one.then(|| u128::from_str_radix(digits, 16));
+    digest?.ok().map(u128::to_be_bytes)
 }
 
 /// The whole object's checksum, where the store keeps one.

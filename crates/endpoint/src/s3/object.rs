@@ -8,15 +8,14 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client},
-    headers::{checksum_in, crc32c_in, entry_of, matches_store, metadata_of, tells_sum},
+    headers::{checksum_in, crc32c_in, entry_of, matches_store, md5_in, metadata_of, tells_sum},
     sums::Sum,
 };
 use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, StoredSum, Summer,
-    checksum::Crc32c,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::{Head, Spans, check_held},
-    web::{About, check_status, cut, stream, text_of},
+    web::{About, check_status, cut, gathered, stream, text_of},
 };
 
 pub(super) struct S3Reader {
@@ -24,21 +23,21 @@ pub(super) struct S3Reader {
     key: String,
     entry: Entry,
     checksum: Option<Checksum>,
-    /// What the store keeps where it keeps no checksum of ours.
-    crc32c: Option<Crc32c>,
+    /// With what the store keeps where it keeps no checksum of ours.
     spans: Spans,
 }
 
 impl S3Reader {
     pub(super) fn new(client: Arc<S3Client>, key: String, head: &Head) -> Self {
         let checksum = checksum_in(&head.headers);
+        let crc32c = crc32c_in(&head.headers).map(StoredSum::Crc32c);
+        let other = crc32c.or_else(|| md5_in(&head.headers).map(StoredSum::Md5));
         Self {
             client,
             key,
             entry: entry_of(&head.headers, head.size, Kind::File),
             checksum,
-            crc32c: crc32c_in(&head.headers).filter(|_| checksum.is_none()),
-            spans: Spans::default(),
+            spans: Spans::of(other.filter(|_| checksum.is_none())),
         }
     }
 }
@@ -54,7 +53,7 @@ impl Reader for S3Reader {
 
     fn stored_sum(&self) -> Option<StoredSum> {
         let ours = self.checksum.map(StoredSum::Crc64);
-        ours.or(self.crc32c.map(StoredSum::Crc32c))
+        ours.or(self.spans.wanted())
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
@@ -71,23 +70,17 @@ impl Reader for S3Reader {
             let about = About::reading("read", self.client.show(&self.key));
             let answer = self.client.send(call).await?;
             let body = cut(answer, &range, self.entry.size, about)?;
-            Ok(match self.crc32c {
-                Some(_) => {
-                    let len = range.end - range.start;
-                    self.spans.watch(range.start, len, body)
-                }
-                None => body,
-            })
+            let len = range.end - range.start;
+            Ok(self.spans.watch(range.start, len, body))
         })
     }
 
     /// Every range was asked for with `If-Match`, so all that is left is whether the bytes are right.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
-            let found = self.spans.sum(self.entry.size);
-            match found.zip(self.crc32c) {
-                Some((found, wanted)) if found != wanted => Err(damaged(&self.client, &self.key)),
-                Some(_) | None => Ok(()),
+            match self.spans.is_other(self.entry.size) {
+                true => Err(damaged(&self.client, &self.key)),
+                false => Ok(()),
             }
         })
     }
@@ -118,17 +111,18 @@ pub(super) async fn head(
 pub(super) async fn fetch(
     client: &S3Client,
     key: &str,
-    version: Option<&str>,
+    entry: &Entry,
     operation: &'static str,
 ) -> Result<Whole> {
     let mut call = Call::new(Method::GET, key, operation).header("x-amz-checksum-mode", "ENABLED");
-    if let Some(version) = version {
+    if let Some(version) = entry.version.as_deref() {
         call = call.header("if-match", version);
     }
+    let about = About::reading(operation, client.show(key));
     let answer = client.send(call).await?;
-    check_status(&answer, &About::reading(operation, client.show(key)))?;
+    check_status(&answer, &about)?;
     let (head, body) = answer.into_parts();
-    let mut body = stream(body, client.show(key));
+    let mut body = gathered(stream(body, client.show(key)), entry, about);
     let mut data = Vec::new();
     let mut summer = Summer::default();
     while let Some(bytes) = body.next().await {

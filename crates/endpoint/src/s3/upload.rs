@@ -71,13 +71,16 @@ impl Multipart {
             let bytes = bytes?;
             summer.add(&bytes);
             held += bytes.len() as u64;
+            if held > len {
+                break;
+            }
             data.push(bytes);
         }
         drop(holding);
         if held != len {
             return Err(
                 Error::new(ErrorKind::Unreachable, "read", self.client.show(&self.key))
-                    .cause("the source ended early")
+                    .cause("the source has not as many bytes as it said")
                     .at(Locus::Source),
             );
         }

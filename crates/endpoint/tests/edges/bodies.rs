@@ -7,9 +7,13 @@ use posthaste_testbed::{
     conformance::open,
     odd::{Answer, Server},
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::{
-    azure, s3, says,
+    azure, azure_at, s3, s3_at, says,
     table::{End, shown},
     web,
 };
@@ -60,6 +64,59 @@ async fn a_success_that_holds_no_file_is_none() {
     shown(
         stores,
         "a proxy says that it changed what it sends",
+        End::Refused,
+    );
+}
+
+/// A store that tells 100 bytes of its one object and sends without end. What it could send before nobody read on.
+async fn endless() -> (String, tokio::task::JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let sending = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let told = "etag: \"e\"\r\nlast-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n";
+            if head.starts_with(b"HEAD") {
+                let about = format!("HTTP/1.1 200 OK\r\n{told}content-length: 100\r\n\r\n");
+                stream.write_all(about.as_bytes()).await.unwrap();
+                continue;
+            }
+            let about = format!("HTTP/1.1 200 OK\r\n{told}transfer-encoding: chunked\r\n\r\n");
+            stream.write_all(about.as_bytes()).await.unwrap();
+            let chunk = [b"10000\r\n", &vec![7; 1 << 16][..], b"\r\n"].concat();
+            let mut sent = 0;
+            // Without an end of its own, for as much as fits into memory.
+            while sent < 1 << 30 && stream.write_all(&chunk).await.is_ok() {
+                sent += chunk.len();
+            }
+            return sent;
+        }
+    });
+    (url, sending)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_without_end_is_not_gathered() {
+    for is_s3 in [true, false] {
+        let (url, sending) = endless().await;
+        let endpoint = match is_s3 {
+            true => s3_at(url),
+            false => azure_at(&url).await,
+        };
+        let entry = endpoint.stat(b"x", true).await.unwrap().unwrap();
+        assert_eq!(entry.size, 100);
+        let error = says(endpoint.get(b"x", &entry).await, "longer");
+        assert_eq!(error.kind(), ErrorKind::Changed);
+        let sent = sending.await.unwrap();
+        assert!(sent < 64 << 20, "{sent} bytes were read of 100");
+    }
+    shown(
+        "S3, Azure",
+        "more comes than was told, without end",
         End::Refused,
     );
 }

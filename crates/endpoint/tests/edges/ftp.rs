@@ -203,10 +203,11 @@ async fn a_time_of_another_century_takes_nobody_else_s() {
     let data = vec![Bytes::from_static(b"old")];
     let stored = endpoint.put(b"old", &old, data, Checksum::of(b"old"));
     stored.await.unwrap();
+    put(&*endpoint, b"refused", b"content").await.unwrap();
     put(&*endpoint, b"x", b"content").await.unwrap();
     assert_eq!(
         endpoint.unkept(),
-        Unkept { modes: 0, times: 1 },
+        Unkept { modes: 0, times: 2 },
         "the other's was set"
     );
     shown("FTP", "one time is refused", End::Right);

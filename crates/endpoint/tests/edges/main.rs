@@ -27,8 +27,12 @@ use posthaste_endpoint::{
 use posthaste_testbed::{AzureServer, conformance::open, odd::Server};
 
 fn s3(server: &Server) -> Arc<dyn Endpoint> {
+    s3_at(server.url())
+}
+
+fn s3_at(url: String) -> Arc<dyn Endpoint> {
     let store = Store {
-        endpoint: server.url(),
+        endpoint: url,
         region: "us-east-1".to_owned(),
         access_key_id: "key".to_owned(),
         secret_access_key: "secret".to_owned(),
@@ -38,9 +42,13 @@ fn s3(server: &Server) -> Arc<dyn Endpoint> {
 }
 
 async fn azure(server: &Server) -> Arc<dyn Endpoint> {
+    azure_at(&server.url()).await
+}
+
+async fn azure_at(url: &str) -> Arc<dyn Endpoint> {
     let profile = format!(
         "[azure]\nendpoint = \"{}/a\"\naccount = \"a\"\naccount_key = \"{}\"\n",
-        server.url(),
+        url,
         AzureServer::ACCOUNT_KEY
     );
     open("az://b/t", &profile).await.unwrap()

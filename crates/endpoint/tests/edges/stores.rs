@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use futures_util::TryStreamExt;
-use posthaste_endpoint::{Endpoint, Entry, ErrorKind, Kind, Result};
+use posthaste_endpoint::{BodySum, Endpoint, Entry, ErrorKind, Kind, Result};
 use posthaste_testbed::odd::{Answer, Asked, Server};
 
 use crate::{
@@ -88,6 +88,47 @@ async fn a_store_that_sends_the_whole_for_a_range_is_read_right() {
     let web = web(&server).await;
     assert!(read_middle(&*web, b"big").await.unwrap() == whole[8 << 20..9 << 20]);
     shown("S3, Azure, web", "the whole comes for a range", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_object_is_held_to_the_md5_that_the_store_tells() {
+    let md5 = |bytes: &[u8]| BodySum::md5_of(bytes).to_base64();
+    let right = md5(&content());
+    for (told, is_right) in [(right, true), (md5(b"other"), false)] {
+        let BodySum::Md5(digest) = BodySum::md5_from_base64(&told).unwrap() else {
+            panic!("it is an MD5");
+        };
+        let etag: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let about = format!("etag: \"{etag}\"\r\ncontent-md5: {told}\r\n");
+        let server = Server::start(move |asked| match asked.range {
+            Some((first, last)) => {
+                let range = format!("{about}content-range: bytes {first}-{last}/{SIZE}\r\n");
+                Answer::sized(206, &range, &content()[first..=last])
+            }
+            None => Answer::sized(200, &about, content()),
+        })
+        .await;
+        for endpoint in [s3(&server), azure(&server).await] {
+            let entry = endpoint.stat(b"big", true).await.unwrap().unwrap();
+            let reader = endpoint.open(b"big", &entry).await.unwrap();
+            let whole = SIZE as u64;
+            // Lanes read side by side.
+            for range in [9 << 20..whole, 0..3 << 20, 3 << 20..9 << 20] {
+                reader.confirm().await.unwrap();
+                let body = reader.read(range).await.unwrap();
+                body.try_for_each(async |_| Ok(())).await.unwrap();
+            }
+            match reader.confirm().await {
+                Ok(()) => assert!(is_right),
+                Err(error) => assert!(!is_right && error.kind() == ErrorKind::Corrupt, "{error}"),
+            }
+        }
+    }
+    shown(
+        "S3, Azure",
+        "a large object is not what its MD5 says",
+        End::Refused,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,12 +11,16 @@ const TESTS: [&str; 2] = [
 ];
 
 /// Those of pulls, stage-ins and offloads, which name their rows in a comment.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/all/pull.rs"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_in.rs"),
     concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../cli/tests/all/stage_in/damaged.rs"
+    ),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cli/tests/all/stage_in/replicas.rs"
     ),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_out.rs"),
 ];

@@ -14,8 +14,8 @@ use std::{
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{
-    ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Locus, Reader, Result, Summer, Writer,
-    limits::Pass,
+    ByteStream, Checksum, Entry, Error, ErrorKind, FileSpec, Locus, Reader, Result, StoredSum,
+    Summer, Writer, limits::Pass,
 };
 use posthaste_plan::run;
 use tokio::{
@@ -30,6 +30,7 @@ use super::{
     progress::Moving,
     remote::borrow_memory,
     retry::retried,
+    small::Copied,
     walk::Work,
     watch::watched,
 };
@@ -46,13 +47,13 @@ type Sums = BTreeMap<u64, (u64, Checksum)>;
 /// One of them.
 type Sum = (u64, (u64, Checksum));
 
-/// Copies one large file. Returns its bytes and their checksum.
+/// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it where that is another.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
     entry: &Entry,
     moving: &Arc<Moving>,
-) -> Result<(u64, Checksum)> {
+) -> Result<(Copied, Option<StoredSum>)> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
     let reader = retried(shared, || source.open(&work.from, entry)).await?;
@@ -80,11 +81,12 @@ pub(super) async fn copy(
         writer,
         moving: Arc::clone(moving),
     };
+    let told = copying.reader.stored_sum();
     match copying.copy().await {
-        Ok(Copied::Finished(whole)) => Ok((copying.spec.size, whole)),
-        Ok(Copied::Stored(whole)) => {
+        Ok(Stage::Finished(whole)) => Ok(((copying.spec.size, whole), told)),
+        Ok(Stage::Stored(whole)) => {
             retried(shared, || copying.writer.finish(whole)).await?;
-            Ok((copying.spec.size, whole))
+            Ok(((copying.spec.size, whole), told))
         }
         Err(error) => {
             if matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt) {
@@ -113,7 +115,7 @@ struct Copying {
 }
 
 /// How far a copy has come, with the checksum of the whole.
-enum Copied {
+enum Stage {
     /// All segments are there.
     Stored(Checksum),
     /// The file has its name.
@@ -123,7 +125,7 @@ enum Copied {
 impl Copying {
     /// Copies all segments. Finishes the file while the last ones are on their way, where the
     /// destination can.
-    async fn copy(&self) -> Result<Copied> {
+    async fn copy(&self) -> Result<Stage> {
         let mut storing = pin!(self.store());
         let mut ahead = pin!(self.finish_ahead());
         let mut may_finish = true;
@@ -134,7 +136,7 @@ impl Copying {
                     Some(whole) => {
                         // The answers of the segments are not needed, but their connections are.
                         let _ = timeout(ANSWERED_WITHIN, storing).await;
-                        return Ok(Copied::Finished(whole));
+                        return Ok(Stage::Finished(whole));
                     }
                     None => may_finish = false,
                 }
@@ -143,10 +145,10 @@ impl Copying {
         let whole = stored?;
         // All is sent: whoever can finish ahead has begun to, and ends within a round trip.
         if may_finish && ahead.await? == Some(whole) {
-            return Ok(Copied::Finished(whole));
+            return Ok(Stage::Finished(whole));
         }
         self.confirm(whole).await?;
-        Ok(Copied::Stored(whole))
+        Ok(Stage::Stored(whole))
     }
 
     /// The checksum of the file if it could be finished ahead.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use posthaste_endpoint::{
-    Checksum, Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, Summer, posix,
+    Checksum, Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, StoredSum, Summer, posix,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -15,7 +15,7 @@ use super::{
     lane::{Shared, seen, spec_of},
     large,
     retry::retried,
-    small,
+    small::{self, Copied},
     walk::{There, Work},
 };
 
@@ -76,12 +76,13 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     } else {
         // One end may take a file whole that the other does not.
         let from = &work.source.place.endpoint;
-        let (size, sum) = if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
-            large::copy(shared, work, &entry, &moving).await?
+        if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
+            let (copied, told) = large::copy(shared, work, &entry, &moving).await?;
+            check_copy(shared, &work.to, copied, told).await?;
         } else {
-            small::copy(shared, work, &entry, &moving).await?
-        };
-        check_copy(shared, &work.to, size, sum).await?;
+            let copied = small::copy(shared, work, &entry, &moving).await?;
+            check_copy(shared, &work.to, copied, None).await?;
+        }
     }
     moving.arrived();
     shared.copied(&work.to, &shown);
@@ -318,12 +319,12 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     }
 }
 
-/// Reads back what was copied, where that was asked for.
+/// Reads back what was copied, where that was asked for, and compares it with what was read and with what its source keeps of it.
 pub(super) async fn check_copy(
     shared: &Shared,
     path: &[u8],
-    size: u64,
-    sum: Checksum,
+    (size, sum): Copied,
+    told: Option<StoredSum>,
 ) -> Result<()> {
     if !shared.options.verify {
         return Ok(());
@@ -341,18 +342,25 @@ pub(super) async fn check_copy(
         let reader = destination.open(path, &there).await?;
         let mut body = reader.read(0..size).await?;
         let mut summer = Summer::default();
+        let mut theirs = told.map(StoredSum::summer);
         while let Some(bytes) = body.next().await {
-            summer.add(&bytes?);
+            let bytes = bytes?;
+            summer.add(&bytes);
+            if let Some(theirs) = &mut theirs {
+                theirs.add(&bytes);
+            }
         }
         // What is longer than it should be is not what was written either.
-        Ok((summer.sum(), there.size))
+        let theirs = theirs.map(|theirs| theirs.sum());
+        Ok(((there.size, summer.sum()), theirs))
     })
     .await
     .map_err(|error| error.at(Locus::Destination))?;
-    if found == (sum, size) {
-        Ok(())
-    } else {
-        Err(small::differs(destination.show(path), sum, found.0))
+    let shown = || destination.show(path);
+    match (told, found) {
+        (_, (copied, _)) if copied != (size, sum) => Err(small::differs(shown(), sum, copied.1)),
+        (Some(told), (_, Some(theirs))) => told.expect(theirs, &shown()),
+        (None, _) | (_, (_, None)) => Ok(()),
     }
 }
 

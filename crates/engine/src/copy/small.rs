@@ -178,7 +178,7 @@ async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Copied>) -> R
         }
         Err(error) => return Err(error),
     };
-    check_copy(shared, &item.work.to, size, sum).await?;
+    check_copy(shared, &item.work.to, (size, sum), None).await?;
     item.moving.arrived();
     shared.copied(&item.work.to, item.moving.name());
     Ok(())

@@ -439,7 +439,7 @@ impl Pouring {
         if self.is_parking() {
             return self.close(size, sum).await;
         }
-        check_copy(&self.shared, b"", size, sum).await?;
+        check_copy(&self.shared, b"", (size, sum), None).await?;
         self.moving.arrived();
         (self.shared.options.on_notice)(&Notice::Copied(self.moving.name()));
         self.clear().await;

@@ -88,7 +88,7 @@ const CHORE_BYTES_MAX: usize = 2 << 20;
 /// What a piece takes beside its names.
 const PIECE_BYTES: usize = 160;
 
-/// What is to be done; none where it can't be said in text, or takes too much of it.
+/// What is to be done; none where it can't be said in text, takes too much of it, or is of several sources.
 fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchChore> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let piece = |piece: super::list::Piece| {
@@ -105,6 +105,14 @@ fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchCho
         })
     };
     let pieces = stage.pieces(chunk);
+    let mut of_others = pieces.iter();
+    let is_of_other = |piece: &super::list::Piece| {
+        let is_whole = piece.range == (0..stage.list.files[piece.file].size);
+        stage.place_of(piece.file, place, is_whole) != place
+    };
+    if of_others.any(is_of_other) {
+        return None;
+    }
     let names = pieces.iter().map(|piece| {
         let path = &stage.list.files[piece.file].path;
         path.len() + stage.list.path_there(place, piece.file).len() + PIECE_BYTES

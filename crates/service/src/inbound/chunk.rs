@@ -83,6 +83,11 @@ pub(super) async fn fetch(
     if turn.may_write() {
         match by_mover::fetch(stage, movers, place, flow, chunk).await? {
             Fetched::Done(digest) => {
+                for piece in stage.pieces(chunk) {
+                    if piece.range != (0..stage.list.files[piece.file].size) {
+                        stage.came(piece.file, place).await?;
+                    }
+                }
                 let came = Came::of_mover(digest);
                 return note(stage, &turn, None, chunk, came).await;
             }
@@ -190,10 +195,7 @@ impl<'a> Intake<'a> {
 
     async fn read_all(&mut self, place: usize, flow: &Flow, chunk: ChunkIndex) -> Result<()> {
         for piece in self.stage.pieces(chunk) {
-            if let Err(error) = read(self, place, flow, &piece).await {
-                self.stage.close_reader(place, piece.file);
-                return Err(error);
-            }
+            read(self, place, flow, &piece).await?;
         }
         Ok(())
     }
@@ -261,10 +263,21 @@ async fn note(
 }
 
 /// Reads a piece of a file, strip by strip, and sees that the file is still what it was.
-async fn read(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
+async fn read(intake: &mut Intake<'_>, asked: usize, flow: &Flow, piece: &Piece) -> Result<()> {
+    let is_whole = piece.range == (0..intake.stage.list.files[piece.file].size);
+    let place = intake.stage.place_of(piece.file, asked, is_whole);
+    let read = read_at(intake, place, flow, piece).await;
+    if read.is_err() {
+        intake.stage.close_reader(place, piece.file);
+        intake.stage.give_up(piece.file, place);
+    }
+    read
+}
+
+async fn read_at(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
     let reader = intake.stage.reader(place, piece.file).await?;
     let mut bytes = reader.read(piece.range.clone()).await?;
-    let mut compared = Compared::begin(&*reader);
+    let mut compared = Compared::begin(&*reader, &piece.range);
     let mut at = piece.range.start;
     let mut strip = bytes::BytesMut::new();
     while let Some(some) = bytes.next().await {
@@ -302,7 +315,10 @@ async fn read(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece)
     if piece.range != (0..reader.entry().size) {
         intake.sums.extend(sum.map(|sum| (piece.file, sum)));
         let stage = intake.stage;
-        stage.sums.tell(piece.file, reader.stored_sum());
+        stage.sums.tell(piece.file, place, reader.stored_sum());
+        if reader.stored_sum().is_none() {
+            stage.came(piece.file, place).await?;
+        }
     }
     Ok(())
 }

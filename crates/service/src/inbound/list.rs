@@ -45,6 +45,13 @@ impl Stamp {
         }
     }
 
+    /// The version, where it may be the MD5 of the bytes.
+    fn digits(&self) -> Option<&str> {
+        let digits = self.version.as_deref()?.trim_matches('"');
+        let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_one.then_some(digits)
+    }
+
     pub(super) fn mtime(&self) -> Option<FileTime> {
         let nanos = self.nanos;
         self.secs.map(|secs| FileTime { secs, nanos })
@@ -133,6 +140,15 @@ impl List {
             held += if lies_there { files } else { 0 };
         }
         None
+    }
+
+    /// Whether two of its sources list a file with what may be two checksums of its bytes.
+    pub(super) fn may_differ(&self, file: usize) -> bool {
+        let sources = 0..self.singles.len();
+        let stamps = sources.filter_map(|source| self.stamp(source, file));
+        let mut digits = stamps.filter_map(Stamp::digits);
+        let first = digits.next();
+        first.is_some_and(|first| digits.any(|other| !other.eq_ignore_ascii_case(first)))
     }
 
     /// What the first of its sources said of a file.

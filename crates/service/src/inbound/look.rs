@@ -1,7 +1,6 @@
 //! Looks at the sources of a stage-in: what each holds.
 
 use std::{
-    collections::HashMap,
     path::Path,
     sync::{Arc, LazyLock},
 };
@@ -17,8 +16,9 @@ use rustix::io::Errno;
 use tokio::task::JoinSet;
 
 use super::{
+    compare::compare,
     list::{File, List, Stamp, is_within},
-    union::{differs, union},
+    union::union,
 };
 use crate::credentials::Behalf;
 
@@ -26,14 +26,9 @@ use crate::credentials::Behalf;
 const LISTED_AT_ONCE: usize = 16;
 /// Files of one stage-in: its list is kept in memory while it moves.
 const FILES_MAX: usize = 4_000_000;
-/// What is read of both ends of a run at each source, to see that they hold the same.
-const SAMPLE_BYTES: u64 = 64 << 10;
 
 /// What to try with more files than may be.
 const SMALLER: &str = "stage in its directories one by one";
-
-/// Files of which some is read at once, to see that they are the same.
-const SAMPLED_AT_ONCE: usize = 16;
 
 /// Everything is opened through one, so that the caps of a profile hold for all requests together.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new()));
@@ -252,40 +247,6 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>>
     Ok(list)
 }
 
-/// Sees that both ends of each run are the same wherever they lie.
-async fn compare(
-    addresses: &[String],
-    endpoints: &[Arc<dyn Endpoint>],
-    list: &Arc<List>,
-) -> Result<()> {
-    let mut left = Vec::new();
-    for (run, about) in list.runs.iter().enumerate() {
-        if about.places.len() > 1 {
-            left.extend(about.places.iter().map(|place| (run, *place as usize)));
-        }
-    }
-    let mut known: HashMap<usize, (usize, blake3::Hash)> = HashMap::new();
-    let mut sampling = FuturesUnordered::new();
-    loop {
-        while sampling.len() < SAMPLED_AT_ONCE
-            && let Some((run, place)) = left.pop()
-        {
-            let (endpoint, list) = (Arc::clone(&endpoints[place]), Arc::clone(list));
-            sampling.push(sample(endpoint, list, place, run));
-        }
-        let Some(sampled) = sampling.next().await else {
-            return Ok(());
-        };
-        let (run, place, sample) = sampled.map_err(|error| error.at(Locus::Source))?;
-        let (other, first) = *known.entry(run).or_insert((place, sample));
-        if first != sample {
-            let (one, other) = (place.min(other), place.max(other));
-            let what = "the data itself differs";
-            return Err(differs(&addresses[one], &addresses[other], what));
-        }
-    }
-}
-
 async fn look_at(
     address: &str,
     profile: Option<&String>,
@@ -411,35 +372,4 @@ fn join(below: &[u8], name: &[u8]) -> Vec<u8> {
     } else {
         [below, b"/", name].concat()
     }
-}
-
-/// The digest of the first bytes of the first file of a run and of the last bytes of the last one that
-/// hold any.
-async fn sample(
-    endpoint: Arc<dyn Endpoint>,
-    list: Arc<List>,
-    place: usize,
-    run: usize,
-) -> Result<(usize, usize, blake3::Hash)> {
-    let mut hasher = blake3::Hasher::new();
-    let size = |file: &usize| list.files[*file].size;
-    let mut full = list.files_of(run).filter(|file| size(file) > 0);
-    let first = full.next();
-    let last = full.next_back().or(first);
-    let ends = [
-        first.map(|file| (file, 0)),
-        last.map(|file| (file, size(&file).saturating_sub(SAMPLE_BYTES))),
-    ];
-    for (file, from) in ends.into_iter().flatten() {
-        let Some(entry) = list.entry(place, file) else {
-            continue;
-        };
-        let to = (from + SAMPLE_BYTES).min(entry.size);
-        let reader = endpoint.open(list.path_there(place, file), &entry).await?;
-        let mut bytes = reader.read(from..to).await?;
-        while let Some(some) = bytes.next().await {
-            hasher.update(&some?);
-        }
-    }
-    Ok((run, place, hasher.finalize()))
 }

@@ -1,7 +1,7 @@
 //! A stage-in that is under way: its list, its sources, its draft, and which chunks are here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -27,7 +27,9 @@ use tokio::sync::OnceCell;
 
 use super::{
     list::{List, Piece, Stamp},
-    look, near,
+    look,
+    mixed::{Mixed, is_watched},
+    near,
     sums::Sums,
     told::Told,
 };
@@ -73,6 +75,7 @@ pub(super) struct Stage {
     pub(super) cut: Cut,
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     pub(super) sums: Sums,
+    pub(super) mixed: Mixed,
     pub(super) told: Told,
     fetches: AtomicU64,
     /// Nothing is written any more.
@@ -112,6 +115,7 @@ impl Stage {
             .map(|way| store.journal(|journal| journal.source(way)))
             .collect::<Result<_>>()?;
         let known = store.journal(|journal| journal.chunks(request))?;
+        let partly = partly(&list, &cut, &known);
         let slots = known.into_iter().filter_map(|known| {
             let digest = known.digests.first().copied()?;
             let is_here = near::is_here(&known);
@@ -141,6 +145,7 @@ impl Stage {
             slots: Mutex::new(slots.collect()),
             readers: Mutex::default(),
             sums: Sums::default(),
+            mixed: Mixed::restore(&store.mixed(request), partly.into_iter()),
             told: Told::default(),
             store,
             wanted,
@@ -360,6 +365,14 @@ impl Stage {
         .await
     }
 
+    /// Keeps which files came of several sources.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) fn keep_mixed(&self, kept: &[u8]) -> Result<()> {
+        self.store.keep_mixed(self.request, kept)
+    }
+
     /// Removes what was written.
     ///
     /// # Errors
@@ -440,4 +453,24 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The files that are to come from one source and of which only some is known to have come.
+fn partly(list: &List, cut: &Cut, known: &[ChunkRecord]) -> BTreeSet<usize> {
+    let starts = list.starts();
+    let known: BTreeSet<u32> = known.iter().map(|known| known.chunk.get()).collect();
+    // Only at its ends a chunk has some of a file.
+    let ends = |chunk: u32| {
+        let pieces = list.pieces(&starts, cut.range(chunk));
+        let ends = [pieces.first(), pieces.last()].map(|piece| piece.map(|piece| piece.file));
+        ends.into_iter().flatten()
+    };
+    let here: BTreeSet<usize> = known.iter().copied().flat_map(ends).collect();
+    let missing = (0..cut.chunks()).filter(|chunk| !here.is_empty() && !known.contains(chunk));
+    let missing: BTreeSet<usize> = missing.flat_map(ends).collect();
+    let watched = |file: &usize| is_watched(list, cut.chunk_size().get(), *file);
+    here.intersection(&missing)
+        .copied()
+        .filter(watched)
+        .collect()
 }

@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use posthaste_endpoint::{Result, StoredSum};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum};
 use posthaste_types::ChunkIndex;
 
-use super::stage::Stage;
+use super::{stage::Stage, union::differs};
 
 /// What is known of the files of a stage-in that come in several chunks.
 #[derive(Debug, Default)]
@@ -18,8 +18,10 @@ pub(super) struct Sums(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What a source keeps of each that was read since the service began.
-    told: HashMap<usize, Option<StoredSum>>,
+    /// What sources keep of each that was read since the service began, with their places.
+    told: HashMap<usize, BTreeMap<usize, Option<StoredSum>>>,
+    /// Files that came of several sources and were not what one keeps: from where alone each comes then.
+    only: HashMap<usize, usize>,
     /// Chunks of files that turned out not to be what their sources keep.
     damaged: HashSet<ChunkIndex>,
 }
@@ -29,9 +31,23 @@ impl Sums {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the source of a file keeps of it.
-    pub(super) fn tell(&self, file: usize, told: Option<StoredSum>) {
-        self.known().told.insert(file, told);
+    /// What the source at a place keeps of a file.
+    pub(super) fn tell(&self, file: usize, place: usize, told: Option<StoredSum>) {
+        let mut known = self.known();
+        known.told.entry(file).or_default().insert(place, told);
+    }
+
+    /// The place that a file comes from, when the mind asks at another.
+    pub(super) fn place(&self, file: usize, asked: usize) -> usize {
+        self.known().only.get(&file).copied().unwrap_or(asked)
+    }
+
+    /// The place did not give it: it may come from all again, and is compared again.
+    pub(super) fn give_up(&self, file: usize, place: usize) {
+        let mut known = self.known();
+        if known.only.get(&file) == Some(&place) {
+            known.only.remove(&file);
+        }
     }
 
     /// Whether a chunk has to be fetched again.
@@ -49,26 +65,65 @@ impl Sums {
 type Pieces = Vec<(ChunkIndex, Range<u64>)>;
 
 impl Stage {
-    /// Compares each file that came in several chunks. What was read before a restart, or by a mover, is read again where it lies.
+    /// Compares each file that came in several chunks with what its sources keep of it, or hold where it came of several. What was read before a restart, or by a mover, is
+    /// read again where it lies.
     ///
     /// # Errors
-    /// [`posthaste_endpoint::ErrorKind::Corrupt`] when one is not what its source keeps: all of it is fetched again then. The
-    /// operating system's.
+    /// [`ErrorKind::Corrupt`] when one is not what a source keeps: all of it is fetched again then, from that source alone.
+    /// [`ErrorKind::Conflict`] when two sources keep what can't both be. The operating system's.
     pub(super) async fn compare_spread(self: &Arc<Self>) -> Result<()> {
         let mut failed = None;
         for (file, pieces) in self.spread() {
-            let Some(wanted) = self.told(file).await else {
-                continue;
-            };
-            let chunks: Vec<_> = pieces.iter().map(|(chunk, _)| *chunk).collect();
-            let found = self.blocking(move |stage| stage.sum_of(file, &pieces, wanted));
-            if let Err(error) = wanted.expect(found.await?, &self.show(file)) {
-                self.sums.known().damaged.extend(chunks);
-                (0..self.wanted.sources.len()).for_each(|place| self.close_reader(place, file));
-                failed = Some(error);
+            let mut told = self.told(file).await;
+            self.refuse_contradiction(file, &told)?;
+            let is_told = !told.is_empty();
+            if !is_told {
+                told.extend(self.hold_mixed(file).await?);
+            }
+            let pieces = Arc::new(pieces);
+            for (place, wanted) in told {
+                let of = Arc::clone(&pieces);
+                let found = self.blocking(move |stage| stage.sum_of(file, &of, wanted));
+                let compared = match (found.await?, is_told) {
+                    (found, true) => wanted.expect(found, &self.show(file)),
+                    (found, false) if found == wanted => Ok(()),
+                    (_, false) => Err(self.is_mixture(file, place)),
+                };
+                if let Err(error) = compared {
+                    let mut known = self.sums.known();
+                    let chunks = pieces.iter().map(|(chunk, _)| *chunk);
+                    known.damaged.extend(chunks);
+                    known.only.insert(file, place);
+                    drop(known);
+                    (0..self.wanted.sources.len()).for_each(|place| self.close_reader(place, file));
+                    failed = Some(error);
+                    break;
+                }
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    fn is_mixture(&self, file: usize, place: usize) -> Error {
+        let source = &self.wanted.sources[place];
+        Error::new(ErrorKind::Corrupt, "stage in", self.show(file))
+            .cause(format!("it came of several sources and is not what {source} holds: it is fetched again, from there"))
+            .at(Locus::Source)
+    }
+
+    /// Fails where two sources keep of a file what can't both be.
+    fn refuse_contradiction(&self, file: usize, told: &[(usize, StoredSum)]) -> Result<()> {
+        let Some((first, rest)) = told.split_first() else {
+            return Ok(());
+        };
+        match rest.iter().find(|(_, sum)| sum.contradicts(first.1)) {
+            None => self.refuse_contradiction(file, rest),
+            Some((place, _)) => {
+                let sources = &self.wanted.sources;
+                let what = format!("{}: the checksums that they keep differ", self.show(file));
+                Err(differs(&sources[first.0], &sources[*place], &what))
+            }
+        }
     }
 
     /// The files that are of several chunks.
@@ -85,40 +140,62 @@ impl Stage {
         spread
     }
 
-    /// What its source keeps of a file. One that can't be asked any more keeps nothing up: what came of it is what it was then.
-    async fn told(self: &Arc<Self>, file: usize) -> Option<StoredSum> {
-        if let Some(told) = self.sums.known().told.get(&file) {
-            return *told;
-        }
-        let mut places = 0..self.wanted.sources.len();
-        let place = places.find(|place| self.list.entry(*place, file).is_some())?;
-        match self.reader(place, file).await {
-            Ok(reader) => reader.stored_sum(),
-            Err(error) => {
-                tracing::warn!(request = %self.request, "a checksum is not compared: {error}");
-                None
+    /// What its sources keep of a file, with their places: all that were read, and where those keep nothing, the others until one does.
+    /// One that can't be asked any more keeps nothing up: what came of it is what it was then.
+    async fn told(self: &Arc<Self>, file: usize) -> Vec<(usize, StoredSum)> {
+        let mut told = self
+            .sums
+            .known()
+            .told
+            .get(&file)
+            .cloned()
+            .unwrap_or_default();
+        for place in 0..self.wanted.sources.len() {
+            let is_unknown = told.values().all(Option::is_none) && !told.contains_key(&place);
+            if is_unknown && self.list.entry(place, file).is_some() {
+                match self.reader(place, file).await {
+                    Ok(reader) => {
+                        told.insert(place, reader.stored_sum());
+                    }
+                    Err(error) => {
+                        tracing::warn!(request = %self.request, "a checksum is not compared: {error}");
+                    }
+                }
             }
         }
+        let told = told.into_iter();
+        told.filter_map(|(place, told)| Some((place, told?)))
+            .collect()
     }
 
     /// What came of a file, summed as its source does.
     fn sum_of(&self, file: usize, pieces: &Pieces, way: StoredSum) -> Result<StoredSum> {
-        let mut sum = way.summer().sum();
+        let mut whole = way.summer();
+        let path = &self.list.files[file].path;
+        if !way.adds_up() {
+            for (_, range) in pieces {
+                let take = |bytes: &[u8]| whole.add(bytes);
+                self.draft.read(path, range.clone(), take)?;
+            }
+            return Ok(whole.sum());
+        }
+        let mut sum = whole.sum();
         for (chunk, range) in pieces {
             let len = range.end - range.start;
             let noted = {
                 let slot = self.slot(*chunk);
                 let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut sums = slot.sums.iter();
-                let noted = sums.find(|(of, _)| *of == file);
-                noted.and_then(|(_, noted)| sum.then(*noted, len))
+                let next = |(of, noted): &(usize, StoredSum)| {
+                    (*of == file).then(|| sum.then(*noted, len)).flatten()
+                };
+                sums.find_map(next)
             };
             if let Some(next) = noted {
                 sum = next;
                 continue;
             }
             let mut summer = way.summer();
-            let path = &self.list.files[file].path;
             let take = |bytes: &[u8]| summer.add(bytes);
             self.draft.read(path, range.clone(), take)?;
             sum = sum.then(summer.sum(), len).unwrap_or(sum);

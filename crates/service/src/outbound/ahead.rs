@@ -1,8 +1,10 @@
 //! Looks at where a stage-out goes before it is promised.
 
-use std::time::Duration;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join};
+use posthaste_endpoint::{
+    Endpoint, Error, ErrorKind, Kind, Location, Locus, Result, is_unfinished, join,
+};
 use posthaste_engine::copy::clash;
 use posthaste_journal::RequestRecord;
 
@@ -42,6 +44,7 @@ fn is_silent(destination: &str) -> Error {
 }
 
 async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
+    refuse_inside(record, behalf).await?;
     let endpoint = open_there(record, behalf).await?;
     endpoint.check_writes()?;
     if !endpoint.capabilities().links && listed.has_links() {
@@ -53,6 +56,32 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
         );
     }
     check_free(record, endpoint.as_ref(), listed).await
+}
+
+/// Sees that what lies on this machine does not go into itself.
+async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
+    let source = PathBuf::from(OsStr::from_bytes(&record.source));
+    let to = Location::parse(record.destination.as_ref());
+    let (Ok(Location::Local(to)), true) = (to, source.is_absolute()) else {
+        return Ok(());
+    };
+    let actor = behalf.actor().clone();
+    let is_inside = actor.blocking(move || {
+        // What is not there yet lies in what is.
+        let above = to.ancestors().find_map(|path| path.canonicalize().ok());
+        let source = source.canonicalize().ok().filter(|source| source.is_dir());
+        let both = source.zip(above);
+        Ok(both.is_some_and(|(source, above)| above.starts_with(source)))
+    });
+    match is_inside.await? {
+        true => Err(
+            Error::new(ErrorKind::Invalid, "stage out to", &record.destination)
+                .cause("it lies in the source")
+                .hint("name a place outside it")
+                .at(Locus::Client),
+        ),
+        false => Ok(()),
+    }
 }
 
 /// Sees that nothing is there that it would replace: of what it brings, some may be there, and nothing else in its directories. Files

@@ -28,6 +28,11 @@ impl Complaints {
     /// Notes what went wrong, and says it in the log.
     pub(crate) fn note(&self, request: RequestId, error: &Error) {
         tracing::warn!(%request, "{error}");
+        self.keep(request, error);
+    }
+
+    /// Notes what went wrong, which was said.
+    pub(crate) fn keep(&self, request: RequestId, error: &Error) {
         let complaint = Complaint {
             text: error.to_string(),
             may_pass: error.is_temporary(),

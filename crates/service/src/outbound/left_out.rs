@@ -56,8 +56,9 @@ pub(super) fn is_of_one(error: &Error, is_of_depots: bool) -> bool {
         ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::Other
     );
     match error.locus() {
-        // What depots don't give now they may give later.
-        Locus::Source => !is_of_depots && (is_lasting || is_of_source),
+        // What depots don't give now they may give later, and a name that can't be stays one.
+        Locus::Source if is_of_depots => is_lasting && error.operation() == "copy",
+        Locus::Source => is_lasting || is_of_source,
         Locus::Destination | Locus::Network | Locus::Client => is_lasting,
     }
 }

@@ -31,23 +31,7 @@ pub(super) async fn verify(
     root: &Path,
     list: &FileList,
 ) -> Result<()> {
-    let is_here = |name: &[u8]| {
-        actor.run(|| {
-            let folder = if root.is_dir() {
-                Some(root)
-            } else {
-                root.parent()
-            };
-            let path = folder.unwrap_or(root).join(OsStr::from_bytes(name));
-            match path.symlink_metadata() {
-                Ok(_) => Ok(true),
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(cause) => Err(Error::io("look at", path.display().to_string(), cause)),
-            }
-        })
-    };
-    let is_other = refuse_same_place(destination, is_here).await;
-    is_other.map_err(|error| error.at(Locus::Destination))?;
+    refuse_source(destination, actor, root).await?;
     let at_once = match destination.capabilities().stores_checksum() {
         true => ASKED_AT_ONCE,
         false => AT_ONCE,
@@ -65,6 +49,34 @@ pub(super) async fn verify(
         .buffer_unordered(at_once)
         .try_collect::<()>()
         .await
+}
+
+/// Sees that a place is not the source under another name, as over SFTP to this machine.
+///
+/// # Errors
+/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] where it is, and those of writing there.
+pub(super) async fn refuse_source(
+    destination: &dyn Endpoint,
+    actor: &Actor,
+    root: &Path,
+) -> Result<()> {
+    let is_here = |name: &[u8]| {
+        actor.run(|| {
+            let folder = if root.is_dir() {
+                Some(root)
+            } else {
+                root.parent()
+            };
+            let path = folder.unwrap_or(root).join(OsStr::from_bytes(name));
+            match path.symlink_metadata() {
+                Ok(_) => Ok(true),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(cause) => Err(Error::io("look at", path.display().to_string(), cause)),
+            }
+        })
+    };
+    let is_other = refuse_same_place(destination, is_here).await;
+    is_other.map_err(|error| error.at(Locus::Destination))
 }
 
 async fn verify_link(destination: &dyn Endpoint, file: &FileEntry, target: &[u8]) -> Result<()> {

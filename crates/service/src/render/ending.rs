@@ -36,12 +36,15 @@ pub(super) fn why(
             ..
         }
     );
+    // Which name it was is nothing that the mind knows.
     let complaint = centre.outgoing.complaints.of(record.id);
-    // Which two names it was is nothing that the mind knows.
-    let named = complaint
-        .filter(|_| is_clash)
-        .map(|complaint| complaint.text);
-    let named = named.unwrap_or_else(|| reason(centre, &last.reason, centre.clock.now()));
+    let complaint = complaint.map(|complaint| complaint.text);
+    let decided = || reason(centre, &last.reason, centre.clock.now());
+    let named = match complaint {
+        Some(text) if is_clash => text,
+        Some(text) if is_fault(&last.reason) => format!("{}: {text}", decided()),
+        Some(_) | None => decided(),
+    };
     Some((named, code))
 }
 
@@ -164,6 +167,17 @@ pub(super) fn why_kept(
     let last = decisions.iter().rev().find(is_it)?;
     let why = reason(centre, &last.reason, centre.clock.now());
     Some(format!("scratch not released: {why}"))
+}
+
+/// Whether something failed that has a name, and the reason doesn't tell it.
+fn is_fault(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::GaveUp { .. }
+            | Reason::Source { .. }
+            | Reason::SourceLost { .. }
+            | Reason::NoSourceLeft { .. }
+    )
 }
 
 /// The page under `docs/errors/` that explains what ended a request.

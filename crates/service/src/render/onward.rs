@@ -33,6 +33,12 @@ fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     })
 }
 
+/// What of a request is not at the address that it went on to.
+pub(super) fn left_out(mind: &Mind, request: RequestId) -> Option<api::LeftOut> {
+    let view = mind.arrival(mind.goes_on_as(request)?)?;
+    super::stage_in::left_out(&view)
+}
+
 /// Whether nobody brings it there any more.
 fn has_ended_before(view: &ArrivalView) -> bool {
     matches!(

@@ -42,17 +42,22 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
     });
 }
 
+/// What is not where it went.
+pub(super) fn left_out(view: &ArrivalView) -> Option<api::LeftOut> {
+    let left_out = &view.left_out;
+    (left_out.files > 0).then(|| api::LeftOut {
+        files: left_out.files,
+        bytes: left_out.bytes.get(),
+        named: left_out.named.clone(),
+    })
+}
+
 fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Request) {
     let ended_badly = matches!(view.state, ArrivalState::Refused | ArrivalState::Failed);
     if !ended_badly {
         (shown.reason, shown.error_code) = (None, None);
     }
-    let left_out = &view.left_out;
-    shown.left_out = (left_out.files > 0).then(|| api::LeftOut {
-        files: left_out.files,
-        bytes: left_out.bytes.get(),
-        named: left_out.named.clone(),
-    });
+    shown.left_out = left_out(view);
     (shown.at_risk, shown.missed) = (view.at_risk, view.missed);
     shown.source_kept = view.source_kept;
     shown.paused = view.paused.as_ref().map(super::pause::pause);

@@ -44,6 +44,19 @@ impl Store {
         fs::read_to_string(self.stage_in_path(request, "landing")).ok()
     }
 
+    /// Keeps which of its files came of several sources, durable when this returns.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_mixed(&self, request: RequestId, files: &[u8]) -> Result<()> {
+        self.keep(&self.stage_in_path(request, "mixed"), files)
+    }
+
+    /// Which of its files came of several sources.
+    pub(crate) fn mixed(&self, request: RequestId) -> Vec<u8> {
+        fs::read(self.stage_in_path(request, "mixed")).unwrap_or_default()
+    }
+
     /// Keeps that what lies at the address of a stage-out from now on is its own, durable when this returns.
     ///
     /// # Errors
@@ -79,5 +92,6 @@ impl Store {
     pub(crate) fn forget_list(&self, request: RequestId) {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));
+        let _ = fs::remove_file(self.stage_in_path(request, "mixed"));
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use posthaste_core::contract::{RequestState, RequestView};
 use posthaste_types::{ChunkIndex, RequestId};
 
 use super::{Found, ensure};
@@ -47,6 +48,22 @@ impl Releases {
             format!("{request} is called safe, and {chunk} is not")
         })
     }
+}
+
+/// The source is gone, and all of it is said to be safe: as far as the mind knows it is.
+pub(crate) fn on_released(request: RequestId, view: Option<&RequestView>) -> Result<(), Found> {
+    let lacking = view.map_or(0, |view| match view.state {
+        RequestState::Delivered => 0,
+        RequestState::Refused
+        | RequestState::Moving
+        | RequestState::Safe
+        | RequestState::Released
+        | RequestState::Cancelled
+        | RequestState::Failed => view.spec.chunks() - view.chunks_safe,
+    });
+    ensure(NAME, lacking == 0, || {
+        format!("{request} is released as safe, and {lacking} of its chunks are known not to be")
+    })
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub enum Spoils {
     Pages,
     /// It may not be had: 403.
     Rights,
+    /// Nobody says what checksums are kept, but for an MD5.
+    Sums,
 }
 
 /// Starts a server before `real`, which spoils the requests that `is_meant` chooses.
@@ -82,6 +84,13 @@ pub async fn front(
                 Answer::sized(200, "content-type: text/html\r\n", "<p>Please log in</p>")
             }
             (Spoils::Rights, _) => Answer::sized(403, "", ""),
+            (Spoils::Sums, _) => {
+                let answer = pass(real, asked);
+                let lines = answer.headers.split_inclusive("\r\n");
+                let is_sum = |line: &&str| line.to_ascii_lowercase().starts_with("x-amz-checksum");
+                let headers = lines.filter(|line| !is_sum(line)).collect();
+                Answer { headers, ..answer }
+            }
         }
     })
     .await

@@ -35,7 +35,7 @@ pub enum FtpHabit {
     KeepsNoFolderTimes,
     /// It sets neither times nor modes.
     KeepsNothing,
-    /// It sets no times before 1970.
+    /// It sets no times before 1970, and none of a file that is called `refused`.
     RefusesOldTimes,
     /// It renames, and hangs up before it says so.
     LosesRenames,
@@ -180,7 +180,10 @@ impl Session {
             "MFMT" if path.ends_with(" /t") && self.habit == FtpHabit::KeepsNoFolderTimes => {
                 "550 not a plain file".to_owned()
             }
-            "MFMT" if self.habit == FtpHabit::RefusesOldTimes && path < "1970" => {
+            "MFMT"
+                if self.habit == FtpHabit::RefusesOldTimes
+                    && (path < "1970" || path.contains("refused")) =>
+            {
                 "550 no such time".to_owned()
             }
             "SITE" if path.contains('\t') && self.habit == FtpHabit::RefusesTabs => {

@@ -129,6 +129,11 @@ impl Server {
         }
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its address, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

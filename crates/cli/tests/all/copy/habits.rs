@@ -55,6 +55,39 @@ fn flags_of_cp_mean_what_they_mean_there() {
 }
 
 #[test]
+fn what_cp_knows_and_this_does_not_is_answered_with_what_to_use() {
+    let world = World::new();
+    fs::create_dir_all(world.path("into")).unwrap();
+    fs::write(world.path("a"), "x").unwrap();
+    fs::write(world.path("b"), "y").unwrap();
+    ends(&world, &["-t", "into", "a", "b"], 0, &[]);
+    ends(&world, &["--target-directory=new", "a"], 0, &[]);
+    for (path, bytes) in [("into/a", "x"), ("into/b", "y"), ("new/a", "x")] {
+        assert_eq!(fs::read_to_string(world.path(path)).unwrap(), bytes);
+    }
+    ends(&world, &["--preserve=mode,timestamps", "a", "c"], 0, &[]);
+    ends(&world, &["--preserve", "a", "d"], 0, &[]);
+    fs::hard_link(world.path("a"), world.path("into/hard")).unwrap();
+    fs::hard_link(world.path("a"), world.path("into/link")).unwrap();
+    ends(
+        &world,
+        &["--preserve=all", "into", "all"],
+        6,
+        &["hard link"],
+    );
+    for (option, words) in [
+        ("-i", "--dry-run"),
+        ("--no-clobber", "--update"),
+        ("-T", "without a slash"),
+        ("--backup=numbered", "no backups"),
+        ("-l", "never linked"),
+    ] {
+        let lines = ends(&world, &[option, "a", "b"], 2, &[words]);
+        assert_eq!(lines.trim_end().lines().count(), 1, "{lines}");
+    }
+}
+
+#[test]
 fn an_archive_of_plain_files_lacks_nothing() {
     let world = World::new();
     fs::create_dir_all(world.path("t/d")).unwrap();

@@ -242,6 +242,46 @@ fn nothing_goes_into_itself() {
 }
 
 #[test]
+fn a_tree_goes_no_further_into_itself_by_another_way() {
+    for way in WAYS {
+        let far = Far::new(way);
+        for (name, is_far) in [("one", false), ("two", true)] {
+            let tree = far.path(name);
+            fs::create_dir_all(tree.join("sub")).unwrap();
+            fs::write(tree.join("sub/file"), "x").unwrap();
+            // Where it is there already it is listed for certain.
+            fs::create_dir(tree.join("in")).unwrap();
+            let (here, there) = (tree.display().to_string(), far.address(&tree.join("in")));
+            let (from, to) = match is_far {
+                false => (here, there),
+                true => (far.address(&tree), tree.join("in").display().to_string()),
+            };
+            let from = from + "/";
+            let output = far.world.cp([&*from, &to]).output().unwrap();
+            let lines = lines_of(&output);
+            assert!(!output.status.success(), "{way:?} {name}: {lines}");
+            assert!(
+                lines.contains("it can't be copied into itself"),
+                "{way:?} {name}: {lines}"
+            );
+            assert!(!tree.join("in/in").exists(), "{way:?} {name}: {lines}");
+            let found = fs::read_dir(&tree).unwrap().count();
+            assert_eq!(found, 2, "the trial is gone");
+        }
+        // One that is only called so is none.
+        let (other, there) = (far.path("other"), far.path("there/in"));
+        fs::create_dir_all(other.join("in/deep")).unwrap();
+        far.ends(
+            &[&other.display().to_string(), &far.address(&there)],
+            0,
+            &[],
+        );
+        assert!(there.join("in/deep").is_dir());
+        assert_eq!(fs::read_dir(&there).unwrap().count(), 1);
+    }
+}
+
+#[test]
 fn links_that_lead_back_end_when_followed() {
     for way in WAYS {
         let far = Far::new(way);

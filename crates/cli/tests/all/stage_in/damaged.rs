@@ -15,10 +15,12 @@ use crate::support::sources::{Centre, text};
 
 /// So much that it comes in several chunks.
 const LARGE: usize = 40 << 20;
+/// So much that it comes in two chunks, and went in one request.
+const MIDDLE: usize = 7 << 20;
 
-/// Stages in a file of so many bytes of a store that keeps its checksum, while one bit of each answer is another: it does not arrive, and
-/// does once that is over.
-async fn arrives_once_it_is_not_damaged(name: &str, size: usize) {
+/// Stages in a file of so many bytes of a store that keeps its checksum, or its MD5 alone, while one bit of each answer is another: it does
+/// not arrive, and does once that is over.
+async fn arrives_once_it_is_not_damaged(name: &str, size: usize, tells: bool) {
     let centre = Centre::with("400M", "40M", 1);
     let source = centre.folder.path().join(name);
     fs::write(&source, vec![7; size]).unwrap();
@@ -26,7 +28,8 @@ async fn arrives_once_it_is_not_damaged(name: &str, size: usize) {
     assert!(copied.status.success(), "{}", text(&copied.stderr));
     let is_damaged = Arc::new(AtomicBool::new(true));
     let (damages, wanted) = (Arc::clone(&is_damaged), format!("/odd/{name}"));
-    let front = front(centre.s3.address(), Spoils::Bits, move |asked| {
+    let told = front(centre.s3.address(), Spoils::Sums, move |_| !tells).await;
+    let front = front(told.address(), Spoils::Bits, move |asked| {
         damages.load(SeqCst) && asked.method == "GET" && asked.target.contains(&wanted)
     })
     .await;
@@ -58,11 +61,19 @@ async fn arrives_once_it_is_not_damaged(name: &str, size: usize) {
 // In docs/reference/edges.md: "one bit of what is read is another"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_that_is_damaged_on_its_way_does_not_arrive() {
-    arrives_once_it_is_not_damaged("small", 100_000).await;
+    arrives_once_it_is_not_damaged("small", 100_000, true).await;
 }
 
 // In docs/reference/edges.md: "one bit of what is read is another"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_several_chunks_that_is_damaged_on_its_way_does_not_arrive() {
-    arrives_once_it_is_not_damaged("large", LARGE).await;
+    arrives_once_it_is_not_damaged("large", LARGE, true).await;
+}
+
+// In docs/reference/edges.md: "one bit of what is read is another"
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_which_an_md5_is_kept_does_not_arrive_damaged() {
+    // One that was put in one request: only then its ETag is an MD5.
+    arrives_once_it_is_not_damaged("small", 100_000, false).await;
+    arrives_once_it_is_not_damaged("middle", MIDDLE, false).await;
 }

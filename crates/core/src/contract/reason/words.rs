@@ -89,9 +89,7 @@ impl fmt::Display for Reason {
                 f,
                 "it can't be on time any more, and {more} other deadlines are kept if others go first"
             ),
-            Self::Regained => {
-                f.write_str("it can be on time again, and makes no other late")
-            }
+            Self::Regained => f.write_str("it can be on time again, and makes no other late"),
             Self::DeadlinePast { deadline } => write!(f, "the deadline {deadline} has passed"),
             Self::TooFewDepots {
                 code,
@@ -184,9 +182,9 @@ impl fmt::Display for Reason {
                 f,
                 "the loss of any {losses} of its depots is survived, as was to suffice by the deadline; what makes that {parity} follows, behind others"
             ),
-            Self::Purged => f.write_str(
-                "somebody else removed it; all was safe before, and nothing can be made again from here",
-            ),
+            Self::Purged => {
+                f.write_str("all was safe before it went, and nothing can be made again from here")
+            }
             Self::ReleaseAgain { fault, attempt, at } => {
                 write!(f, "{fault}; try {attempt} is at {at}")
             }
@@ -206,8 +204,15 @@ impl fmt::Display for Reason {
                 write!(f, "the user changed it from {from} to {to}")
             }
             Self::Paused { by, .. } => write!(f, "paused by {by}"),
-            Self::Resumed { by, since } => write!(f, "resumed by {by}; it had waited since {since}"),
-            Self::PausedLate { by, since, finish, deadline } => match finish {
+            Self::Resumed { by, since } => {
+                write!(f, "resumed by {by}; it had waited since {since}")
+            }
+            Self::PausedLate {
+                by,
+                since,
+                finish,
+                deadline,
+            } => match finish {
                 Some(finish) => write!(
                     f,
                     "paused by {by} since {since}; if it went on now, it would be done by {finish}, and the deadline is {deadline}"
@@ -223,16 +228,19 @@ impl fmt::Display for Reason {
                 f.write_str("nothing else goes that way, so it goes on while it still arrives")
             }
             Self::DidNotArrive => f.write_str("what was to go on as it came did not arrive"),
-            Self::CodedThere => {
-                f.write_str("it codes the chunk and sends fragments on, which leaves the centre once")
-            }
+            Self::CodedThere => f.write_str(
+                "it codes the chunk and sends fragments on, which leaves the centre once",
+            ),
             Self::HasIt => f.write_str("others have it, and it leaves the centre once"),
             Self::Drained { why } => why.fmt(f),
             Self::Near { why } => why.fmt(f),
             Self::Pinned { why } => why.fmt(f),
             Self::Lent { why } => why.fmt(f),
             Self::Foreseen { purge_at, rule } => match purge_at {
-                Some(at) => write!(f, "the purge takes the first file of its source at {at}: {rule}"),
+                Some(at) => write!(
+                    f,
+                    "the purge takes the first file of its source at {at}: {rule}"
+                ),
                 None => write!(f, "no purge takes any file of its source: {rule}"),
             },
             Self::Nearer { level } => {

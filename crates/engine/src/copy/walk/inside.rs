@@ -1,8 +1,11 @@
 //! A copy of a directory into itself never ends, and one of a file onto itself loses it.
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result};
+use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory};
 
-use super::super::{Source, lane::Shared, retry::retried};
+use super::{
+    super::{Source, lane::Shared, retry::retried},
+    directory::Directory,
+};
 
 /// Fails if the destination is the source, or lies inside it, as far as both ends tell where they lie.
 ///
@@ -26,10 +29,51 @@ pub(super) async fn refuse(
         Kind::File if goes_to == lies_at => "it is the same file as the destination",
         Kind::Directory | Kind::File | Kind::Link | Kind::Special => return Ok(()),
     };
-    Err(Error::new(ErrorKind::Invalid, "copy", from.show(b""))
+    Err(is_inside(from.show(b""), cause))
+}
+
+fn is_inside(shown: String, cause: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "copy", shown)
         .cause(cause)
         .hint("name a destination outside it")
-        .at(Locus::Client))
+        .at(Locus::Client)
+}
+
+/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] sees through only here: over SFTP to oneself, for
+/// instance. Of others nothing is asked but of one that is called as the destination is.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`].
+pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> Result<()> {
+    let (from, into) = (
+        &directory.source.place.endpoint,
+        &shared.destination.endpoint,
+    );
+    let below = &directory.from;
+    let Some(root) = directory
+        .to
+        .strip_suffix(&below[..])
+        .filter(|_| !below.is_empty())
+    else {
+        return Ok(());
+    };
+    let root = root.strip_suffix(b"/").unwrap_or(root);
+    let shown = into.show(root);
+    let called = format!("/{}", String::from_utf8_lossy(below));
+    let system = from.system();
+    let is_known = system.is_some() && system == into.system();
+    if is_known || shared.options.dry_run || !shown.trim_end_matches('/').ends_with(&called) {
+        return Ok(());
+    }
+    // Where nothing can be written, that shows when it is.
+    let is_same = is_same_directory((&**into, root), (&**from, below)).await;
+    match is_same {
+        Ok(true) => Err(is_inside(
+            from.show(below),
+            "it can't be copied into itself",
+        )),
+        Ok(false) | Err(_) => Ok(()),
+    }
 }
 
 /// Whether `path` is `directory` or lies in it.

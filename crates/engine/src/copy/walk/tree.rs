@@ -7,7 +7,7 @@ use posthaste_endpoint::{Entry, Kind, Listing, Locus, Result, join};
 use tokio::{sync::Mutex, task::JoinSet};
 
 use super::{
-    super::retry::retried, LISTED_AT_ONCE, Walk, directory::Directory, visit::check_depth,
+    super::retry::retried, LISTED_AT_ONCE, Walk, directory::Directory, inside, visit::check_depth,
 };
 
 /// Directories remembered by path, twice: a megabyte. Listings go through a tree branch by
@@ -44,7 +44,15 @@ pub(super) async fn walk(
                 settle(placing.join_next().await);
             }
             let walk = Arc::clone(walk);
-            placing.spawn(async move { walk.place(&directory, files).await });
+            placing.spawn(async move {
+                match inside::refuse_directory(&walk.shared, &directory).await {
+                    Ok(()) => walk.place(&directory, files).await,
+                    Err(error) => {
+                        directory.refuse();
+                        walk.shared.failed(error);
+                    }
+                }
+            });
         }
     };
     while let ended @ Some(_) = placing.join_next().await {
@@ -134,7 +142,7 @@ impl Known<'_> {
 
     /// A directory in `parent`; nothing, told once, if it can't be copied.
     fn below(&self, parent: &Arc<Directory>, entry: Entry, told: bool) -> Option<Arc<Directory>> {
-        if !self.walk.takes(parent, &entry) {
+        if parent.is_refused() || !self.walk.takes(parent, &entry) {
             return None;
         }
         let from = join(&parent.from, &entry.name);

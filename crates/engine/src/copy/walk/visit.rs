@@ -9,6 +9,7 @@ use super::{
     super::{Links, retry::retried},
     DEPTH_MAX, Walk,
     directory::Directory,
+    inside,
 };
 use crate::agenda::Visit;
 
@@ -38,6 +39,7 @@ impl DirectoryVisit {
             None => {
                 let from = &self.directory.from;
                 check_depth(&self.directory)?;
+                inside::refuse_directory(shared, &self.directory).await?;
                 if follow {
                     let place = retried(shared, || endpoint.real_path(from)).await?;
                     self.directory.identify(place)?;

@@ -2,11 +2,13 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
-use posthaste_endpoint::{Endpoint, Location, Result, posix::Posix};
+use posthaste_endpoint::{Endpoint, Kind, Location, Locus, Result, posix::Posix};
 use posthaste_engine::copy::{Filter, Help, Place, Source};
 
 use super::{
-    super::{ahead::check_free, by_mover::ByMover, listed::Listed, onward, submit},
+    super::{
+        ahead::check_free, by_mover::ByMover, listed::Listed, onward, submit, verify::refuse_source,
+    },
     Carrier,
 };
 use crate::inbound::look;
@@ -85,6 +87,13 @@ impl Carrier {
             return Ok(());
         }
         check_free(&self.record, destination, listed).await?;
+        let there = destination.stat(b"", true).await;
+        let there = there.map_err(|error| error.at(Locus::Destination))?;
+        let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
+        // What was just not there is no other name of what is here.
+        if root.is_absolute() && there.is_some_and(|there| there.kind == Kind::Directory) {
+            refuse_source(destination, self.behalf.actor(), &root).await?;
+        }
         tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
 }

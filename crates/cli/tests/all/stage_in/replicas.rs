@@ -1,0 +1,100 @@
+//! Stage-ins from several sources that do not hold the same, though names and sizes are those of one tree.
+
+use std::{fs, os::unix::fs::FileExt, path::Path};
+
+use crate::support::sources::{Centre, make_tree, text};
+
+/// Writes into a file that is there.
+fn spoil(path: &Path, at: u64, bytes: &[u8]) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+fn refused(centre: &Centre, sources: [&str; 2], said: &str) {
+    let to = centre.scratch("input");
+    let output = centre.run(&[
+        "stage-in",
+        sources[0],
+        sources[1],
+        to.to_str().unwrap(),
+        "--deadline",
+        "10m",
+    ]);
+    let error = text(&output.stderr);
+    assert!(!output.status.success() && error.contains(said), "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    assert!(centre.holds_only(&[]));
+}
+
+// In docs/reference/edges.md: "a large file is another in its middle at one of two sources"
+#[test]
+fn two_trees_that_differ_in_the_middle_of_a_large_file_are_refused_with_its_name() {
+    let centre = Centre::with("400M", "400M", 1);
+    let trees = ["left", "right"].map(|name| centre.folder.path().join(name));
+    for tree in &trees {
+        fs::create_dir(tree).unwrap();
+        fs::write(tree.join("a"), b"first").unwrap();
+        fs::write(tree.join("big"), vec![7; 40 << 20]).unwrap();
+        fs::write(tree.join("z"), b"last").unwrap();
+    }
+    spoil(&trees[1].join("big"), 13 << 20, &vec![8; 2 << 20]);
+    let sources = [&trees[0], &trees[1]].map(|tree| tree.to_str().unwrap());
+    refused(&centre, sources, "big: the data itself differs");
+}
+
+// In docs/reference/edges.md: "two stores keep other checksums of one file"
+#[test]
+fn two_objects_of_which_the_store_keeps_other_checksums_are_refused_with_their_name() {
+    let centre = Centre::with("400M", "400M", 1);
+    let file = centre.folder.path().join("object");
+    fs::write(&file, vec![7; 3 << 20]).unwrap();
+    for (place, byte) in [("one", 7), ("two", 8)] {
+        // Where nothing of it is read.
+        spoil(&file, 100_000, &[byte]);
+        let to = format!("archive:{place}/");
+        let copied = centre.run_alone(&["cp", "object", &to]);
+        assert!(copied.status.success(), "{}", text(&copied.stderr));
+    }
+    let said = "object: the checksums that they keep differ";
+    refused(&centre, ["archive:one", "archive:two"], said);
+}
+
+// In docs/reference/edges.md: "a file of two chunks is another at one of two sources"
+#[test]
+fn no_file_of_two_chunks_is_a_mixture() {
+    let centre = Centre::with("8M", "8M", 1);
+    let [left, right] =
+        [centre.s3.bucket_folder(), centre.web.files()].map(|root| root.join("mix"));
+    for root in [&left, &right] {
+        make_tree(root, 60);
+    }
+    let changed: Vec<String> = (8..52)
+        .map(|number| format!("deep/file {number:04}"))
+        .collect();
+    for path in &changed {
+        // Where nothing is read of them before: of a file that begins in one chunk and ends in the next, one byte in each.
+        spoil(&right.join(path), 3, b"other");
+        spoil(&right.join(path), (1 << 20) - 9, b"other");
+    }
+    let to = centre.scratch("input");
+    let to = to.to_str().unwrap();
+    let request = centre.json(&[
+        "stage-in",
+        "archive:mix",
+        "mirror:mix",
+        to,
+        "--deadline",
+        "10m",
+        "--json",
+    ]);
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| request["state"] == "arrived");
+    let mut from = [0, 0];
+    for path in &changed {
+        let found = fs::read(Path::new(to).join(path)).unwrap();
+        let mut places = [&left, &right].into_iter();
+        let place = places.position(|root| fs::read(root.join(path)).unwrap() == found);
+        from[place.unwrap_or_else(|| panic!("{path} is a mixture"))] += 1;
+    }
+    assert!(from[0] > 0 && from[1] > 0, "both were asked: {from:?}");
+}

@@ -1,0 +1,173 @@
+//! Sees that what several sources hold is the same, before anything is promised of it.
+//!
+//! Where two stores tell checksums of one file, those are compared. Of what nobody tells anything some is read at each: both ends of
+//! what lies at the same sources, and blocks evenly over all of it, so that another version of a large file is seen though only its
+//! middle is another.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+use futures_util::{StreamExt, stream, stream::FuturesUnordered};
+use posthaste_endpoint::{Endpoint, Locus, Result, StoredSum};
+
+use super::{list::List, union::differs};
+
+/// What is read of both ends of a run at each source.
+const END_BYTES: u64 = 64 << 10;
+/// What is read in one place between them.
+const BLOCK_BYTES: u64 = 16 << 10;
+/// Such blocks of one run, and of all: some MiB at each source.
+const BLOCKS_OF_RUN: u64 = 64;
+const BLOCKS_MAX: u64 = 256;
+/// Bytes of a run that have a block of their own at least: a block is a little part of what is promised.
+const BYTES_OF_BLOCK: u64 = 1 << 20;
+/// Files that are asked for their checksums because their lists say that these may differ.
+const DOUBTS_MAX: usize = 64;
+/// Reads at once, of all sources together.
+const SAMPLED_AT_ONCE: usize = 16;
+
+/// Some bytes of a file, that are the same at all sources of its run.
+type Block = (usize, Range<u64>);
+
+/// Sees that what several sources hold is the same, as far as they tell and as some of it tells.
+///
+/// # Errors
+/// [`posthaste_endpoint::ErrorKind::Conflict`] where it is not, with the file and both sources; the endpoints' own.
+pub(super) async fn compare(
+    addresses: &[String],
+    endpoints: &[Arc<dyn Endpoint>],
+    list: &Arc<List>,
+) -> Result<()> {
+    let samples = blocks(list).into_iter().flat_map(|(places, block)| {
+        let places = places.into_iter();
+        places.map(move |place| (place, block.clone()))
+    });
+    let mut samples = stream::iter(samples);
+    let mut sampling = FuturesUnordered::new();
+    let mut known = Known::default();
+    loop {
+        while sampling.len() < SAMPLED_AT_ONCE
+            && let Some((place, block)) = samples.next().await
+        {
+            let (endpoint, list) = (Arc::clone(&endpoints[place]), Arc::clone(list));
+            sampling.push(sample(endpoint, list, place, block));
+        }
+        let Some(sampled) = sampling.next().await else {
+            return Ok(());
+        };
+        let sampled = sampled.map_err(|error| error.at(Locus::Source))?;
+        let shown = String::from_utf8_lossy(&list.files[sampled.block.0].path);
+        let shown = shown.escape_debug().to_string();
+        if let Some((other, place, why)) = known.contradiction(sampled) {
+            let (one, other) = (place.min(other), place.max(other));
+            let what = format!("{shown}: {why}");
+            return Err(differs(&addresses[one], &addresses[other], &what));
+        }
+    }
+}
+
+/// What was sampled so far, with the first source of each.
+#[derive(Default)]
+struct Known {
+    blocks: HashMap<(usize, u64), (usize, blake3::Hash)>,
+    sums: BTreeMap<usize, Vec<(usize, StoredSum)>>,
+}
+
+struct Sampled {
+    place: usize,
+    block: Block,
+    digest: blake3::Hash,
+    told: Option<StoredSum>,
+}
+
+impl Known {
+    /// The two sources of which one holds something else, and what tells that.
+    fn contradiction(&mut self, sampled: Sampled) -> Option<(usize, usize, &'static str)> {
+        let Sampled {
+            place,
+            block: (file, range),
+            digest,
+            told,
+        } = sampled;
+        if let Some(told) = told {
+            let sums = self.sums.entry(file).or_default();
+            if let Some((other, _)) = sums.iter().find(|(_, sum)| sum.contradicts(told)) {
+                return Some((*other, place, "the checksums that they keep differ"));
+            }
+            sums.push((place, told));
+        }
+        let first = self.blocks.entry((file, range.start));
+        let (other, first) = *first.or_insert((place, digest));
+        (first != digest).then_some((other, place, "the data itself differs"))
+    }
+}
+
+/// What is to be read, and at which sources.
+fn blocks(list: &List) -> Vec<(Vec<usize>, Block)> {
+    let starts = list.starts();
+    let shared: Vec<usize> = (0..list.runs.len())
+        .filter(|run| list.runs[*run].places.len() > 1)
+        .collect();
+    let most = BLOCKS_OF_RUN.min(BLOCKS_MAX / (shared.len() as u64).max(1));
+    let (mut blocks, mut doubts) = (Vec::new(), 0);
+    for run in shared {
+        let places = list.runs[run].places.iter();
+        let places: Vec<usize> = places.map(|place| *place as usize).collect();
+        let mut of_run: BTreeSet<(usize, u64, u64)> = BTreeSet::new();
+        let files = list.files_of(run);
+        let size = |file: usize| list.files[file].size;
+        let mut full = files.clone().filter(|file| size(*file) > 0);
+        let first = full.next();
+        let last = full.next_back().or(first);
+        if let (Some(first), Some(last)) = (first, last) {
+            let (begins, ends) = (starts[first], starts[last] + size(last));
+            of_run.insert((first, 0, END_BYTES.min(size(first))));
+            of_run.insert((last, size(last).saturating_sub(END_BYTES), size(last)));
+            let count = ((ends - begins) / BYTES_OF_BLOCK).min(most);
+            for number in 1..=count {
+                let at = begins + (ends - begins) / (count + 1) * number;
+                for piece in list.pieces(&starts, at..ends.min(at + BLOCK_BYTES)) {
+                    of_run.insert((piece.file, piece.range.start, piece.range.end));
+                }
+            }
+        }
+        for file in files.filter(|file| list.may_differ(*file)) {
+            if doubts < DOUBTS_MAX {
+                doubts += 1;
+                of_run.insert((file, 0, 0));
+            }
+        }
+        let of_run = of_run.into_iter();
+        blocks.extend(of_run.map(|(file, from, to)| (places.clone(), (file, from..to))));
+    }
+    blocks
+}
+
+/// Reads a block, and asks what the source keeps of its file.
+async fn sample(
+    endpoint: Arc<dyn Endpoint>,
+    list: Arc<List>,
+    place: usize,
+    block: Block,
+) -> Result<Sampled> {
+    let mut hasher = blake3::Hasher::new();
+    let mut told = None;
+    let (file, range) = block.clone();
+    if let Some(entry) = list.entry(place, file) {
+        let reader = endpoint.open(list.path_there(place, file), &entry).await?;
+        told = reader.stored_sum();
+        let mut bytes = reader.read(range).await?;
+        while let Some(some) = bytes.next().await {
+            hasher.update(&some?);
+        }
+    }
+    Ok(Sampled {
+        place,
+        block,
+        digest: hasher.finalize(),
+        told,
+    })
+}

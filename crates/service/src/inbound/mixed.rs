@@ -1,0 +1,211 @@
+//! Files that come of several sources, of which no source keeps a checksum.
+//!
+//! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it. Where
+//! it came of two all the same, it is compared with what one of them holds before it arrives. A larger file comes from all sources at once:
+//! that they hold the same is seen when they are looked at, by what is read there of it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::StreamExt;
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum, Summer};
+
+use super::{list::List, stage::Stage};
+
+/// Chunks as large as a file may be that comes from one source: longer than for these no source waits for another.
+const CHUNKS_MAX: u64 = 2;
+
+/// Where files came from.
+#[derive(Debug, Default)]
+pub(super) struct Mixed(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The place that each comes from.
+    from: HashMap<usize, Origin>,
+    /// Those that came of several.
+    mixed: BTreeSet<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Asked for there.
+    Asked(usize),
+    /// Some of it came from there.
+    Came(usize),
+    /// Some of it came before the service began.
+    Unknown,
+}
+
+impl Mixed {
+    /// As it was kept; some of these files came before.
+    pub(super) fn restore(kept: &[u8], partly: impl Iterator<Item = usize>) -> Self {
+        let (numbers, _) = kept.as_chunks::<8>();
+        let numbers = numbers.iter().copied().map(u64::from_le_bytes);
+        let mixed = numbers.filter_map(|number| usize::try_from(number).ok());
+        Self(Mutex::new(Known {
+            from: partly.map(|file| (file, Origin::Unknown)).collect(),
+            mixed: mixed.collect(),
+        }))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place that a file is to come from, when the mind asks at another.
+    fn place(&self, file: usize, asked: usize) -> usize {
+        let mut known = self.known();
+        match known.from.entry(file).or_insert(Origin::Asked(asked)) {
+            Origin::Asked(place) | Origin::Came(place) => *place,
+            Origin::Unknown => asked,
+        }
+    }
+
+    /// The place did not give it: the next one that is asked may.
+    fn give_up(&self, file: usize, place: usize) {
+        let mut known = self.known();
+        match known.from.get(&file) {
+            Some(Origin::Asked(of)) if *of == place => {
+                known.from.remove(&file);
+            }
+            Some(Origin::Came(of)) if *of == place => {
+                known.from.insert(file, Origin::Unknown);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Some of a file came from a place. What is to be kept, where that is news.
+    fn came(&self, file: usize, place: usize) -> Option<Vec<u8>> {
+        let mut known = self.known();
+        let before = known.from.insert(file, Origin::Came(place));
+        let is_one = match before {
+            Some(Origin::Came(of)) => of == place,
+            Some(Origin::Unknown) => false,
+            Some(Origin::Asked(_)) | None => true,
+        };
+        if is_one || !known.mixed.insert(file) {
+            return None;
+        }
+        let numbers = known.mixed.iter();
+        Some(
+            numbers
+                .flat_map(|file| (*file as u64).to_le_bytes())
+                .collect(),
+        )
+    }
+
+    fn has(&self, file: usize) -> bool {
+        self.known().mixed.contains(&file)
+    }
+}
+
+/// Whether a file is to come from one source, where nobody keeps a checksum of it.
+pub(super) fn is_watched(list: &List, chunk_bytes: u64, file: usize) -> bool {
+    let mut sources = (0..list.singles.len()).filter(|source| list.entry(*source, file).is_some());
+    list.files[file].size <= chunk_bytes * CHUNKS_MAX && sources.nth(1).is_some()
+}
+
+impl Stage {
+    fn is_watched(&self, file: usize) -> bool {
+        is_watched(&self.list, self.cut.chunk_size().get(), file)
+    }
+
+    /// The place that a piece of a file is to be read at, when the mind asks at another.
+    pub(super) fn place_of(&self, file: usize, asked: usize, is_whole: bool) -> usize {
+        let place = self.sums.place(file, asked);
+        match place == asked && !is_whole && self.is_watched(file) {
+            true => self.mixed.place(file, asked),
+            false => place,
+        }
+    }
+
+    /// A place did not give a file.
+    pub(super) fn give_up(&self, file: usize, place: usize) {
+        self.sums.give_up(file, place);
+        self.mixed.give_up(file, place);
+    }
+
+    /// Notes that a piece of a file came from a place, durable where it is needed.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) async fn came(self: &Arc<Self>, file: usize, place: usize) -> Result<()> {
+        if !self.is_watched(file) {
+            return Ok(());
+        }
+        match self.mixed.came(file, place) {
+            None => Ok(()),
+            Some(kept) => self.blocking(move |stage| stage.keep_mixed(&kept)).await,
+        }
+    }
+
+    /// What a source holds of a file that came of several, none of which keeps anything of it; none of any other.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] where none of them can be read now.
+    pub(super) async fn hold_mixed(
+        self: &Arc<Self>,
+        file: usize,
+    ) -> Result<Option<(usize, StoredSum)>> {
+        if !self.mixed.has(file) {
+            return Ok(None);
+        }
+        let mut failed = None;
+        for place in 0..self.wanted.sources.len() {
+            if self.list.entry(place, file).is_none() {
+                continue;
+            }
+            match self.sum_at(place, file).await {
+                Ok(sum) => return Ok(Some((place, sum))),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(None), |error| {
+            let busy = Error::new(ErrorKind::Busy, "compare", self.show(file));
+            Err(busy.cause(error.to_string()).at(Locus::Source))
+        })
+    }
+
+    async fn sum_at(&self, place: usize, file: usize) -> Result<StoredSum> {
+        let reader = self.reader(place, file).await?;
+        let mut bytes = reader.read(0..self.list.files[file].size).await?;
+        let mut summer = Summer::default();
+        while let Some(some) = bytes.next().await {
+            summer.add(&some?);
+        }
+        reader.confirm().await?;
+        Ok(StoredSum::Crc64(summer.sum()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_comes_from_where_it_was_asked_for_first_until_that_fails() {
+        let mixed = Mixed::restore(&[], [9].into_iter());
+        assert_eq!([mixed.place(1, 0), mixed.place(1, 1)], [0, 0]);
+        assert_eq!(mixed.came(1, 0), None);
+        mixed.give_up(1, 1);
+        assert_eq!(mixed.place(1, 1), 0, "another one failed");
+        mixed.give_up(1, 0);
+        assert_eq!(mixed.place(1, 1), 1);
+        // What is kept is enough to know it again.
+        let kept = mixed.came(1, 1).unwrap();
+        assert!(mixed.has(1) && !mixed.has(2));
+        assert_eq!(mixed.came(1, 1), None, "it is known");
+        let again = Mixed::restore(&kept, std::iter::empty());
+        assert!(again.has(1) && !again.has(9));
+        // Of what came before nobody knows from where.
+        assert!(mixed.came(9, 0).is_some() && mixed.has(9));
+        // Who gave nothing of it leaves no trace.
+        assert_eq!(mixed.place(2, 0), 0);
+        mixed.give_up(2, 0);
+        assert_eq!((mixed.place(2, 1), mixed.came(2, 1)), (1, None));
+    }
+}
