@@ -88,4 +88,16 @@ mod tests {
         assert_eq!(told(Errno::NOENT), Fault::SourceVanished);
         assert_eq!(told(Errno::ACCESS), Fault::SourceUnreadable);
     }
+
+    #[test]
+    fn what_is_damaged_here_is_no_depot_s_fault() {
+        let error = Error::new(
+            posthaste_endpoint::ErrorKind::Corrupt,
+            "read",
+            "the journal",
+        );
+        assert_eq!(fault_of_ours(&error), Fault::SourceStalled);
+        let source = error.at(Locus::Source);
+        assert_eq!(fault_of_ours(&source), Fault::SourceChanged);
+    }
 }
