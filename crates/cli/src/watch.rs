@@ -126,7 +126,13 @@ fn exit_of(request: &api::Request) -> ExitCode {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
-        (_, false) if request.left_out.is_some() || request.source_kept => Exit::LessSerious,
+        (_, false)
+            if request.left_out.is_some()
+                || request.source_kept
+                || request.chunks_out_of_reach > 0 =>
+        {
+            Exit::LessSerious
+        }
         (_, false) => return ExitCode::SUCCESS,
     };
     ExitCode::from(exit as u8)
@@ -250,5 +256,11 @@ pub(super) mod tests {
         let exit = format!("{:?}", outcome_of(&kept).unwrap());
         assert_eq!(exit, format!("{:?}", ExitCode::from(6)));
         assert!(!is_settled(&request("moving", true)));
+        let lost = api::Request {
+            chunks_out_of_reach: 3,
+            ..request("released", false)
+        };
+        let exit = format!("{:?}", outcome_of(&lost).unwrap());
+        assert_eq!(exit, format!("{:?}", ExitCode::from(6)));
     }
 }

@@ -219,10 +219,11 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         stage_in: None,
     };
     stage_in::fill(centre, mind, record, &mut shown);
-    let assumed = ending::assumed(centre, mind, &shown, record.id);
-    shown.warnings.extend(assumed);
-    let away = ending::away(&shown);
-    shown.warnings.extend(away);
+    let more = [
+        ending::assumed(centre, mind, &shown, record.id),
+        ending::away(&shown),
+    ];
+    shown.warnings.extend(more.into_iter().flatten());
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, &decisions);
     }

@@ -233,7 +233,9 @@ impl Store {
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
         // Who led before may be writing the same.
-        let fresh = path.with_extension(format!("new{}", self.epoch));
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".new{}", self.epoch));
+        let fresh = PathBuf::from(fresh);
         let mut file = fs::File::create(&fresh).map_err(failed)?;
         file.write_all(bytes)
             .and_then(|()| file.sync_all())

@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
-pub(crate) use scans::{check_kept, failed, listed, patterns, scan_all};
+pub(crate) use scans::{check_kept, failed, listed, patterns, scan_all, settle};
 pub(crate) use times::purge_at;
 use times::{deadlines, expiry};
 use told::{asked, ids};

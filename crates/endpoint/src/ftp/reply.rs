@@ -92,9 +92,9 @@ impl Reply {
         self.code / 100 == 5
     }
 
-    /// Whether it does not know the command, or not so.
+    /// Whether it does not know the command. 501 says that of what the command was given.
     pub(super) fn is_unknown(&self) -> bool {
-        (500..=504).contains(&self.code)
+        matches!(self.code, 500 | 502 | 504)
     }
 
     /// What it says, as one line.
@@ -254,6 +254,9 @@ mod tests {
             );
         }
         assert!(reply(550, "'x' cannot be listed").is_missing());
+        let knows =
+            [501, 550].map(|code| !reply(code, "19600101000000: Invalid argument").is_unknown());
+        assert!(knows == [true; 2] && reply(500, "MFMT not understood").is_unknown());
         assert!(!reply(550, "x: Permission denied").is_missing());
         let named = |about: &str, text| Reply {
             about: about.as_bytes().to_vec(),

@@ -10,6 +10,7 @@ use posthaste_testbed::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    task::JoinSet,
 };
 
 use crate::{
@@ -69,10 +70,11 @@ async fn a_success_that_holds_no_file_is_none() {
 }
 
 /// A store that tells 100 bytes of its one object and sends without end. What it could send before nobody read on.
-async fn endless() -> (String, tokio::task::JoinHandle<usize>) {
+async fn endless() -> (String, JoinSet<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let sending = tokio::spawn(async move {
+    let mut sending = JoinSet::new();
+    sending.spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
@@ -102,7 +104,7 @@ async fn endless() -> (String, tokio::task::JoinHandle<usize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_without_end_is_not_gathered() {
     for is_s3 in [true, false] {
-        let (url, sending) = endless().await;
+        let (url, mut sending) = endless().await;
         let endpoint = match is_s3 {
             true => s3_at(url),
             false => azure_at(&url).await,
@@ -111,7 +113,7 @@ async fn what_comes_without_end_is_not_gathered() {
         assert_eq!(entry.size, 100);
         let error = says(endpoint.get(b"x", &entry).await, "longer");
         assert_eq!(error.kind(), ErrorKind::Changed);
-        let sent = sending.await.unwrap();
+        let sent = sending.join_next().await.unwrap().unwrap();
         assert!(sent < 64 << 20, "{sent} bytes were read of 100");
     }
     shown(

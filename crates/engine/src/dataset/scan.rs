@@ -307,6 +307,29 @@ pub fn changed_ns(metadata: &Metadata) -> i64 {
     seconds.saturating_add(metadata.ctime_nsec())
 }
 
+/// A change of a file has other times than the one before it once a file system's clock has moved on: by so much where it keeps nanoseconds,
+/// and by so much where it keeps seconds, of which some know every other.
+const FINE_STEP_NS: i64 = 20_000_000;
+const COARSE_STEP_NS: i64 = 2_000_000_000;
+
+impl FileList {
+    /// From when on, in nanoseconds since 1970 by the clock of the file system, a change of any of its files shows in its times. Before, it may
+    /// get the times that are listed.
+    #[must_use]
+    pub fn settled_ns(&self) -> i64 {
+        let regular = self.files.iter();
+        let regular = regular.filter(|file| file.kind == FileKind::Regular);
+        let settled = regular.map(|file| {
+            let step = match file.changed_ns % 1_000_000_000 {
+                0 => COARSE_STEP_NS,
+                _ => FINE_STEP_NS,
+            };
+            file.changed_ns.saturating_add(step)
+        });
+        settled.max().unwrap_or(0)
+    }
+}
+
 /// What lies at a place.
 fn entry(
     path: Vec<u8>,
@@ -353,6 +376,21 @@ fn too_much(root: &Root) -> Error {
 mod tests {
     use super::*;
     use std::os::unix::{ffi::OsStringExt, fs::symlink, net::UnixListener};
+
+    #[test]
+    fn a_list_is_settled_once_a_change_of_its_files_would_show() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("file"), "old").unwrap();
+        let mut list = scan(root.path()).unwrap();
+        let settled = list.settled_ns();
+        assert!(list.files.iter().all(|file| file.changed_ns < settled));
+        let file = list.files.iter_mut().find(|file| file.size > 0).unwrap();
+        file.changed_ns = 7_000_000_000;
+        // Whole seconds may be every other.
+        assert_eq!(list.settled_ns(), 9_000_000_000);
+        list.files.retain(|file| file.kind != FileKind::Regular);
+        assert_eq!(list.settled_ns(), 0);
+    }
 
     #[test]
     fn a_tree_is_listed_in_byte_order_with_everything_in_it() {

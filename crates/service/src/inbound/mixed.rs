@@ -19,7 +19,11 @@ const CHUNKS_MAX: u64 = 2;
 
 /// Where files came from.
 #[derive(Debug, Default)]
-pub(super) struct Mixed(Mutex<Known>);
+pub(super) struct Mixed {
+    known: Mutex<Known>,
+    /// Held while what is known is kept, so that nothing older takes its place.
+    keeping: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -45,14 +49,18 @@ impl Mixed {
         let (numbers, _) = kept.as_chunks::<8>();
         let numbers = numbers.iter().copied().map(u64::from_le_bytes);
         let mixed = numbers.filter_map(|number| usize::try_from(number).ok());
-        Self(Mutex::new(Known {
+        let known = Known {
             from: partly.map(|file| (file, Origin::Unknown)).collect(),
             mixed: mixed.collect(),
-        }))
+        };
+        Self {
+            known: Mutex::new(known),
+            keeping: Mutex::default(),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place that a file is to come from, when the mind asks at another.
@@ -78,8 +86,8 @@ impl Mixed {
         }
     }
 
-    /// Some of a file came from a place. What is to be kept, where that is news.
-    fn came(&self, file: usize, place: usize) -> Option<Vec<u8>> {
+    /// Some of a file came from a place. Whether it came of several, and nobody knew.
+    fn came(&self, file: usize, place: usize) -> bool {
         let mut known = self.known();
         let before = known.from.insert(file, Origin::Came(place));
         let is_one = match before {
@@ -87,15 +95,18 @@ impl Mixed {
             Some(Origin::Unknown) => false,
             Some(Origin::Asked(_)) | None => true,
         };
-        if is_one || !known.mixed.insert(file) {
-            return None;
-        }
-        let numbers = known.mixed.iter();
-        Some(
-            numbers
-                .flat_map(|file| (*file as u64).to_le_bytes())
-                .collect(),
-        )
+        !is_one && known.mixed.insert(file)
+    }
+
+    /// Keeps those that came of several, as they are known then.
+    ///
+    /// # Errors
+    /// Those of `keep`.
+    pub(super) fn keep(&self, keep: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let _alone = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbers: Vec<u64> = self.known().mixed.iter().map(|file| *file as u64).collect();
+        let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
+        keep(&bytes.collect::<Vec<u8>>())
     }
 
     fn has(&self, file: usize) -> bool {
@@ -138,8 +149,8 @@ impl Stage {
             return Ok(());
         }
         match self.mixed.came(file, place) {
-            None => Ok(()),
-            Some(kept) => self.blocking(move |stage| stage.keep_mixed(&kept)).await,
+            false => Ok(()),
+            true => self.blocking(Self::keep_mixed).await,
         }
     }
 
@@ -190,22 +201,27 @@ mod tests {
     fn a_file_comes_from_where_it_was_asked_for_first_until_that_fails() {
         let mixed = Mixed::restore(&[], [9].into_iter());
         assert_eq!([mixed.place(1, 0), mixed.place(1, 1)], [0, 0]);
-        assert_eq!(mixed.came(1, 0), None);
+        assert!(!mixed.came(1, 0));
         mixed.give_up(1, 1);
         assert_eq!(mixed.place(1, 1), 0, "another one failed");
         mixed.give_up(1, 0);
         assert_eq!(mixed.place(1, 1), 1);
         // What is kept is enough to know it again.
-        let kept = mixed.came(1, 1).unwrap();
-        assert!(mixed.has(1) && !mixed.has(2));
-        assert_eq!(mixed.came(1, 1), None, "it is known");
+        assert!(mixed.came(1, 1) && mixed.has(1) && !mixed.has(2));
+        assert!(!mixed.came(1, 1), "it is known");
+        let mut kept = Vec::new();
+        let keep = mixed.keep(|bytes| {
+            kept.extend_from_slice(bytes);
+            Ok(())
+        });
+        keep.unwrap();
         let again = Mixed::restore(&kept, std::iter::empty());
         assert!(again.has(1) && !again.has(9));
         // Of what came before nobody knows from where.
-        assert!(mixed.came(9, 0).is_some() && mixed.has(9));
+        assert!(mixed.came(9, 0) && mixed.has(9));
         // Who gave nothing of it leaves no trace.
         assert_eq!(mixed.place(2, 0), 0);
         mixed.give_up(2, 0);
-        assert_eq!((mixed.place(2, 1), mixed.came(2, 1)), (1, None));
+        assert_eq!((mixed.place(2, 1), mixed.came(2, 1)), (1, false));
     }
 }

@@ -369,8 +369,9 @@ impl Stage {
     ///
     /// # Errors
     /// The operating system's.
-    pub(super) fn keep_mixed(&self, kept: &[u8]) -> Result<()> {
-        self.store.keep_mixed(self.request, kept)
+    pub(super) fn keep_mixed(&self) -> Result<()> {
+        self.mixed
+            .keep(|kept| self.store.keep_mixed(self.request, kept))
     }
 
     /// Removes what was written.

@@ -291,9 +291,10 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
         centre.outgoing.complaints.note(id, &error);
     }
     match listed {
-        Listed::Here(list) => {
-            tokio::task::block_in_place(|| store.keep_list(id, &list))?;
-        }
+        Listed::Here(list) => tokio::task::block_in_place(|| {
+            submit::settle(&list, centre.clock.now());
+            store.keep_list(id, &list)
+        })?,
         Listed::There(list) => {
             tokio::task::block_in_place(|| store.keep_stage_in_list(id, &list.to_bytes()))?;
         }

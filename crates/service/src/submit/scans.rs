@@ -1,6 +1,6 @@
 //! Scans the sources of requests, and writes down what they hold.
 
-use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread, time::Duration};
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
@@ -9,7 +9,7 @@ use posthaste_engine::{
     dataset::{self, FileKind, FileList, Root},
 };
 use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned};
-use posthaste_types::{Bytes, RequestId};
+use posthaste_types::{Bytes, RequestId, Timestamp};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::Instrument;
 
@@ -17,7 +17,7 @@ use super::submit;
 use crate::{driver::Centre, inbound, outbound, store::Remains};
 
 /// How soon a journal that was away is tried again.
-const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Scans at once: each keeps one list in memory and one directory tree busy.
 const SCANS_AT_ONCE: usize = 4;
 
@@ -127,9 +127,22 @@ pub(crate) fn failed(error: &Error) -> Scan {
 /// Lists a source; a small list is still to be kept.
 fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
     let list = listed_of(centre, record)?;
+    settle(&list, centre.clock.now());
     check_kept(record, &list)?;
     let small = centre.store.keep_if_large(record.id, &list)?;
     Ok((sealed(record, &list), small))
+}
+
+/// Longest wait for files that were changed right before they were listed, or ahead of this machine's clock.
+const SETTLE_MAX: Duration = Duration::from_secs(3);
+
+/// Waits until whatever changes a file from now on gives it other times than those listed, which are compared when it is read and before it
+/// is removed. Blocking.
+pub(crate) fn settle(list: &FileList, now: Timestamp) {
+    let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    let left = list.settled_ns().saturating_sub(now.saturating_mul(1000));
+    let left = Duration::from_nanos(u64::try_from(left).unwrap_or(0));
+    thread::sleep(left.min(SETTLE_MAX));
 }
 
 /// Sees that nothing is lost with a source that is to be removed. An address keeps less than depots do.

@@ -189,6 +189,20 @@ fn refuses(world: &World, from: &str, to: &str) {
 }
 
 #[test]
+fn a_followed_link_to_where_the_copy_goes_is_left_out() {
+    let world = World::new();
+    fs::create_dir_all(world.path("run/from")).unwrap();
+    symlink("..", world.path("run/from/up")).unwrap();
+    fs::write(world.path("run/from/x"), "x").unwrap();
+    let output = world.cp(["-L", "run/from", "run/to"]).output().unwrap();
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(lines.contains("into itself"), "{lines}");
+    assert!(world.path("run/to/x").exists(), "{lines}");
+    assert!(!world.path("run/to/up/to/x").exists(), "{lines}");
+}
+
+#[test]
 fn nothing_goes_into_itself() {
     for way in WAYS {
         let far = Far::new(way);

@@ -50,14 +50,9 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
         &shared.destination.endpoint,
     );
     let below = &directory.from;
-    let Some(root) = directory
-        .to
-        .strip_suffix(&below[..])
-        .filter(|_| !below.is_empty())
-    else {
+    let Some(root) = root_of(directory) else {
         return Ok(());
     };
-    let root = root.strip_suffix(b"/").unwrap_or(root);
     let shown = into.show(root);
     let called = format!("/{}", String::from_utf8_lossy(below));
     let system = from.system();
@@ -74,6 +69,38 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
         )),
         Ok(false) | Err(_) => Ok(()),
     }
+}
+
+/// Fails if a followed link led to where the copy goes.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`]; those of asking.
+pub(super) async fn refuse_followed(
+    shared: &Shared,
+    directory: &Directory,
+    place: &[u8],
+) -> Result<()> {
+    let from = &directory.source.place.endpoint;
+    let into = &shared.destination.endpoint;
+    let Some(root) = root_of(directory) else {
+        return Ok(());
+    };
+    if from.system().is_none() || from.system() != into.system() {
+        return Ok(());
+    }
+    match retried(shared, || into.real_path(root)).await? == place {
+        true => Err(is_inside(
+            from.show(&directory.from),
+            "it can't be copied into itself",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Where all of it goes that a directory is copied with; none for the first directory.
+fn root_of(directory: &Directory) -> Option<&[u8]> {
+    let root = directory.to.strip_suffix(&directory.from[..])?;
+    (!directory.from.is_empty()).then(|| root.strip_suffix(b"/").unwrap_or(root))
 }
 
 /// Whether `path` is `directory` or lies in it.

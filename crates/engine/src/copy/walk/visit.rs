@@ -42,6 +42,7 @@ impl DirectoryVisit {
                 inside::refuse_directory(shared, &self.directory).await?;
                 if follow {
                     let place = retried(shared, || endpoint.real_path(from)).await?;
+                    inside::refuse_followed(shared, &self.directory, &place).await?;
                     self.directory.identify(place)?;
                 }
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
