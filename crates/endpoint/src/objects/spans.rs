@@ -28,7 +28,7 @@ pub(crate) struct Spans(Option<(StoredSum, Arc<Mutex<Seen>>)>);
 enum Seen {
     /// Of the ranges read to their end: where each starts, its length and its checksum.
     Ranges(BTreeMap<u64, (u64, StoredSum)>),
-    InOrder(InOrder),
+    InOrder(Box<InOrder>),
     /// It can't be told any more.
     Lost,
 }
@@ -49,12 +49,12 @@ impl Spans {
         Self(wanted.map(|wanted| {
             let seen = match wanted.adds_up() {
                 true => Seen::Ranges(BTreeMap::new()),
-                false => Seen::InOrder(InOrder {
+                false => Seen::InOrder(Box::new(InOrder {
                     at: 0,
                     summer: wanted.summer(),
                     ahead: BTreeMap::new(),
                     ahead_bytes: 0,
-                }),
+                })),
             };
             (wanted, Arc::new(Mutex::new(seen)))
         }))
