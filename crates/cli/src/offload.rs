@@ -160,7 +160,7 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         tokio::time::sleep(LOOK_EVERY).await;
         request = service.get_again(&format!("/v1/requests/{id}")).await?;
     }
-    if matches!(request.state.as_str(), "refused" | "failed") {
+    if matches!(request.state.as_str(), "refused" | "failed" | "cancelled") {
         if arguments.json {
             output::json(&request);
         } else {

@@ -117,7 +117,7 @@ pub async fn run(mut arguments: StageInArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let request = ask(&service, &new, arguments.dry_run).await?;
     let id = request.id.clone();
-    if matches!(request.state.as_str(), "refused" | "failed") {
+    if matches!(request.state.as_str(), "refused" | "failed" | "cancelled") {
         return Err(refusal(&request, arguments.json));
     }
     if arguments.json && !arguments.wait {

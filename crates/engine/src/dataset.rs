@@ -3,6 +3,7 @@
 //! [`scan`] lists a directory, [`SourceReader`] reads the stream's chunks and notices when a file
 //! is no longer what was listed, and [`Manifest`] is what the far end needs to put it together.
 
+mod bounds;
 mod extra;
 mod manifest;
 mod root;
@@ -13,6 +14,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use posthaste_types::Bytes;
 
+pub use bounds::{Bound, Bounds, ENTRIES_MAX, NAME_BYTES_MAX, Wanted};
 pub(crate) use extra::{ACCESS_LISTS, is_kept};
 pub use extra::{Extra, NOBODY_KNOWS};
 pub use manifest::{ChunkDigests, Manifest};

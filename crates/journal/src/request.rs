@@ -6,7 +6,7 @@ mod scan;
 
 use std::cmp::Reverse;
 
-use posthaste_core::contract::{Method, Wishes};
+use posthaste_core::contract::{Happening, Method, Wishes};
 use posthaste_types::{Bytes, Code, Digest, Record, RequestId, SourceId, Timestamp};
 
 use crate::{
@@ -237,6 +237,14 @@ fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result
          WHERE id = ?1",
         &params![to_sql(request.get()), bytes, files, chunk_size, error],
     )?;
+    if scan.is_cancelled() {
+        digest::change(
+            database,
+            REQUEST,
+            "UPDATE request SET ended = ?2 WHERE id = ?1",
+            &params![to_sql(request.get()), Happening::Cancelled.name()],
+        )?;
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use posthaste_core::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways, relay::Haste};
 use posthaste_journal::{ChunkRecord, Step};
-use posthaste_types::Timestamp;
+use posthaste_types::{RequestId, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     quotas::Quotas,
     reload::Current,
     store::Store,
-    submit::Turns,
+    submit::{Scans, Turns},
     traced::Traced,
 };
 use glance::Glances;
@@ -89,6 +89,8 @@ pub(crate) struct Centre {
     pub(crate) turns: Turns,
     /// What users may have open.
     pub(crate) quotas: Quotas,
+    /// The scans that wait or run.
+    pub(crate) scans: Arc<Scans>,
     /// Where it is noted who asked for a change and what became of it, if anywhere.
     pub(crate) audit: Current<Option<Audit>>,
     /// What was moved, and when.
@@ -122,7 +124,7 @@ impl Centre {
     pub(crate) fn restore(
         store: Arc<Store>,
         inputs: mpsc::Sender<Arrival>,
-        listings: &Arc<Listings>,
+        (listings, scans): (&Arc<Listings>, Arc<Scans>),
         options: &Options,
     ) -> Result<Self> {
         let mut replay = store.journal(|journal| journal.replay())?;
@@ -144,6 +146,7 @@ impl Centre {
         Ok(Self {
             turns: Turns::default(),
             quotas: Quotas::new(&options.site.quotas),
+            scans,
             movers: Arc::new(Movers::new(clock.now())),
             circuits: Arc::new(Circuits::open(&options.circuits, &options.state, &mind)?),
             mind: Mutex::new(mind),
@@ -229,6 +232,18 @@ impl Centre {
         };
         self.send(arrival).await?;
         done.await.map_err(|_| ending())
+    }
+
+    /// Ends a request that somebody else wants no more: its scan, or what the mind makes of it. That is in the journal when this
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`Self::tell`].
+    pub(crate) async fn give_up(&self, request: RequestId) -> Result<()> {
+        if self.scans.cancel(request).await {
+            return Ok(());
+        }
+        self.put_down(Input::RequestCancelled { request }).await
     }
 
     async fn send(&self, arrival: Arrival) -> Result<()> {

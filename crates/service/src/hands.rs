@@ -416,7 +416,7 @@ impl Hands {
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
         self.traced.forget(request);
-        let is_released = matches!(remains, Remains::Envelope);
+        let is_released = remains != Remains::Nothing;
         self.outbound.forget(request, is_released);
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {

@@ -43,13 +43,10 @@ use axum::{
 };
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind};
-use posthaste_types::RequestId;
 use tokio::sync::mpsc;
 use utoipa::OpenApi;
 
-use crate::{
-    driver::Centre, fts, oidc::Logins, reload::Current, submit::SCANS_MAX, tokens::Tokens,
-};
+use crate::{driver::Centre, fts, oidc::Logins, reload::Current, submit::Place, tokens::Tokens};
 use refusals::Refusals;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
@@ -62,8 +59,6 @@ pub(crate) struct Desk {
     pub(crate) tokens: Arc<Tokens>,
     /// Whom people may log in with.
     pub(crate) logins: Arc<Logins>,
-    /// Requests whose source is to be scanned.
-    pub(crate) scans: mpsc::Sender<RequestId>,
     /// Depots to watch from now on.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
     /// Below which jobs may have data moved, without links.
@@ -83,17 +78,13 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// A place among the requests that wait for their scan.
+    /// A place among the requests of an owner that wait for their scan.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
-    pub(crate) fn reserve_scan(&self, subject: &str) -> Answer<mpsc::Permit<'_, RequestId>> {
-        let permit = self.scans.try_reserve().map_err(|_| {
-            Error::new(ErrorKind::Busy, "submit", subject)
-                .cause(format!("{SCANS_MAX} requests wait for their scan"))
-                .hint("try again in a minute")
-        })?;
-        Ok(permit)
+    pub(crate) fn reserve_scan(&self, owner: Option<&String>, subject: &str) -> Answer<Place> {
+        let owner = owner.map_or("", String::as_str);
+        Ok(self.centre.scans.reserve(owner, subject)?)
     }
 
     /// Has the queue looked at soon, where it is looked at: something became of a job.

@@ -101,6 +101,8 @@ pub use store::journal_error;
 const WATCHES_MAX: usize = 64;
 /// How long answers on their way may take once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
+/// Between two looks for keys of what nobody keeps any more.
+const KEYS_EVERY: Duration = Duration::from_secs(3600);
 
 /// A service that listens, but does nothing yet.
 pub struct Service {
@@ -108,7 +110,7 @@ pub struct Service {
     listener: TcpListener,
     fts_listener: Option<TcpListener>,
     driver: driver::Driver,
-    scans: mpsc::Receiver<posthaste_types::RequestId>,
+    begun: mpsc::UnboundedReceiver<submit::Begun>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
     /// Jobs that are gone, whose data may still be on its way.
     forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
@@ -164,9 +166,9 @@ impl Service {
         let tokens = tokens::Tokens::new(token, &store.journal(|journal| journal.tokens())?);
         let (inputs, queue) = mpsc::channel(driver::INPUTS_MAX);
         let (listings, listed) = listing::Listings::new(options.listing_cache.get(), &store.actors);
-        let centre = driver::Centre::restore(store, inputs, &listings, options)?;
+        let (scans, begun) = submit::Scans::new();
+        let centre = driver::Centre::restore(store, inputs, (&listings, scans), options)?;
         let centre = Arc::new(centre);
-        let (scan_sender, scans) = mpsc::channel(submit::SCANS_MAX);
         let (watch_sender, watches) = mpsc::channel(WATCHES_MAX);
         let (forget, forgotten) = mpsc::channel(jobs::forget::FORGOTTEN_MAX);
         let driver = driver::Driver::new(Arc::clone(&centre), queue);
@@ -178,7 +180,6 @@ impl Service {
             centre,
             tokens: Arc::new(tokens),
             logins: Arc::new(oidc::Logins::open(options.site.oidc.as_ref())?),
-            scans: scan_sender,
             watches: watch_sender,
             scratch: Arc::new(reload::Current::new(jobs::owner::roots(&options.scratch)?)),
             forgotten: forget,
@@ -198,7 +199,7 @@ impl Service {
             listener,
             fts_listener,
             driver,
-            scans,
+            begun,
             watches,
             forgotten,
             listed,
@@ -259,7 +260,7 @@ impl Service {
             listener,
             fts_listener,
             driver,
-            scans,
+            begun,
             watches,
             forgotten,
             listed,
@@ -286,7 +287,7 @@ impl Service {
         }
         let scanner = Arc::clone(&centre);
         running.spawn(async move {
-            submit::scan_all(scanner, scans).await;
+            submit::scan_all(scanner, begun).await;
             Ok(())
         });
         if let Some(outlet) = outlet {
@@ -294,11 +295,7 @@ impl Service {
         }
         reloader.begin().await?;
         resume(&desk).await?;
-        let clerk = fts::run(
-            Arc::clone(&centre),
-            Arc::clone(&desk.fts),
-            desk.scans.clone(),
-        );
+        let clerk = fts::run(Arc::clone(&centre), Arc::clone(&desk.fts));
         running.spawn(clerk);
         let (end, ended) = tokio::sync::watch::channel(false);
         let routes = http::router(desk);
@@ -332,6 +329,17 @@ fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
     running.spawn(Arc::clone(&centre.movers).look_after());
     running.spawn(circuits::sweep_all(Arc::clone(centre)));
     running.spawn(Arc::clone(&desk.logins).keep_fresh());
+    running.spawn(retire_keys(Arc::clone(centre)));
+}
+
+/// Removes the keys of what nobody keeps any more, again and again.
+async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
+    loop {
+        tokio::time::sleep(KEYS_EVERY).await;
+        let now = centre.clock.now();
+        let retired = tokio::task::block_in_place(|| centre.store.retire_expired(now));
+        let _ = retired.inspect_err(|error| tracing::warn!("{error}"));
+    }
 }
 
 /// Decides, until what this gives is dropped: on a thread of its own.
@@ -417,7 +425,7 @@ async fn choose_encoding(
 /// Tells the mind that the driver started, and takes up what a crash left undone.
 async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
-    tokio::task::block_in_place(|| centre.store.retire_keys())?;
+    tokio::task::block_in_place(|| centre.store.retire_keys(centre.clock.now()))?;
     inbound::Inbound::sweep(&centre.store).await?;
     let mut twins = Vec::new();
     for record in centre.store.journal(|journal| journal.depots())? {
@@ -470,9 +478,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     tokio::task::block_in_place(|| centre.store.sweep_names(&waiting))?;
     for record in &untold {
         match record.scan {
-            None => {
-                let _ = desk.scans.send(record.id).await;
-            }
+            None => centre.scans.begin(record.id, None),
             Some(Scan::Sealed { .. }) => submit::submit(centre, record.id).await?,
             Some(Scan::Failed { .. }) => {}
         }

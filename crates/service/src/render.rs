@@ -254,8 +254,8 @@ pub(crate) fn depot_state(mind: &Mind, depot: DepotId) -> &'static str {
 /// The name of the state that a request is in.
 pub(crate) fn state<'a>(mind: &Mind, record: &'a RequestRecord) -> &'a str {
     let failed = || matches!(record.scan, Some(Scan::Failed { .. })).then_some("failed");
-    let state = mind.state_of(record.id).or_else(failed);
-    state.unwrap_or_else(|| record.ended.as_deref().unwrap_or("scanning"))
+    let ended = record.ended.as_deref().or_else(failed);
+    mind.state_of(record.id).or(ended).unwrap_or("scanning")
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.

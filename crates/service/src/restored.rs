@@ -300,7 +300,8 @@ mod tests {
         let options = crate::reload::tests::options(state);
         let store = Arc::new(Store::open(state, None, true).unwrap());
         let (listings, _) = crate::listing::Listings::new(0, &Arc::default());
-        Centre::restore(store, mpsc::channel(1).0, &listings, &options).unwrap()
+        let (scans, _) = crate::submit::Scans::new();
+        Centre::restore(store, mpsc::channel(1).0, (&listings, scans), &options).unwrap()
     }
 
     fn list() -> FileList {

@@ -1,9 +1,11 @@
 //! Takes a stage-out: writes it down, scans its source, hands it to the mind.
 
+mod going;
 mod known;
 pub(crate) mod lent;
 mod named;
 mod scans;
+mod shares;
 mod times;
 mod told;
 mod turns;
@@ -17,7 +19,7 @@ use posthaste_core::{
 };
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result, is_slip};
 use posthaste_engine::{
-    dataset::{self, FileList, Root},
+    dataset::{self, Bounds, FileList, Root, Wanted},
     envelope::age::{RECIPIENTS_MAX, Recipient},
 };
 use posthaste_journal::{RequestRecord, Scan};
@@ -26,6 +28,7 @@ use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 use crate::{
     driver::Centre, hands::solved, inbound, outbound, purges, render, tokens::OF_OWNER, wishes,
 };
+pub(crate) use going::{Begun, Place, Scans};
 pub(crate) use known::{known, known_as, other_content};
 pub(crate) use named::{check_named, rehearse_named};
 use scans::sealed;
@@ -35,8 +38,6 @@ use times::{deadlines, expiry};
 use told::{asked, ids};
 pub(crate) use turns::Turns;
 
-/// Requests waiting for their scan. One more is refused rather than forgotten.
-pub(crate) const SCANS_MAX: usize = 10_000;
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
 /// The number of a request that is only rehearsed, beyond that of any other, as the next one's would be: what comes first of two
@@ -124,6 +125,8 @@ pub(crate) fn write_down(
 /// # Errors
 /// As [`accept`], and the scan's.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
+    let owner = new.wishes.owner.as_deref().unwrap_or_default();
+    let _leave = centre.scans.rehearse(owner).await;
     if let Some(address) = outbound::submit::straight(centre, new) {
         let record = outbound::submit::check(centre, new, address)?;
         drop(centre.quotas.reserve(centre, &record)?);
@@ -135,7 +138,9 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let (root, only) = source(centre, new)?;
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let patterns = record.patterns.clone();
-    let look = move || listed(&Root::open(&root, false)?, &only, &patterns);
+    let wanted = Wanted::default();
+    let bounds = Bounds::while_wanted(&wanted);
+    let look = move || listed(&Root::open(&root, false)?.within(bounds), &only, &patterns);
     let list = actor.blocking(look).await?;
     check_kept(&record, &list)?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;

@@ -470,3 +470,37 @@ fn recipients_are_named_by_key_by_name_and_by_file_and_never_by_secret() {
     }
     assert!(centre.keys().is_empty(), "a dry run made a key");
 }
+
+/// Bytes that a relay holds of datasets.
+fn held(relay: &Relay) -> usize {
+    let files = files(&relay.directory.join("datasets")).into_iter();
+    files.map(|(_, bytes)| bytes.len()).sum()
+}
+
+#[test]
+fn what_its_destination_lost_after_it_was_delivered_is_sent_again_with_the_same_key() {
+    let mut centre = Centre::with(&["60M", "60M", "60M", "60M"], 8, 11);
+    let scratch = centre.path("scratch");
+    let what = ["offload", scratch.to_str().unwrap(), "--to", "dune"];
+    let how = ["--via", "ash,birch,cedar", "--code", "2+1", "--json"];
+    let whom = ["--deadline", "10m", "--encrypt-for", &centre.alice];
+    centre.service.json(&[&what[..], &how, &whom].concat());
+    let is_delivered = |request: &Value| state(request) == "delivered";
+    centre.service.wait_until("r1", is_delivered);
+    let before = held(&centre.relays[3]);
+    // The key outlives a restart too.
+    centre.service.kill();
+    centre.service.restart();
+    assert_eq!(centre.keys().len(), 1);
+    let dune = &mut centre.relays[3];
+    dune.kill();
+    fs::remove_dir_all(dune.directory.join("datasets")).unwrap();
+    dune.restart();
+    centre.service.wait_until("r1", |request| {
+        is_delivered(request) && held(&centre.relays[3]) >= before
+    });
+    for relay in &mut centre.relays[..3] {
+        relay.kill();
+    }
+    centre.pull_and_compare("alice");
+}

@@ -64,6 +64,7 @@ mod reload;
 mod reserve;
 mod reserve_local;
 mod reserved_streams;
+mod scans;
 mod scatter;
 mod service;
 mod settings;

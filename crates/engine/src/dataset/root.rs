@@ -17,13 +17,14 @@ use posthaste_endpoint::{
 };
 use rustix::{fs::OFlags, io::Errno};
 
-use super::{FileEntry, FileList};
+use super::{Bounds, FileEntry, FileList};
 
 /// A dataset's directory, opened.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
     beneath: Beneath,
+    pub(super) bounds: Bounds,
 }
 
 impl Root {
@@ -66,7 +67,14 @@ impl Root {
         Ok(Self {
             path: path.to_owned(),
             beneath,
+            bounds: Bounds::default(),
         })
+    }
+
+    /// The same, of which scans hold no more than that.
+    #[must_use]
+    pub fn within(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// Opens the directory that `list` is of. Blocks.

@@ -16,11 +16,8 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Extra, FileEntry, FileKind, FileList, Root};
+use super::{Bound, Extra, FileEntry, FileKind, FileList, Root};
 use crate::copy::Filter;
-
-/// Most files of one dataset: at about 150 bytes each the list stays in memory.
-const FILES_MAX: usize = 20_000_000;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
@@ -84,9 +81,7 @@ pub fn scan_files<N: AsRef<[u8]>>(
         if !is_path_below(name) {
             return Err(refused(&root.shown(name), NO_PATH));
         }
-        if list.files.len() >= FILES_MAX {
-            return Err(too_much(root));
-        }
+        hold(root, name)?;
         list_way(root, name, &mut folders, &mut list)?;
         let (place, metadata) = look_at(root, name)?;
         match kind_of(&place, &metadata)? {
@@ -190,7 +185,7 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
         list.bytes = list
             .bytes
             .checked_add(file.size)
-            .ok_or_else(|| too_much(root))?;
+            .ok_or_else(|| too_much(root, "its files have more than 2^64 bytes"))?;
     }
     Ok(list)
 }
@@ -251,9 +246,7 @@ fn scan_directory(
             // In the list it is missed where the rest is.
             Some(kind) => kind.unwrap_or(FileKind::LeftOut),
         };
-        if list.files.len() == FILES_MAX {
-            return Err(too_much(root));
-        }
+        hold(root, &path)?;
         let is_directory = kind == FileKind::Directory;
         let found = entry(path.clone(), kind, &metadata, &place.path);
         let found = found.map_err(|cause| failed("look at", place.shown(), cause));
@@ -361,14 +354,26 @@ fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Error 
     Error::io(operation, path.display().to_string(), cause).at(Locus::Source)
 }
 
-fn too_much(root: &Root) -> Error {
+/// Counts an entry that the list is to hold.
+fn hold(root: &Root, path: &[u8]) -> Result<()> {
+    let held = root.bounds.hold(path.len());
+    held.map_err(|bound| match bound {
+        Bound::Unwanted => {
+            let shown = root.shown(b"").display().to_string();
+            Error::new(ErrorKind::Cancelled, "list", shown).at(Locus::Source)
+        }
+        Bound::Entries | Bound::Names => too_much(root, &bound.to_string()),
+    })
+}
+
+fn too_much(root: &Root, why: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "list",
         root.shown(b"").display().to_string(),
     )
     .at(Locus::Source)
-    .cause(format!("it has more than {FILES_MAX} files or 2^64 bytes"))
+    .cause(why.to_owned())
     .hint("offload its subdirectories one by one")
 }
 

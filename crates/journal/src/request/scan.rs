@@ -23,6 +23,26 @@ pub enum Scan {
     },
 }
 
+/// Stands for the failure of a scan that somebody ended.
+const CANCELLED: (&str, &str) = ("cancelled", "it was cancelled while its source was scanned");
+
+impl Scan {
+    /// That of a source that nobody wants scanned any more: its request is cancelled.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        let (code, error) = CANCELLED;
+        Self::Failed {
+            code: code.to_owned(),
+            error: error.to_owned(),
+        }
+    }
+
+    /// Whether somebody ended it.
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Failed { code, error } if (&**code, &**error) == CANCELLED)
+    }
+}
+
 /// What the scan of a request's source brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scanned {

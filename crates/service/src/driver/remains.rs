@@ -5,7 +5,9 @@ use crate::store::Remains;
 /// What remains of a request, when this is its end.
 pub(super) fn remains_of(happening: &Happening) -> Option<Remains> {
     match happening {
-        Happening::Released | Happening::Purged | Happening::Delivered => Some(Remains::Envelope),
+        Happening::Released | Happening::Purged => Some(Remains::Envelope),
+        // A destination may lose it.
+        Happening::Delivered => Some(Remains::Source),
         Happening::Refused
         | Happening::Cancelled
         | Happening::Failed

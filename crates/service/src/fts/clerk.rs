@@ -8,12 +8,10 @@ use std::{
 };
 
 use posthaste_api as api;
-use posthaste_core::contract::Input;
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{FtsFile, FtsJob, FtsState, OneFile, RequestRecord};
 use posthaste_types::{RequestId, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::{
     Fts,
@@ -49,16 +47,11 @@ const TOO_LONG: &str =
 ///
 /// # Errors
 /// The journal's.
-pub(crate) async fn run(
-    centre: Arc<Centre>,
-    fts: Arc<Fts>,
-    scans: mpsc::Sender<RequestId>,
-) -> Result<()> {
+pub(crate) async fn run(centre: Arc<Centre>, fts: Arc<Fts>) -> Result<()> {
     let mut clerk = Clerk {
         newest: centre.newest_event(),
         centre,
         fts,
-        scans,
         stalls: HashMap::new(),
         forgot_at: None,
     };
@@ -66,8 +59,7 @@ pub(crate) async fn run(
         clerk.forget()?;
         let round = tokio::task::block_in_place(|| clerk.round())?;
         for request in round.cancel {
-            let input = Input::RequestCancelled { request };
-            clerk.centre.put_down(input).await?;
+            clerk.centre.give_up(request).await?;
         }
         if round.is_busy {
             tokio::time::sleep(ROUND_APART).await;
@@ -89,7 +81,6 @@ pub(crate) async fn run(
 struct Clerk {
     centre: Arc<Centre>,
     fts: Arc<Fts>,
-    scans: mpsc::Sender<RequestId>,
     newest: tokio::sync::watch::Receiver<u64>,
     /// Of files whose request complains: since when, and with how many chunks there.
     stalls: HashMap<u64, (Timestamp, u32)>,
@@ -356,7 +347,8 @@ impl Clerk {
             file.is_settled = true;
             return Ok(Some(file));
         }
-        let Ok(permit) = self.scans.try_reserve() else {
+        let owner = job.owner.as_str();
+        let Ok(permit) = self.centre.scans.reserve(owner, "a file") else {
             return Ok(None);
         };
         match self.request(&file, job, asked) {

@@ -73,11 +73,15 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
     let mut new: api::NewRequest = serde_json::from_slice(&text)
         .map_err(|cause| invalid(cause.to_string()).hint("see openapi/ for what a request has"))?;
     let ending = || Error::new(ErrorKind::Cancelled, "submit", "the request");
-    // Where too many wait for their scan, so does this one.
-    let permit = desk.scans.clone().reserve_owned().await;
-    let permit = permit.map_err(|_| ending())?;
-    let taken = tokio::task::spawn_blocking(move || {
+    let claimed = tokio::task::spawn_blocking(move || {
         claim(&desk, &caller, &mut new)?;
+        Ok::<_, Error>((desk, new))
+    });
+    let (desk, new) = claimed.await.map_err(|_| ending())??;
+    // Where too many of its owner wait for their scan, so does this one.
+    let owner = new.wishes.owner.as_deref().unwrap_or_default();
+    let permit = desk.centre.scans.wait(owner).await;
+    let taken = tokio::task::spawn_blocking(move || {
         let (record, fresh) = submission::accept(&desk.centre, &new)?;
         if fresh {
             desk.centre.traced.begin(record.id);

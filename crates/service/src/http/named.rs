@@ -83,7 +83,7 @@ fn write_down(
     new: &api::NewRequest,
     record: RequestRecord,
 ) -> Answer<(RequestRecord, bool)> {
-    let permit = desk.reserve_scan(&new.source)?;
+    let permit = desk.reserve_scan(new.wishes.owner.as_ref(), &new.source)?;
     let (record, fresh) = tokio::task::block_in_place(|| {
         let _turn = desk.centre.turns.wait(new.submission_id.as_deref());
         submission::keep(&desk.centre, new, record)

@@ -107,7 +107,9 @@ pub(super) fn is_under_way(
         {
             Ok(())
         }
-        (None, None) if matches!(record.scan, Some(Scan::Failed { .. })) => {
+        (None, None)
+            if record.ended.is_none() && matches!(record.scan, Some(Scan::Failed { .. })) =>
+        {
             Err(over("its source could not be scanned".to_owned()))
         }
         (None, None) if record.ended.is_none() && record.stage_in.is_some() => {

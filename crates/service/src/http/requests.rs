@@ -80,7 +80,7 @@ pub(crate) async fn submit(
             Json(submission::rehearse(&desk.centre, &new).await?),
         ));
     }
-    let permit = desk.reserve_scan(&new.source)?;
+    let permit = desk.reserve_scan(new.wishes.owner.as_ref(), &new.source)?;
     let (record, fresh) = tokio::task::block_in_place(|| submission::accept(&desk.centre, &new))?;
     if fresh {
         desk.centre.traced.begin(record.id);
@@ -154,6 +154,12 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
+    if record.scan.is_none() && desk.centre.scans.cancel(record.id).await {
+        let record = find(&desk, &id)?;
+        if record.ended.is_some() {
+            return Ok(StatusCode::ACCEPTED);
+        }
+    }
     if record.stage_in.is_some() {
         return cancel_stage_in(&desk, &record).await;
     }
@@ -180,7 +186,12 @@ pub(crate) async fn cancel(
                 .hint("try again in a few seconds")
                 .into());
         }
-        None => return Err(over("its source could not be scanned").into()),
+        None => {
+            let ended = record.ended.as_deref();
+            let ended = ended.map(|end| format!("it is already {end}"));
+            let why = ended.unwrap_or_else(|| "its source could not be scanned".to_owned());
+            return Err(over(&why).into());
+        }
         Some(RequestState::Released | RequestState::Safe) if is_touched => {
             let why = "of its source some was released: the depots hold the only copy";
             return Err(over(why).hint("pull it first").into());
@@ -215,10 +226,13 @@ async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCo
         return Err(early.hint("try again").into());
     }
     let why = match state {
-        None if matches!(record.scan, Some(Scan::Failed { .. })) => {
+        None if record.ended.is_none() && matches!(record.scan, Some(Scan::Failed { .. })) => {
             "its sources could not be looked at".to_owned()
         }
-        None => "it is over".to_owned(),
+        None => format!(
+            "it is already {}",
+            record.ended.as_deref().unwrap_or("over")
+        ),
         Some(ArrivalState::Landing) if outbound::goes_out(record) => {
             "all of it is there".to_owned()
         }

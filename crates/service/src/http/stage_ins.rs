@@ -43,7 +43,7 @@ pub(crate) async fn submit(
         let shown = submission::rehearse(&desk.centre, &new).await?;
         return Ok((StatusCode::OK, Json(shown)));
     }
-    let permit = desk.reserve_scan(&new.to)?;
+    let permit = desk.reserve_scan(new.owner.as_ref(), &new.to)?;
     let (record, fresh) = tokio::task::block_in_place(|| submission::accept(&desk.centre, &new))?;
     if fresh {
         desk.centre.traced.begin(record.id);

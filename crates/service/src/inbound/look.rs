@@ -10,6 +10,7 @@ use posthaste_endpoint::{
     Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
     posix::{Beneath, DraftRules},
 };
+use posthaste_engine::dataset::{Bound, Bounds};
 use posthaste_journal::StageIn;
 use posthaste_types::ByteRate;
 use rustix::io::Errno;
@@ -24,8 +25,6 @@ use crate::credentials::Behalf;
 
 /// Directories listed at once at each source.
 const LISTED_AT_ONCE: usize = 16;
-/// Files of one stage-in: its list is kept in memory while it moves.
-const FILES_MAX: usize = 4_000_000;
 
 /// What to try with more files than may be.
 const SMALLER: &str = "stage in its directories one by one";
@@ -222,11 +221,16 @@ pub(super) struct Held {
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
 /// the endpoints' own.
 pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>> {
+    // Its list is kept in memory while it moves.
+    let bounds = Arc::new(Bounds::default());
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());
-        let behalf = behalf.clone();
-        looking.spawn(async move { (place, look_at(&address, profile.as_ref(), &behalf).await) });
+        let (behalf, bounds) = (behalf.clone(), Arc::clone(&bounds));
+        looking.spawn(async move {
+            let held = look_at(&address, profile.as_ref(), &behalf, &bounds).await;
+            (place, held)
+        });
     }
     let mut found: Vec<Option<(Arc<dyn Endpoint>, Held)>> = Vec::new();
     found.resize_with(wanted.sources.len(), || None);
@@ -237,12 +241,7 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>>
         found[place] = Some(held?);
     }
     let (endpoints, held): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
-    let list = union(&wanted.sources, held)?;
-    if list.files.len() > FILES_MAX {
-        let many = format!("together they hold more than {FILES_MAX} files");
-        return Err(unusable(&endpoints[0], b"", &many, SMALLER));
-    }
-    let list = Arc::new(list);
+    let list = Arc::new(union(&wanted.sources, held)?);
     compare(&wanted.sources, &endpoints, &list).await?;
     Ok(list)
 }
@@ -251,6 +250,7 @@ async fn look_at(
     address: &str,
     profile: Option<&String>,
     behalf: &Behalf,
+    bounds: &Arc<Bounds>,
 ) -> Result<(Arc<dyn Endpoint>, Held)> {
     let endpoint = open(address, profile, behalf).await?;
     let there = endpoint.stat(b"", true).await;
@@ -279,14 +279,14 @@ async fn look_at(
         }
         Kind::Directory | Kind::Link | Kind::Special => Held {
             root: Stamp::of(&entry),
-            ..list_tree(&endpoint).await?
+            ..list_tree(&endpoint, bounds).await?
         },
     };
     Ok((endpoint, held))
 }
 
 /// Lists a tree, many directories at once.
-async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
+async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result<Held> {
     let mut held = Held {
         is_single: false,
         root: Stamp::NONE,
@@ -300,7 +300,8 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
         while listing.len() < LISTED_AT_ONCE
             && let Some(path) = open.pop()
         {
-            listing.push(list_one(Arc::clone(endpoint), path));
+            let bounds = Arc::clone(bounds);
+            listing.push(list_one(Arc::clone(endpoint), path, bounds));
         }
         let Some(listed) = listing.next().await else {
             break;
@@ -335,10 +336,6 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>) -> Result<Held> {
                 }
             }
         }
-        if held.files.len() > FILES_MAX {
-            let many = format!("there are more than {FILES_MAX} files");
-            return Err(unusable(endpoint, b"", &many, SMALLER));
-        }
     }
     held.directories
         .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -354,13 +351,23 @@ fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str, hint: &'static
         .at(Locus::Source)
 }
 
-async fn list_one(endpoint: Arc<dyn Endpoint>, path: Vec<u8>) -> Result<(Vec<u8>, Vec<Entry>)> {
+/// Lists a directory, which may never end.
+async fn list_one(
+    endpoint: Arc<dyn Endpoint>,
+    path: Vec<u8>,
+    bounds: Arc<Bounds>,
+) -> Result<(Vec<u8>, Vec<Entry>)> {
     let mut listing = endpoint.list(&path, false).await?;
     let mut entries = Vec::new();
     loop {
         let page = listing.next_page().await?;
         if page.is_empty() {
             return Ok((path, entries));
+        }
+        for entry in &page {
+            let version = entry.version.as_deref().map_or(0, str::len);
+            let held = bounds.hold(path.len() + entry.name.len() + version);
+            held.map_err(|bound: Bound| unusable(&endpoint, b"", &bound.to_string(), SMALLER))?;
         }
         entries.extend(page);
     }

@@ -59,6 +59,8 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
 /// # Errors
 /// As [`accept`], and what looking at the sources brings.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
+    let owner = new.owner.as_deref().unwrap_or_default();
+    let _leave = centre.scans.rehearse(owner).await;
     let mut record = check(centre, new)?;
     drop(centre.quotas.reserve(centre, &record)?);
     record.id = REHEARSED;

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use posthaste_core::contract::Input;
 use posthaste_endpoint::Result;
 use posthaste_journal::{JobPhase, JobRecord, PhaseName};
 use posthaste_types::Timestamp;
@@ -107,12 +106,13 @@ async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
             .mind()
             .arrival(request.id)
             .is_some_and(|view| view.state.is_live());
-        let is_for_nobody = is_live
+        let is_scanned = request.scan.is_none() && request.ended.is_none();
+        let is_for_nobody = (is_live || is_scanned)
             && stage_in::is_of_job(&request)
             && !stage_in::is_wanted_elsewhere(centre, record, one)?;
         if is_for_nobody {
             let request = request.id;
-            centre.tell(Input::RequestCancelled { request }).await?;
+            centre.give_up(request).await?;
         }
     }
     Ok(())

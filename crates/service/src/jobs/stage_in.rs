@@ -157,7 +157,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     make_way(desk, record, one)?;
     let now = desk.centre.clock.now();
     let just_in_time = timing::wanted_at(desk, record, one, now);
-    let permit = desk.reserve_scan(&destination)?;
+    let permit = desk.reserve_scan(owner::of_requests(&behalf).as_ref(), &destination)?;
     let (request, fresh) = submit::accept(
         &desk.centre,
         &api::NewStageIn {

@@ -195,7 +195,7 @@ fn ask_for(
     (source, new): (&Path, api::NewRequest),
 ) -> Answer<()> {
     let source = behalf.run(|| owner::on_scratch(desk, source))?;
-    let permit = desk.reserve_scan(&source)?;
+    let permit = desk.reserve_scan(owner::of_requests(behalf).as_ref(), &source)?;
     let goes_straight = goes_straight(desk, one);
     let to = match goes_to_address(desk, one) {
         true => {

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{FileKind, FileList, Root};
+use posthaste_engine::dataset::{Bounds, FileKind, FileList, Root, Wanted};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
 
@@ -34,8 +34,13 @@ impl Listed {
         }
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
         let (only, patterns) = (record.only.clone(), record.patterns.clone());
+        let wanted = Wanted::default();
+        let bounds = Bounds::while_wanted(&wanted);
         let list = behalf
-            .blocking(move || submit::listed(&Root::open(&root, false)?, &only, &patterns))
+            .blocking(move || {
+                let root = Root::open(&root, false)?.within(bounds);
+                submit::listed(&root, &only, &patterns)
+            })
             .await?;
         Ok(Self::Here(list))
     }

@@ -212,9 +212,8 @@ async fn scan(
 ///
 /// # Errors
 /// The journal's.
-pub(crate) fn fail(centre: &Centre, request: &RequestRecord, error: &Error) -> Result<()> {
+pub(crate) fn fail(centre: &Centre, request: &RequestRecord, scan: Scan) -> Result<()> {
     let onward = find(centre, request)?;
-    let scan = crate::submit::failed(error);
     centre.outgoing.places.give_back(onward.id);
     centre.store.keep_scan(Scanned {
         request: onward.id,

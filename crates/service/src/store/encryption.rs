@@ -1,9 +1,9 @@
 //! Keys and envelopes of encrypted datasets.
 //!
 //! The service needs a dataset's key as long as chunks may have to be encrypted: the first time, and
-//! again after a crash or for a repair. So it is kept in a file of its own, beside the journal and
-//! never in it, and removed when the request has ended. By then the envelope was made, which is all
-//! that whoever pulls needs, and which only the recipients can open.
+//! again after a crash or for a repair, also of what a destination lost after it was delivered. So it is kept in a file of its own,
+//! beside the journal and never in it, and removed when the request has ended and is not sent again. By then the envelope was made,
+//! which is all that whoever pulls needs, and which only the recipients can open.
 
 use std::{collections::HashMap, fs, io, path::PathBuf, sync::PoisonError};
 
@@ -16,10 +16,13 @@ use posthaste_engine::{
     sealed::Encryption,
 };
 use posthaste_journal::{RequestRecord, Scan};
-use posthaste_types::RequestId;
+use posthaste_types::{RequestId, Timestamp};
 
 use super::{Store, sync_parent};
 use crate::secrets;
+
+/// How a request ended that may be sent again.
+const DELIVERED: &str = "delivered";
 
 /// The directory of keys in the state directory.
 pub(super) const KEYS: &str = "keys";
@@ -29,6 +32,8 @@ pub(super) const KEYS: &str = "keys";
 pub(crate) enum Remains {
     /// It can be pulled: its envelope stays.
     Envelope,
+    /// The same, and its source may be sent again: the key stays too, until nobody keeps it any more.
+    Source,
     /// Nothing.
     Nothing,
 }
@@ -167,20 +172,24 @@ impl Store {
             return Ok(());
         }
         match remains {
-            Remains::Envelope if self.key_path(&record.dataset).exists() => {
+            Remains::Envelope | Remains::Source if self.key_path(&record.dataset).exists() => {
                 self.manifest_bytes(request)?;
             }
-            Remains::Envelope => {}
+            Remains::Envelope | Remains::Source => {}
             Remains::Nothing => remove(self.wrapped_path(&record.dataset))?,
+        }
+        if remains == Remains::Source {
+            return Ok(());
         }
         remove(self.key_path(&record.dataset))
     }
 
-    /// Removes the keys a crash left of requests that have ended or never came to be.
+    /// Removes the keys a crash left of requests that have ended or never came to be, while none comes to be. A key of what was
+    /// delivered stays until `now` is when nobody keeps that any more.
     ///
     /// # Errors
     /// The journal's and the operating system's.
-    pub(crate) fn retire_keys(&self) -> Result<()> {
+    pub(crate) fn retire_keys(&self, now: Timestamp) -> Result<()> {
         let directory = self.directory.join(KEYS);
         let failed = |cause| Error::io("list", directory.display().to_string(), cause);
         let records = self.journal(|journal| journal.encrypted_requests())?;
@@ -196,11 +205,27 @@ impl Store {
                 remove(self.key_path(&name))?;
                 continue;
             };
-            let Some(remains) = remains_of(record) else {
-                continue;
-            };
-            if let Err(error) = self.retire_key(record.id, remains) {
-                tracing::warn!(request = %record.id, "{error}");
+            self.retire_ended(record, now);
+        }
+        Ok(())
+    }
+
+    fn retire_ended(&self, record: &RequestRecord, now: Timestamp) {
+        let retired = remains_of(record, now).map(|remains| self.retire_key(record.id, remains));
+        if let Some(Err(error)) = retired {
+            tracing::warn!(request = %record.id, "{error}");
+        }
+    }
+
+    /// Removes the keys of requests that were delivered and that nobody keeps any more.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) fn retire_expired(&self, now: Timestamp) -> Result<()> {
+        for record in self.journal(|journal| journal.encrypted_requests())? {
+            let is_over = record.ended.as_deref() == Some(DELIVERED) && record.expires <= now;
+            if is_over && self.key_path(&record.dataset).exists() {
+                self.retire_ended(&record, now);
             }
         }
         Ok(())
@@ -208,12 +233,13 @@ impl Store {
 }
 
 /// What remains of a request that has ended.
-fn remains_of(record: &RequestRecord) -> Option<Remains> {
+fn remains_of(record: &RequestRecord, now: Timestamp) -> Option<Remains> {
     if matches!(record.scan, Some(Scan::Failed { .. })) {
         return Some(Remains::Nothing);
     }
     match record.ended.as_deref()? {
-        "released" | "delivered" => Some(Remains::Envelope),
+        DELIVERED if now < record.expires => Some(Remains::Source),
+        "released" | DELIVERED => Some(Remains::Envelope),
         _ => Some(Remains::Nothing),
     }
 }

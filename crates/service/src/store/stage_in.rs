@@ -65,7 +65,7 @@ impl Store {
         self.keep(&self.stage_in_path(request, "claim"), b"")
     }
 
-    /// Removes what was kept of a stage-out to an address that is over. What stays behind is only in the way.
+    /// Removes what was kept of a stage-out to an address that is over, or of any request that never began. What stays behind is only in the way.
     pub(crate) fn forget_outward(&self, request: RequestId) {
         let _ = fs::remove_file(self.list_path(request));
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::dataset::Bounds;
 use posthaste_journal::RequestRecord;
 
 use super::{REHEARSED, check, decided, scans::listed_of};
@@ -43,13 +44,14 @@ pub(crate) async fn rehearse_named(
     new: &api::NewRequest,
     record: &RequestRecord,
 ) -> Result<api::Request> {
+    let _leave = centre.scans.rehearse(&record.wishes.owner).await;
     let record = RequestRecord {
         id: REHEARSED,
         ..record.clone()
     };
     let list = tokio::task::block_in_place(|| {
         drop(centre.quotas.reserve(centre, &record)?);
-        listed_of(centre, &record)
+        listed_of(centre, &record, Bounds::default())
     })?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)

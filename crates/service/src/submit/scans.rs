@@ -6,53 +6,71 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
     copy::Filter,
-    dataset::{self, FileKind, FileList, Root},
+    dataset::{self, Bounds, FileKind, FileList, Root, Wanted},
 };
 use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned};
 use posthaste_types::{Bytes, RequestId, Timestamp};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tracing::Instrument;
 
-use super::submit;
+use super::{
+    going::{Begun, Going},
+    shares::Share,
+    submit,
+};
 use crate::{driver::Centre, inbound, outbound, store::Remains};
 
 /// How soon a journal that was away is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Scans at once: each keeps one list in memory and one directory tree busy.
-const SCANS_AT_ONCE: usize = 4;
 
-/// Scans sources one after another, also those a crash left unscanned.
-pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
-    let permits = Arc::new(Semaphore::new(SCANS_AT_ONCE));
+/// Scans sources, so many of each owner at once, also those a crash left unscanned.
+pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedReceiver<Begun>) {
     let mut running = tokio::task::JoinSet::new();
-    while let Some(request) = queue.recv().await {
+    while let Some((request, place)) = queue.recv().await {
         while running.try_join_next().is_some() {}
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            return;
-        };
         let centre = Arc::clone(&centre);
         running.spawn(async move {
+            let mut place = place;
+            let _end = centre.scans.ends(request);
             // What a journal that was away did not take is done again: nobody else would, until the next start.
-            while let Err(error) = traced(&centre, request).await {
+            while let Err(error) = in_turn(&centre, request, &mut place).await {
                 tracing::warn!(%request, "{error}");
                 if !error.is_temporary() {
                     break;
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
-            drop(permit);
         });
     }
 }
 
-async fn traced(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
+/// Scans a source when it is its owner's turn; until then it waits in its place.
+async fn in_turn(
+    centre: &Arc<Centre>,
+    request: RequestId,
+    place: &mut Option<Share>,
+) -> Result<()> {
+    let Some(going) = centre.scans.of(request) else {
+        return Ok(());
+    };
+    let record = tokio::task::block_in_place(|| centre.store.request(request))?;
+    let _leave = tokio::select! {
+        () = going.unwanted() => None,
+        leave = centre.scans.enter(&record.wishes.owner) => Some(leave),
+    };
+    drop(place.take());
+    // It is large, and those that wait are many.
+    Box::pin(traced(centre, request, &going)).await
+}
+
+async fn traced(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result<()> {
     let span = centre.traced.of_scan(request);
-    let scanned = scan(centre, request).instrument(span.clone()).await;
+    let scanned = scan(centre, request, going).instrument(span.clone()).await;
     posthaste_trace::ended(&span, &scanned);
     scanned
 }
 
-async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
+async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result<()> {
     let record = centre.store.request(request)?;
     if record.scan.is_some() {
         return submit(centre, request).await;
@@ -61,39 +79,23 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         // It is scanned with the request that it comes from.
         return Ok(());
     }
-    let sealed = if outbound::goes_out(&record) {
-        let scan = outbound::submit::scan(centre, &record).await;
-        scan.map(|scan| (scan, None))
-    } else if record.stage_in.is_some() {
-        let scan = inbound::submit::scan(centre, &record).await;
-        scan.map(|scan| (scan, None))
-    } else {
-        let (here, record) = (Arc::clone(centre), record.clone());
-        let sealed = tokio::task::spawn_blocking(move || seal(&here, &record)).await;
-        sealed.map_err(|cause| {
-            Error::new(ErrorKind::Cancelled, "scan", request.to_string()).cause(cause.to_string())
-        })?
+    let looked = tokio::select! {
+        biased;
+        () = going.unwanted() => None,
+        looked = look(centre, &record) => Some(looked),
     };
-    let weighed = sealed.and_then(|(scan, list)| {
-        tokio::task::block_in_place(|| centre.quotas.weigh(centre, &record, &scan))?;
-        Ok((scan, list))
-    });
-    let looked = match weighed {
-        Ok((scan, list)) if outbound::onward::goes_on(&record) => {
-            let looked = outbound::onward::look(centre, &record, list.as_deref()).await;
-            looked.map(|()| (scan, list))
-        }
-        weighed => weighed,
-    };
-    let (scan, list, failed) = match looked {
-        Ok((scan, list)) => (scan, list, None),
-        Err(error) => {
-            if outbound::onward::goes_on(&record) {
-                outbound::onward::fail(centre, &record, &error)?;
-            }
-            (failed(&error), None, Some(error))
+    let is_cancelled = !going.counts();
+    let (scan, list, failed) = match looked.filter(|_| !is_cancelled) {
+        Some(Ok((scan, list))) => (scan, list, None),
+        Some(Err(error)) => (failed(&error), None, Some(error)),
+        None => {
+            let error = Error::new(ErrorKind::Cancelled, "scan", request.to_string());
+            (Scan::cancelled(), None, Some(error))
         }
     };
+    if failed.is_some() && outbound::onward::goes_on(&record) {
+        outbound::onward::fail(centre, &record, scan.clone())?;
+    }
     let scanned = Scanned {
         request,
         scan,
@@ -107,6 +109,8 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
     if let Some(error) = failed {
         posthaste_trace::fail(&tracing::Span::current(), &error);
         centre.store.retire_key(request, Remains::Nothing)?;
+        // What it found may have been kept just now.
+        tokio::task::block_in_place(|| centre.store.forget_outward(request));
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(record.id);
         }
@@ -114,6 +118,29 @@ async fn scan(centre: &Arc<Centre>, request: RequestId) -> Result<()> {
         return Ok(());
     }
     submit(centre, request).await
+}
+
+/// Lists what a request is about, and looks at where it goes.
+async fn look(centre: &Arc<Centre>, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
+    let (scan, list) = if outbound::goes_out(record) {
+        (outbound::submit::scan(centre, record).await?, None)
+    } else if record.stage_in.is_some() {
+        (inbound::submit::scan(centre, record).await?, None)
+    } else {
+        // Where this is given up, so is the list.
+        let wanted = Wanted::default();
+        let bounds = Bounds::while_wanted(&wanted);
+        let (here, record) = (Arc::clone(centre), record.clone());
+        let sealed = tokio::task::spawn_blocking(move || seal(&here, &record, bounds)).await;
+        sealed.map_err(|cause| {
+            Error::new(ErrorKind::Other, "scan", "a source").cause(cause.to_string())
+        })??
+    };
+    tokio::task::block_in_place(|| centre.quotas.weigh(centre, record, &scan))?;
+    if outbound::onward::goes_on(record) {
+        outbound::onward::look(centre, record, list.as_deref()).await?;
+    }
+    Ok((scan, list))
 }
 
 /// How a scan ended with an error.
@@ -125,8 +152,12 @@ pub(crate) fn failed(error: &Error) -> Scan {
 }
 
 /// Lists a source; a small list is still to be kept.
-fn seal(centre: &Centre, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
-    let list = listed_of(centre, record)?;
+fn seal(
+    centre: &Centre,
+    record: &RequestRecord,
+    bounds: Bounds,
+) -> Result<(Scan, Option<Vec<u8>>)> {
+    let list = listed_of(centre, record, bounds)?;
     settle(&list, centre.clock.now());
     check_kept(record, &list)?;
     let small = centre.store.keep_if_large(record.id, &list)?;
@@ -167,14 +198,18 @@ pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> 
 }
 
 /// What a request is about, listed with the rights of its owner. Blocking.
-pub(super) fn listed_of(centre: &Centre, record: &RequestRecord) -> Result<FileList> {
+pub(super) fn listed_of(
+    centre: &Centre,
+    record: &RequestRecord,
+    bounds: Bounds,
+) -> Result<FileList> {
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
     let actor = centre.store.actors.of(record)?;
     let names = centre.store.names(record)?;
     // Where the kernel does not judge what an owner may read, the path was judged when it was submitted.
     let is_judged = !record.wishes.owner.is_empty() && !centre.store.actors.are_owners();
     actor.run(|| {
-        let root = Root::open(root, is_judged)?;
+        let root = Root::open(root, is_judged)?.within(bounds);
         match &names {
             Some(names) => {
                 let filter = filter(&record.patterns)?;

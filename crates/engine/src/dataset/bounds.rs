@@ -1,0 +1,121 @@
+//! How much one scan may hold of what it finds.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+/// Most entries of one dataset: at about 200 bytes each the list stays in memory.
+pub const ENTRIES_MAX: u64 = 20_000_000;
+/// Most bytes of the names that are kept of them, paths as they are: 200 bytes for each of so many.
+pub const NAME_BYTES_MAX: u64 = 4 << 30;
+
+/// What a scan holds already, and whether anybody still wants it. What it lists may never end.
+#[derive(Debug)]
+pub struct Bounds {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    entries_max: u64,
+    bytes_max: u64,
+    unwanted: Arc<AtomicBool>,
+}
+
+/// Why a scan ends before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// It holds as many entries as may be.
+    Entries,
+    /// It holds as many bytes of names as may be.
+    Names,
+    /// Nobody waits for it any more.
+    Unwanted,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::new(ENTRIES_MAX, NAME_BYTES_MAX)
+    }
+}
+
+impl Bounds {
+    fn new(entries_max: u64, bytes_max: u64) -> Self {
+        Self {
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            entries_max,
+            bytes_max,
+            unwanted: Arc::default(),
+        }
+    }
+
+    /// The same for a scan that ends where [`Wanted`] is dropped.
+    #[must_use]
+    pub fn while_wanted(wanted: &Wanted) -> Self {
+        Self {
+            unwanted: Arc::clone(&wanted.0),
+            ..Self::default()
+        }
+    }
+
+    /// Counts one more entry, of which so many bytes of names are kept.
+    ///
+    /// # Errors
+    /// What ends the scan.
+    pub fn hold(&self, bytes: usize) -> Result<(), Bound> {
+        if self.unwanted.load(Relaxed) {
+            return Err(Bound::Unwanted);
+        }
+        if self.entries.fetch_add(1, Relaxed) >= self.entries_max {
+            return Err(Bound::Entries);
+        }
+        let bytes = bytes as u64;
+        if self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.bytes_max {
+            return Err(Bound::Names);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Entries => write!(f, "it has more than {ENTRIES_MAX} entries"),
+            Self::Names => {
+                let gibi = NAME_BYTES_MAX >> 30;
+                write!(f, "the names in it have more than {gibi} GiB")
+            }
+            Self::Unwanted => f.write_str("nobody waits for it any more"),
+        }
+    }
+}
+
+/// Held by whoever waits for a scan that runs on a thread of its own.
+#[derive(Debug, Default)]
+pub struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_holds_so_much_and_ends_when_nobody_waits() {
+        let bounds = Bounds::new(2, 1000);
+        bounds.hold(10).unwrap();
+        bounds.hold(10).unwrap();
+        assert_eq!(bounds.hold(10), Err(Bound::Entries));
+        let bounds = Bounds::new(1000, 20);
+        bounds.hold(20).unwrap();
+        assert_eq!(bounds.hold(1), Err(Bound::Names));
+        let wanted = Wanted::default();
+        let bounds = Bounds::while_wanted(&wanted);
+        bounds.hold(10).unwrap();
+        drop(wanted);
+        assert_eq!(bounds.hold(10), Err(Bound::Unwanted));
+    }
+}

@@ -1,0 +1,195 @@
+//! The scans that wait for their turn and those that run: each can be cancelled until what it found counts.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_types::RequestId;
+use tokio::sync::{mpsc, watch};
+
+use super::shares::{Share, Shares};
+
+/// Requests of one owner that may wait for their scan. One more is refused rather than forgotten.
+const WAITING_OF_ONE: usize = 10_000;
+/// The same of all owners.
+const WAITING: usize = 40_000;
+/// Scans at once: each keeps one list in memory and one directory tree busy.
+const SCANS_AT_ONCE: usize = 8;
+/// The same of one owner: what they scan may never end.
+const SCANS_OF_ONE: usize = 2;
+
+/// All scans of a service.
+#[derive(Debug)]
+pub(crate) struct Scans {
+    waiting: Shares,
+    running: Shares,
+    rehearsed: Shares,
+    going: Mutex<HashMap<RequestId, Going>>,
+    begun: mpsc::UnboundedSender<Begun>,
+}
+
+/// A request whose source is to be scanned, with its place among those that wait.
+pub(crate) type Begun = (RequestId, Option<Share>);
+
+/// How far a scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It may still be cancelled.
+    Open,
+    /// It is to be cancelled.
+    Unwanted,
+    /// What it found counts.
+    Counts,
+    Over,
+}
+
+/// One scan, for those who cancel it and for itself.
+#[derive(Debug, Clone)]
+pub(super) struct Going(Arc<watch::Sender<Stage>>);
+
+impl Going {
+    /// Waits until it is to be cancelled.
+    pub(super) async fn unwanted(&self) {
+        let mut stage = self.0.subscribe();
+        if stage
+            .wait_for(|stage| *stage == Stage::Unwanted)
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// What it found counts from now on, unless it was cancelled.
+    pub(super) fn counts(&self) -> bool {
+        self.0.send_if_modified(|stage| {
+            let is_wanted = *stage != Stage::Unwanted;
+            if is_wanted {
+                *stage = Stage::Counts;
+            }
+            is_wanted
+        })
+    }
+}
+
+/// Place for one request among those that wait for their scan.
+#[derive(Debug)]
+pub(crate) struct Place {
+    scans: Arc<Scans>,
+    share: Share,
+}
+
+impl Place {
+    /// It is written down: its source is to be scanned.
+    pub(crate) fn send(self, request: RequestId) {
+        self.scans.begin(request, Some(self.share));
+    }
+}
+
+/// The end of a scan, also of one that is dropped with its service.
+#[derive(Debug)]
+pub(super) struct End<'a>(&'a Scans, RequestId);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if let Some(going) = self.0.going().remove(&self.1) {
+            going.0.send_replace(Stage::Over);
+        }
+    }
+}
+
+impl Scans {
+    /// No scans, and where those come that begin.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what waits there has a place, of which there are so many, or was in the journal at the start"
+    )]
+    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Begun>) {
+        let (begun, queue) = mpsc::unbounded_channel();
+        let scans = Self {
+            waiting: Shares::new(WAITING, WAITING_OF_ONE),
+            running: Shares::new(SCANS_AT_ONCE, SCANS_OF_ONE),
+            rehearsed: Shares::new(SCANS_AT_ONCE, SCANS_OF_ONE),
+            going: Mutex::default(),
+            begun,
+        };
+        (Arc::new(scans), queue)
+    }
+
+    fn going(&self) -> MutexGuard<'_, HashMap<RequestId, Going>> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a request of this owner.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    pub(crate) fn reserve(self: &Arc<Self>, owner: &str, subject: &str) -> Result<Place> {
+        let share = self.waiting.try_enter(owner).ok_or_else(|| {
+            Error::new(ErrorKind::Busy, "submit", subject)
+                .cause(format!(
+                    "as many requests wait for their scan as may: {WAITING_OF_ONE} of one owner, {WAITING} of all"
+                ))
+                .hint("try again in a minute")
+        })?;
+        let scans = Arc::clone(self);
+        Ok(Place { scans, share })
+    }
+
+    /// The same once there is one.
+    pub(crate) async fn wait(self: &Arc<Self>, owner: &str) -> Place {
+        let (share, scans) = (self.waiting.enter(owner).await, Arc::clone(self));
+        Place { scans, share }
+    }
+
+    /// Has the source of a request scanned that is written down.
+    pub(crate) fn begin(&self, request: RequestId, share: Option<Share>) {
+        let going = Going(Arc::new(watch::Sender::new(Stage::Open)));
+        self.going().insert(request, going);
+        // Nobody scans any more only when the service ends.
+        let _ = self.begun.send((request, share));
+    }
+
+    /// Leave to scan a source.
+    pub(super) async fn enter(&self, owner: &str) -> Share {
+        self.running.enter(owner).await
+    }
+
+    /// Leave to scan a source for an answer alone.
+    pub(crate) async fn rehearse(&self, owner: &str) -> Share {
+        self.rehearsed.enter(owner).await
+    }
+
+    /// The scan of a request that waits or runs.
+    pub(super) fn of(&self, request: RequestId) -> Option<Going> {
+        self.going().get(&request).cloned()
+    }
+
+    /// The scan of a request is over when this is dropped.
+    pub(super) fn ends(&self, request: RequestId) -> End<'_> {
+        End(self, request)
+    }
+
+    /// Cancels the scan of a request, whether it runs or waits. Whether there was one to cancel: then that is written down when this
+    /// returns, unless the service ends.
+    pub(crate) async fn cancel(&self, request: RequestId) -> bool {
+        let Some(going) = self.of(request) else {
+            return false;
+        };
+        going.0.send_if_modified(|stage| {
+            let is_open = *stage == Stage::Open;
+            if is_open {
+                *stage = Stage::Unwanted;
+            }
+            is_open
+        });
+        if *going.0.borrow() != Stage::Unwanted {
+            return false;
+        }
+        let mut stage = going.0.subscribe();
+        let is_over = stage.wait_for(|stage| *stage == Stage::Over).await;
+        is_over.is_ok()
+    }
+}
