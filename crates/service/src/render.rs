@@ -218,16 +218,27 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             .or_else(|| onward::left_out(mind, record.id)),
         stage_in: None,
     };
-    stage_in::fill(centre, mind, record, &mut shown);
+    complete(centre, mind, record, &decisions, &mut shown);
+    shown
+}
+
+/// What follows from the rest of what is shown.
+fn complete(
+    centre: &Centre,
+    mind: &Mind,
+    record: &RequestRecord,
+    decisions: &[Decision],
+    shown: &mut api::Request,
+) {
+    stage_in::fill(centre, mind, record, shown);
     let more = [
-        ending::assumed(centre, mind, &shown, record.id),
-        ending::away(&shown),
+        ending::assumed(centre, mind, shown, record.id),
+        ending::away(shown),
     ];
     shown.warnings.extend(more.into_iter().flatten());
     if shown.source_kept && shown.reason.is_none() {
-        shown.reason = ending::why_kept(centre, record, &decisions);
+        shown.reason = ending::why_kept(centre, record, decisions);
     }
-    shown
 }
 
 /// Lines of what was left out that are shown.

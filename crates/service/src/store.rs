@@ -235,11 +235,9 @@ impl Store {
         // Who led before may be writing the same.
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(format!(".new{}", self.epoch));
-        let fresh = PathBuf::from(fresh);
         let mut file = fs::File::create(&fresh).map_err(failed)?;
-        file.write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(failed)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        written.map_err(failed)?;
         let renamed = self.journal(|journal| journal.while_leading(|| fs::rename(&fresh, path)));
         renamed?.map_err(failed)?;
         sync_parent(path)

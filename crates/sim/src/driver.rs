@@ -450,14 +450,7 @@ impl<'a> Run<'a> {
             };
             self.check_claim(request, losses, false);
         }
-        if let (Happening::Released, Reason::AllSafe { .. }, Some(request)) =
-            (&event.happening, &event.reason, event.request)
-        {
-            let mind = self.mind.as_ref().and_then(Decider::as_mind);
-            let view = mind.and_then(|mind| mind.request(request));
-            let found = crate::checkers::on_released(request, view.as_ref());
-            self.checkers.note(self.now, found);
-        }
+        self.check_release(event);
         if let (
             Reason::Delivery {
                 why: DeliveryReason::WholeThere { .. },

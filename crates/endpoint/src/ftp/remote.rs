@@ -206,9 +206,7 @@ impl Remote {
             .filter(|last| is_timed && last.is_final_refusal());
         // Where files get their times, those of directories are no loss that anybody counts.
         if let Some(last) = last.filter(|_| self.has_set_times.load(Relaxed)) {
-            if last.is_unknown() {
-                self.dresses_folders.store(false, Relaxed);
-            }
+            self.dresses_folders.fetch_and(!last.is_unknown(), Relaxed);
             commands.pop();
             replies.pop();
         }

@@ -9,13 +9,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use posthaste_api as api;
-use posthaste_core::contract::{ArrivalState, Input, RequestState};
+use posthaste_core::contract::{Input, RequestState};
 use posthaste_endpoint::{Error, ErrorKind, Result, Status, relay};
 use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
-use super::{Answer, Desk, Refusal, pauses::is_under_way};
+use super::{Answer, Desk, Refusal, pauses::is_under_way, stage_ins};
 use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
 
 /// How long a ticket's tokens are good: a slow pull asks for another.
@@ -161,7 +161,7 @@ pub(crate) async fn cancel(
         }
     }
     if record.stage_in.is_some() {
-        return cancel_stage_in(&desk, &record).await;
+        return stage_ins::cancel(&desk, &record).await;
     }
     let view = desk.centre.mind().request(record.id);
     let over = |why: &str| {
@@ -208,51 +208,6 @@ pub(crate) async fn cancel(
         .put_down(Input::RequestCancelled { request: record.id })
         .await?;
     Ok(StatusCode::ACCEPTED)
-}
-
-/// Cancels a stage-in: what was written of it is removed. Of one that goes out, what is there already stays.
-async fn cancel_stage_in(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
-    let view = desk.centre.mind().arrival(record.id);
-    let subject = format!("request {}", record.id);
-    let over = |why: String| Error::new(ErrorKind::Conflict, "cancel", subject).cause(why);
-    let state = view.map(|view| view.state);
-    let early = match record.scan {
-        None => Some("its sources are still being looked at"),
-        Some(Scan::Sealed { .. }) if record.ended.is_none() => Some("it is about to begin"),
-        Some(Scan::Sealed { .. } | Scan::Failed { .. }) => None,
-    };
-    if let (None, Some(why)) = (state, early) {
-        let early = over(why.to_owned()).status_is(Status::Temporary);
-        return Err(early.hint("try again").into());
-    }
-    let why = match state {
-        None if record.ended.is_none() && matches!(record.scan, Some(Scan::Failed { .. })) => {
-            "its sources could not be looked at".to_owned()
-        }
-        None => format!(
-            "it is already {}",
-            record.ended.as_deref().unwrap_or("over")
-        ),
-        Some(ArrivalState::Landing) if outbound::goes_out(record) => {
-            "all of it is there".to_owned()
-        }
-        Some(ArrivalState::Landing) => "all of it is here, its files get their names".to_owned(),
-        Some(
-            state @ (ArrivalState::Refused
-            | ArrivalState::Arrived
-            | ArrivalState::Released
-            | ArrivalState::Cancelled
-            | ArrivalState::Failed),
-        ) => format!("it is already {}", state.name()),
-        Some(ArrivalState::Waiting | ArrivalState::Moving) => {
-            let request = record.id;
-            desk.centre
-                .put_down(Input::RequestCancelled { request })
-                .await?;
-            return Ok(StatusCode::ACCEPTED);
-        }
-    };
-    Err(over(why).into())
 }
 
 /// Changes a running request: moves its deadline, limits what may be sent for it, or gives it another priority.

@@ -1,4 +1,4 @@
-//! Stage-ins: submitted. From then on they are requests like others.
+//! Stage-ins: submitted and cancelled. Else they are requests like others.
 
 use std::sync::Arc;
 
@@ -8,9 +8,12 @@ use axum::{
     http::StatusCode,
 };
 use posthaste_api as api;
+use posthaste_core::contract::{ArrivalState, Input};
+use posthaste_endpoint::{Error, ErrorKind, Status};
+use posthaste_journal::{RequestRecord, Scan};
 
 use super::{Answer, Desk, requests::How};
-use crate::{inbound::submit as submission, render, tokens::Caller};
+use crate::{inbound::submit as submission, outbound, render, tokens::Caller};
 
 /// Submits a stage-in. It is written down when this answers; whether it is admitted is known once its
 /// sources have been looked at.
@@ -56,4 +59,52 @@ pub(crate) async fn submit(
     };
     let shown = render::request(&desk.centre, &desk.centre.mind(), &record);
     Ok((status, Json(shown)))
+}
+
+/// Cancels a stage-in: what was written of it is removed. Of one that goes out, what is there already stays.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] where it is over, or not begun.
+pub(super) async fn cancel(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
+    let view = desk.centre.mind().arrival(record.id);
+    let subject = format!("request {}", record.id);
+    let over = |why: String| Error::new(ErrorKind::Conflict, "cancel", subject).cause(why);
+    let state = view.map(|view| view.state);
+    let early = match record.scan {
+        None => Some("its sources are still being looked at"),
+        Some(Scan::Sealed { .. }) if record.ended.is_none() => Some("it is about to begin"),
+        Some(Scan::Sealed { .. } | Scan::Failed { .. }) => None,
+    };
+    if let (None, Some(why)) = (state, early) {
+        let early = over(why.to_owned()).status_is(Status::Temporary);
+        return Err(early.hint("try again").into());
+    }
+    let why = match state {
+        None if record.ended.is_none() && matches!(record.scan, Some(Scan::Failed { .. })) => {
+            "its sources could not be looked at".to_owned()
+        }
+        None => format!(
+            "it is already {}",
+            record.ended.as_deref().unwrap_or("over")
+        ),
+        Some(ArrivalState::Landing) if outbound::goes_out(record) => {
+            "all of it is there".to_owned()
+        }
+        Some(ArrivalState::Landing) => "all of it is here, its files get their names".to_owned(),
+        Some(
+            state @ (ArrivalState::Refused
+            | ArrivalState::Arrived
+            | ArrivalState::Released
+            | ArrivalState::Cancelled
+            | ArrivalState::Failed),
+        ) => format!("it is already {}", state.name()),
+        Some(ArrivalState::Waiting | ArrivalState::Moving) => {
+            let request = record.id;
+            desk.centre
+                .put_down(Input::RequestCancelled { request })
+                .await?;
+            return Ok(StatusCode::ACCEPTED);
+        }
+    };
+    Err(over(why).into())
 }

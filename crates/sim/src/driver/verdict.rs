@@ -2,14 +2,16 @@ use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{
     Mind,
-    contract::{ArrivalState, ArrivalView, DepotState, RequestState, RequestView},
+    contract::{
+        ArrivalState, ArrivalView, DepotState, Event, Happening, Reason, RequestState, RequestView,
+    },
 };
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{Decider, Run, START};
 use crate::{
     Report,
-    checkers::{Arrivals, Conservation, Found, Progress, ensure},
+    checkers::{Arrivals, Conservation, Found, Progress, ensure, on_released},
     report::Fate,
     world::{Condition, Site},
 };
@@ -225,6 +227,19 @@ impl Run<'_> {
             Some((*depot, ChunkIndex::new(first)))
         });
         lacking.next()
+    }
+
+    /// Notes what is said of a source that is gone though it is not so.
+    pub(super) fn check_release(&mut self, event: &Event) {
+        let (Happening::Released, Reason::AllSafe { .. }, Some(request)) =
+            (&event.happening, &event.reason, event.request)
+        else {
+            return;
+        };
+        let mind = self.mind.as_ref().and_then(Decider::as_mind);
+        let view = mind.and_then(|mind| mind.request(request));
+        let found = on_released(request, view.as_ref());
+        self.checkers.note(self.now, found);
     }
 
     /// Whether a destination is back without what was delivered there, and the mind has not heard of it.

@@ -74,7 +74,7 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
 /// Fails if a followed link led to where the copy goes.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`]; those of asking.
+/// [`ErrorKind::Unsupported`]; those of asking.
 pub(super) async fn refuse_followed(
     shared: &Shared,
     directory: &Directory,
@@ -88,13 +88,14 @@ pub(super) async fn refuse_followed(
     if from.system().is_none() || from.system() != into.system() {
         return Ok(());
     }
-    match retried(shared, || into.real_path(root)).await? == place {
-        true => Err(is_inside(
-            from.show(&directory.from),
-            "it can't be copied into itself",
-        )),
-        false => Ok(()),
+    if retried(shared, || into.real_path(root)).await? != place {
+        return Ok(());
     }
+    let shown = from.show(&directory.from);
+    Err(Error::new(ErrorKind::Unsupported, "copy", shown)
+        .cause("a followed link leads to where the copy goes")
+        .hint("leave it out with --exclude, or keep links")
+        .at(Locus::Source))
 }
 
 /// Where all of it goes that a directory is copied with; none for the first directory.
