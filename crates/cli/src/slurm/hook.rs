@@ -398,7 +398,7 @@ impl Job<'_> {
     /// Waits until all that the job leaves is safe; the nodes are free meanwhile.
     async fn data_out(&self, waits: bool) -> Outcome {
         let end = api::JobEnd {
-            well: self.ended_well()?,
+            well: self.ended_well().await?,
         };
         loop {
             let job = self.told("ended", &end).await?;
@@ -416,8 +416,18 @@ impl Job<'_> {
         }
     }
 
-    /// Whether Slurm says that it ended well.
-    fn ended_well(&self) -> Result<bool, Failure> {
+    /// Whether it ended well. How the script of a job that was cancelled ended, and that its node is free, reach Slurm in either order: it
+    /// may say `0:0` for a moment, so that it is asked twice.
+    async fn ended_well(&self) -> Result<bool, Failure> {
+        if !self.seems_well()? {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        self.seems_well()
+    }
+
+    /// Whether Slurm says now that it ended well.
+    fn seems_well(&self) -> Result<bool, Failure> {
         let mut scontrol = Command::new("scontrol");
         let shown = scontrol.args(["-o", "show", "job", self.id]).output();
         let shown = shown.ok().filter(|shown| shown.status.success());
@@ -429,6 +439,10 @@ impl Job<'_> {
             Failure::new(Exit::Other, what)
         })?;
         let shown = String::from_utf8_lossy(&shown.stdout);
+        // With the number of an array its other jobs are shown as well.
+        let own = format!("JobId={} ", self.id);
+        let line = shown.lines().find(|line| line.starts_with(&own));
+        let shown = line.unwrap_or(&shown);
         let has = |word: &str| shown.split_ascii_whitespace().any(|found| found == word);
         Ok(has("ExitCode=0:0") && !has("Reason=TimeLimit") && !has("Reason=NodeDown"))
     }
