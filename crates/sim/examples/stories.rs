@@ -1,6 +1,6 @@
-//! Prints the stories that `tests/stories.rs` expects: write them to `tests/stories.txt`.
+//! Prints the stories that `tests/all/stories.rs` expects: write them to `tests/stories.txt`.
 
-#[path = "../tests/stories/told.rs"]
+#[path = "../tests/all/stories/told.rs"]
 mod told;
 
 fn main() {

@@ -4,7 +4,7 @@
 mod max_flow;
 #[path = "oracle/naive.rs"]
 mod naive;
-#[path = "../../plan/tests/population/problems.rs"]
+#[path = "../../plan/tests/all/population/problems.rs"]
 mod problems;
 
 use posthaste_plan::horizon::{

@@ -20,7 +20,7 @@ mod relay;
 mod roots;
 mod s3;
 mod stream;
-#[path = "../../../endpoint/tests/edges/table.rs"]
+#[path = "../../../endpoint/tests/all/edges/table.rs"]
 mod table;
 mod trouble;
 mod two_writers;

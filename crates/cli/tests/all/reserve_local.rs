@@ -28,7 +28,7 @@ use posthaste_types::{ByteRate, Bytes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-#[path = "../../../circuit/tests/support/asking.rs"]
+#[path = "../../../circuit/tests/all/support/asking.rs"]
 mod asking;
 
 use asking::{ask_for, granted, in_s, refused, reserve, terms};

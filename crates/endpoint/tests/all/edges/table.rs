@@ -1,0 +1,73 @@
+//! The table of `docs/reference/edges.md`: each test shows rows of it.
+
+use std::fs;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/edges.md");
+
+/// Where the tests are: of endpoints by themselves, and of the program.
+const TESTS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../endpoint/tests/all/edges"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/copy"),
+];
+
+/// Those of pulls, stage-ins and offloads, which name their rows in a comment.
+const OTHERS: [&str; 5] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/all/pull.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_in.rs"),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cli/tests/all/stage_in/damaged.rs"
+    ),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cli/tests/all/stage_in/replicas.rs"
+    ),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_out.rs"),
+];
+
+/// What becomes of an odd answer.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    /// All of it arrives as it is.
+    Right,
+    /// Nothing counts as there; a line says why.
+    Refused,
+    /// The rest arrives; what does not is named, and the exit code is 6.
+    LeftOut,
+}
+
+/// Says what the calling test has shown of these endpoints. The page has the same row.
+pub fn shown(endpoints: &str, situation: &str, end: End) {
+    let end = match end {
+        End::Right => "right",
+        End::Refused => "refused",
+        End::LeftOut => "left out",
+    };
+    let row = format!("| {situation} | {endpoints} | {end} |");
+    let page = fs::read_to_string(PAGE).unwrap();
+    assert!(
+        page.lines().any(|line| line == row),
+        "{PAGE} lacks the row {row}"
+    );
+}
+
+#[test]
+fn each_row_is_shown_by_a_test() {
+    let sources: Vec<String> = TESTS
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .chain(OTHERS.map(Into::into))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let page = fs::read_to_string(PAGE).unwrap();
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| situation |");
+    for row in page.lines().filter(is_row) {
+        let situation = row.split('|').nth(1).unwrap().trim();
+        let quoted = format!("\"{situation}\"");
+        assert!(
+            sources.iter().any(|source| source.contains(&quoted)),
+            "no test shows the row {row}"
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! What moves and keeps bytes, against real files and programs.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+#[macro_use]
+mod support;
+
+mod age;
+mod scan_kill;
+mod told_tree;

@@ -1,0 +1,4 @@
+//! What several of these tests use.
+
+#[macro_use]
+pub mod refusing;

@@ -1,0 +1,4 @@
+//! What several of these tests use.
+
+pub mod places;
+pub mod requests;

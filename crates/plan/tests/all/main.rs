@@ -1,0 +1,7 @@
+//! What the planners find.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+mod horizon;
+mod shared_link;
+mod tuner;

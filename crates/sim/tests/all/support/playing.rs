@@ -1,0 +1,54 @@
+//! Scenarios of the project, played under all checkers.
+
+#[path = "../../../../testbed/src/night.rs"]
+mod night;
+
+use std::{ops::Range, path::PathBuf};
+
+use posthaste_sim::{Report, Scenario, simulate};
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(format!("{name}.toml"))
+}
+
+/// A scenario as it is written.
+pub fn written(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap()
+}
+
+pub fn load(name: &str) -> Scenario {
+    Scenario::load(&path(name)).unwrap()
+}
+
+/// Plays the seeds, by day the first third of them, and panics with the first that fails.
+pub fn play(name: &str, seeds: Range<u64>) -> Vec<Report> {
+    play_all(name, &load(name), seeds)
+}
+
+/// The same with a scenario that was written anew from one of this name.
+pub fn play_written(name: &str, text: &str, seeds: Range<u64>) -> Vec<Report> {
+    play_all(name, &Scenario::parse(text).unwrap(), seeds)
+}
+
+fn play_all(name: &str, scenario: &Scenario, seeds: Range<u64>) -> Vec<Report> {
+    let seeds = seeds.start..seeds.start + night::share_of(seeds.end - seeds.start);
+    let one = |seed| {
+        let report = simulate(scenario, seed);
+        assert!(
+            report.is_clean(),
+            "play it again with: posthaste simulate scenarios/{name}.toml --seed {seed}\n{}",
+            report.to_text()
+        );
+        report
+    };
+    seeds.map(one).collect()
+}
+
+/// Seconds from the start at which a line of the story that says `what` is told last.
+pub fn told_s(report: &Report, what: &str) -> Option<f64> {
+    let mut entries = report.timeline.iter().rev();
+    let told = entries.find(|entry| entry.what.to_string().contains(what));
+    Some(told?.at.as_secs_f64())
+}
