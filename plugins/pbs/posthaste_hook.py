@@ -242,7 +242,7 @@ class Service:
 def said_in(error):
     """The line in an answer that is none of the good ones."""
     try:
-        return str(json.loads(error.read(1 << 20))["message"])
+        return str(json.loads(error.read(1 << 20))["detail"])
     except (OSError, ValueError, KeyError, TypeError):
         return "the service answered %s" % error.code
 

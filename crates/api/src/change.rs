@@ -7,10 +7,12 @@ use utoipa::ToSchema;
 pub struct Change {
     /// When it must be safe, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub deadline: Option<String>,
     /// When the first file of its source is to be purged, RFC 3339: it must be safe before that too. No rule of the purge counts for
     /// it from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub purge_at: Option<String>,
     /// When every destination is to have all of it, RFC 3339; `any` for any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -45,6 +45,7 @@ pub struct Credential {
     /// The keys that have a value, which nobody is told.
     pub settings: Vec<String>,
     /// When it was given, RFC 3339.
+    #[schema(format = DateTime)]
     pub created: String,
 }
 

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::{DepotState, RequestState};
+
 /// What a request makes of its files: cut into chunks, coded, and held by depots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Dataset {
@@ -13,7 +15,7 @@ pub struct Dataset {
     /// Where it came from.
     pub source: String,
     /// Where its request stands.
-    pub state: String,
+    pub state: RequestState,
     /// Size of all of it.
     pub bytes: u64,
     /// Files, directories and links in it.
@@ -39,8 +41,8 @@ pub struct Dataset {
 pub struct Holding {
     /// The depot's name.
     pub depot: String,
-    /// `unknown`, `up` or `down`.
-    pub state: String,
+    /// How the depot is.
+    pub state: DepotState,
     /// Fragments, or whole chunks at a destination, verified.
     pub fragments: u32,
     /// Bytes of those.

@@ -8,6 +8,7 @@ use crate::Finish;
 pub struct Delivery {
     /// When every destination is to have all of it, RFC 3339, where somebody said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub deliver_by: Option<String>,
     /// When every destination is forecast to have all of it; none once each has, or while that is not in
     /// sight.
@@ -24,6 +25,7 @@ pub struct Delivery {
     pub missed: bool,
     /// When every destination had all of it, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub delivered: Option<String>,
 }
 
@@ -33,5 +35,6 @@ pub struct Pause {
     /// The owner who did, or the name of a token.
     pub by: String,
     /// Since when, RFC 3339.
+    #[schema(format = DateTime)]
     pub since: String,
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DepotState;
+
 /// A depot to add to the books, or to change the facts of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -166,6 +168,7 @@ pub struct Invite {
     /// What `posthaste relay --join` reads from a file. There is a secret in it: it is told this once.
     pub text: String,
     /// When it is good no longer, if no relay has used it.
+    #[schema(format = DateTime)]
     pub expires_at: String,
 }
 
@@ -180,8 +183,8 @@ pub struct Depot {
     pub url: String,
     /// The key it must show.
     pub fingerprint: String,
-    /// `unknown`, `up` or `down`.
-    pub state: String,
+    /// How it is.
+    pub state: DepotState,
     /// Most that we may keep there.
     pub capacity_bytes: u64,
     /// Space left for new fragments.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Problem;
+use crate::{EntryKind, Problem};
 
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -13,6 +13,7 @@ pub struct Directory {
     /// By their names, byte by byte.
     pub entries: Vec<DirectoryEntry>,
     /// When it was known to be so, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// Whether the service knew it already, and did not list it for this.
     pub cached: bool,
@@ -31,6 +32,7 @@ pub struct TreeLine {
     pub entries: Vec<DirectoryEntry>,
     /// When it was known to be so, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub as_of: Option<String>,
     /// Whether the service knew it already, and did not list it for this.
     #[serde(default)]
@@ -51,16 +53,18 @@ pub struct DirectoryEntry {
     /// Its name, percent-encoded, where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_encoded: Option<String>,
-    /// `file`, `directory`, `link` or `special`.
-    pub kind: String,
+    /// What it is.
+    pub kind: EntryKind,
     /// Bytes; of a link, those of where it points. Absent for directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// When it was changed, RFC 3339, where a listing tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub modified: Option<String>,
     /// When the store took it, RFC 3339, where it tells that rather than when it was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub stored: Option<String>,
     /// Permission bits in octal, like `0644`, where they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,15 +7,15 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// Where the first step begins.
-    #[schema(example = "2026-11-20T12:00:00.000Z")]
+    #[schema(format = DateTime, example = "2026-11-20T12:00:00.000Z")]
     pub from: String,
     /// Where the last one ends.
-    #[schema(example = "2026-11-20T18:00:00.000Z")]
+    #[schema(format = DateTime, example = "2026-11-20T18:00:00.000Z")]
     pub to: String,
     /// How long each is, in seconds.
     pub step_s: u64,
     /// What was moved before this is in the journal, and survives whatever happens to the service.
-    #[schema(example = "2026-11-20T17:59:40.000Z")]
+    #[schema(format = DateTime, example = "2026-11-20T17:59:40.000Z")]
     pub kept_to: String,
     /// What was moved in each step, all paths together.
     pub total: Vec<u64>,

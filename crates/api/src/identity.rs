@@ -47,6 +47,7 @@ pub struct Whoami {
     /// Profiles whose credentials they may use.
     pub profiles: Vec<String>,
     /// Until when what was shown is good, RFC 3339.
+    #[schema(format = DateTime)]
     pub expires: Option<String>,
     /// What they may have open at once, where that is limited.
     #[serde(default)]

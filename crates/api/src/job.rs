@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::{JobHold, JobPhase, RequestState};
+
 /// A job that asks for data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,13 +39,10 @@ pub struct Job {
     pub job: String,
     /// Who it belongs to.
     pub uid: u32,
-    /// `registered`, `staging-in`, `ended` or `gone`.
-    pub phase: String,
-    /// Who keeps it from starting without its data: `none` here, where its batch system does; `held`, we do until the data is
-    /// here; `released`, we did; `freed`, somebody else released it before that; `kept`, its user holds it, while what went of its data
-    /// comes again.
-    #[serde(default)]
-    pub hold: String,
+    /// How far it is.
+    pub phase: JobPhase,
+    /// What keeps it from starting without its data.
+    pub hold: JobHold,
     /// Whether all that it must have before it starts is there, whole.
     pub ready: bool,
     /// Whether all that was to leave when it ended is safe elsewhere.
@@ -65,8 +64,8 @@ pub struct JobName {
     /// Its id there.
     #[schema(example = "4711")]
     pub job: String,
-    /// `registered`, `staging-in`, `ended` or `gone`.
-    pub phase: String,
+    /// How far it is.
+    pub phase: JobPhase,
 }
 
 /// One thing that is moved for a job.
@@ -80,8 +79,8 @@ pub struct Moved {
     pub destination: String,
     /// The request that moves it, once there is one.
     pub request: Option<String>,
-    /// The request's state; `waiting` without a request.
-    pub state: String,
+    /// The request's state; waiting without a request.
+    pub state: RequestState,
     /// Why it failed.
     pub reason: Option<String>,
     /// Whether the job starts without it too.

@@ -19,9 +19,11 @@ mod identity;
 mod job;
 mod left_out;
 mod mover;
+mod offer;
 mod overview;
 mod path;
 mod plan;
+mod problem;
 mod queue;
 mod ranked;
 mod reservation;
@@ -29,6 +31,7 @@ mod stage_in;
 mod token;
 mod transfer;
 mod wishes;
+mod words;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -52,9 +55,11 @@ pub use mover::{
     ChoreSegment, EndedWork, FetchChore, FetchPiece, FetchedBytes, JoinedMover, MOVER_PROTOCOL,
     Mover, MoverOrders, MoverTurn, NewMover, SealedDataset, SendChore, StoredPiece, Work,
 };
+pub use offer::Offer;
 pub use overview::Overview;
 pub use path::{NewProbe, Path, PathWay};
 pub use plan::{Turn, TurnShare};
+pub use problem::Problem;
 pub use queue::{Queue, QueueScore, QueuedJob};
 pub use ranked::Ranked;
 pub use reservation::Reservation;
@@ -62,6 +67,10 @@ pub use stage_in::{Binding, NewStageIn, Source, StageIn};
 pub use token::{MadeToken, NewToken, Scope, Token};
 pub use transfer::{Transfer, TransferState};
 pub use wishes::{LentFor, Wishes};
+pub use words::{
+    DepotState, EntryKind, JobHold, JobPhase, MoverState, OfferKind, RequestState,
+    ReservationState, SourceState, TransferKind,
+};
 
 /// A stage-out to submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -91,17 +100,18 @@ pub struct NewRequest {
     pub profile: Option<String>,
     /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: then it must
     /// be safe by that.
-    #[schema(example = "2026-11-20T18:00:00Z")]
+    #[schema(format = DateTime, example = "2026-11-20T18:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// When every destination is to have all of it, RFC 3339; any time when left out, and by the deadline at an address. Each
     /// destination runs a relay then, or is an address.
-    #[schema(example = "2026-11-20T20:00:00Z")]
+    #[schema(format = DateTime, example = "2026-11-20T20:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<String>,
     /// When the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
     /// before that too. Left out, the rules of the purge say it, where the service has them and the source is a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub purge_at: Option<String>,
     /// Names of the depots that may hold it, in order of preference. Where it goes to an address, the depots from which it
     /// goes on there once it is safe; none where it goes there straight.
@@ -179,9 +189,8 @@ pub struct Request {
     pub only: Vec<String>,
     /// The names of where it goes, with commas between them, or an address; of a stage-in the path.
     pub to: String,
-    /// `scanning`, `refused`, `moving`, `paused`, `safe`, `released`, `delivered`, `cancelled` or `failed`; of a stage-in
-    /// also `waiting`, `landing` and `arrived`.
-    pub state: String,
+    /// How it stands.
+    pub state: RequestState,
     /// Who lets it wait. `finish` and `slack_s` are those it would have if it went on now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -212,12 +221,15 @@ pub struct Request {
     #[serde(default)]
     pub wishes: Wishes,
     /// When it was submitted, RFC 3339.
+    #[schema(format = DateTime)]
     pub submitted: String,
     /// When it must be safe, RFC 3339.
+    #[schema(format = DateTime)]
     pub deadline: String,
     /// When the first file of its source is to be purged, RFC 3339, where that is known. The deadline is
     /// the earlier of that and what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub purge_at: Option<String>,
     /// Deadline less p90 finish, in seconds; negative when it would be late. Null while no finish is in sight: also where it was safe,
     /// is not any more and can't be made so.
@@ -290,49 +302,17 @@ pub struct Exposure {
     pub gb_hours_p90: f64,
 }
 
-/// Something that would make an infeasible deadline feasible. It was tried before it is offered.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Offer {
-    /// `depots` that were not named, a higher `budget` or `limit` of its own, a lighter `code`, `hours` of a depot, a depot `back`, a
-    /// source `source-back`, another request's `slack`, a reservation on a `circuit` that is offered, a `reservation`, a destination that is `destination-back`, doing without one
-    /// (`fewer`), a later `delivery`, more `rate`, more `space`, `more-depots`, or a later `deadline`.
-    pub kind: String,
-    /// The offer for people.
-    pub text: String,
-    /// The names of the depots, or of the source, it is about; of a reservation none on the centre's way out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depots: Vec<String>,
-    /// The name of the circuit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub circuit: Option<String>,
-    /// When the dataset would be safe, or here, then, RFC 3339, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finish: Option<String>,
-    /// The code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// The deadline, RFC 3339: of this request, or of the other one; the end of a reservation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<String>,
-    /// The other request, like `r7`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
-    /// The rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_bytes_per_s: Option<u64>,
-    /// The budget, in dollars.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usd: Option<f64>,
-}
-
 /// A moment in the future as quantiles, RFC 3339.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finish {
     /// One in ten finishes earlier.
+    #[schema(format = DateTime)]
     pub p10: String,
     /// As likely earlier as later.
+    #[schema(format = DateTime)]
     pub p50: String,
     /// Nine in ten finish earlier.
+    #[schema(format = DateTime)]
     pub p90: String,
 }
 
@@ -341,8 +321,8 @@ pub struct Finish {
 pub struct Share {
     /// The depot's name.
     pub depot: String,
-    /// `unknown`, `up` or `down`.
-    pub state: String,
+    /// How the depot is.
+    pub state: DepotState,
     /// Whether it is fed now.
     pub active: bool,
     /// Fragments it holds, verified.
@@ -364,6 +344,7 @@ pub struct Event {
     /// Its number; the `id` of the Server-Sent Event.
     pub seq: u64,
     /// When, RFC 3339.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Which request, like `r7`.
     pub request: Option<String>,
@@ -381,6 +362,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
     /// When, RFC 3339.
+    #[schema(format = DateTime)]
     pub at: String,
     /// What was decided.
     pub what: String,
@@ -403,6 +385,7 @@ pub struct Ticket {
     /// The dataset's id at depots.
     pub dataset: String,
     /// Until when the tokens are good, RFC 3339.
+    #[schema(format = DateTime)]
     pub expires: String,
     /// The depots that hold fragments of it, and the source where that is handed out.
     pub holders: Vec<Holder>,
@@ -436,16 +419,6 @@ impl std::fmt::Debug for Holder {
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()
     }
-}
-
-/// Why the service said no.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Problem {
-    /// The page under `docs/errors/` that explains it.
-    #[schema(example = "not-found")]
-    pub code: String,
-    /// One line: what, while doing what, to what, what to try.
-    pub message: String,
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::MoverState;
+
 /// The newest protocol between movers and the service that this release speaks.
 pub const MOVER_PROTOCOL: u32 = 1;
 
@@ -363,8 +365,8 @@ pub struct Mover {
     pub host: String,
     /// Its release.
     pub version: String,
-    /// `works`, `drains` (it gets nothing new) or `rests` (others could do what it could not).
-    pub state: String,
+    /// Whether it takes work.
+    pub state: MoverState,
     /// Pieces of work that it may have at once.
     pub slots: u32,
     /// How many it has.

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
     /// When that was so, RFC 3339: a second ago or more, where there are many.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// How many stage-outs are in each state.
     pub stage_outs: BTreeMap<String, u64>,

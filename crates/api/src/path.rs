@@ -19,6 +19,7 @@ pub struct Path {
     /// How that is known: `transfers` or `probe` (whichever tells more), `advertised` or `assumed`.
     pub known_by: String,
     /// When it was last measured, RFC 3339.
+    #[schema(format = DateTime)]
     pub measured: Option<String>,
     /// Seconds since then.
     pub age_s: Option<f64>,
@@ -27,6 +28,7 @@ pub struct Path {
     /// Probes so far that showed something.
     pub probes: u64,
     /// When the last probe ended, whether it showed anything or not, RFC 3339.
+    #[schema(format = DateTime)]
     pub probed: Option<String>,
     /// Mean absolute error of the forecast (p50) so far, as a share of the mean measurement.
     pub error: Option<f64>,
@@ -70,6 +72,7 @@ pub struct PathWay {
     /// Forecast rate: one in ten is higher.
     pub rate_p90_bytes_per_s: Option<u64>,
     /// When it was last measured, RFC 3339.
+    #[schema(format = DateTime)]
     pub measured: Option<String>,
     /// Seconds since then.
     pub age_s: Option<f64>,

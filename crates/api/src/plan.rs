@@ -13,6 +13,7 @@ pub struct Turn {
     /// It gets what others leave, since it can't be on time.
     pub leftover: bool,
     /// By what its turn goes: when all of it must be safe, or at its destinations, RFC 3339.
+    #[schema(format = DateTime)]
     pub deadline: String,
     /// When it is forecast to be safe; absent while no path is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]

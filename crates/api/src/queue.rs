@@ -10,6 +10,7 @@ pub struct Queue {
     #[schema(example = "slurm")]
     pub scheduler: String,
     /// When it was looked at last, in RFC 3339; none before the first time.
+    #[schema(format = DateTime)]
     pub looked: Option<String>,
     /// Why the last look failed.
     pub trouble: Option<String>,
@@ -43,16 +44,21 @@ pub struct QueuedJob {
     /// Processors that it asks for.
     pub procs: u32,
     /// One in ten such jobs starts before, in RFC 3339.
+    #[schema(format = DateTime)]
     pub start_p10: String,
     /// Half of such jobs start before.
+    #[schema(format = DateTime)]
     pub start_p50: String,
     /// Nine in ten such jobs start before.
+    #[schema(format = DateTime)]
     pub start_p90: String,
     /// Who says so: `outcomes` (what became of like forecasts) or, while those are too few, `simulated` (the queue as it stands).
     pub forecaster: String,
     /// 95 in 100 jobs of its class start before, by what others waited; none until 59 such waits are known.
+    #[schema(format = DateTime)]
     pub start_bound: Option<String>,
     /// What the batch system itself thinks, where it thinks anything.
+    #[schema(format = DateTime)]
     pub start_scheduler: Option<String>,
 }
 

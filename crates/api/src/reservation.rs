@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::ReservationState;
+
 /// Rate that is reserved on a circuit for a request, or asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Reservation {
@@ -15,11 +17,13 @@ pub struct Reservation {
     /// How much, all of them together.
     pub rate_bytes_per_s: u64,
     /// From when, RFC 3339.
+    #[schema(format = DateTime)]
     pub from: String,
     /// Until when, RFC 3339.
+    #[schema(format = DateTime)]
     pub until: String,
-    /// `asked`, `granted`, `up`, `down` (it should be up, and is not) or `returning`.
-    pub state: String,
+    /// How it stands.
+    pub state: ReservationState,
     /// What it costs for its whole time, in dollars, where the circuit has a price.
     pub cost_usd: f64,
     /// What the circuit's provider knows it by, where that keeps it: `posthaste reserve list` shows it.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::SourceState;
+
 /// A stage-in to submit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -14,11 +16,12 @@ pub struct NewStageIn {
     #[schema(example = "/scratch/alice/input")]
     pub to: String,
     /// When all of it must be there, RFC 3339.
-    #[schema(example = "2026-11-20T18:00:00Z")]
+    #[schema(format = DateTime, example = "2026-11-20T18:00:00Z")]
     pub deadline: String,
     /// Since when it is welcome, RFC 3339: before, it comes only as far as the deadline needs it. At once
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub not_before: Option<String>,
     /// Names of depots near the centre on which it may wait until it is welcome, where it would have to come earlier
     /// straight from its sources.
@@ -62,10 +65,13 @@ pub struct StageIn {
     #[serde(default)]
     pub releases: bool,
     /// Since when it is welcome, RFC 3339.
+    #[schema(format = DateTime)]
     pub not_before: Option<String>,
     /// The latest moment to begin, or to go on, that still holds the deadline with its margin, RFC 3339.
+    #[schema(format = DateTime)]
     pub begin_by: Option<String>,
     /// When its first chunk was asked for, RFC 3339.
+    #[schema(format = DateTime)]
     pub begun: Option<String>,
     /// What is forecast to be there last, if it lies at some of the sources only.
     pub binding: Option<Binding>,
@@ -89,8 +95,8 @@ pub struct Binding {
 pub struct Source {
     /// Its name: the endpoint.
     pub name: String,
-    /// `unknown`, `up` or `down`; `gone` when it no longer holds what it held.
-    pub state: String,
+    /// How it is.
+    pub state: SourceState,
     /// Chunks that came from it first.
     pub chunks: u32,
     /// Bytes of those.

@@ -93,8 +93,10 @@ pub struct Token {
     /// Profiles whose credentials it may use.
     pub profiles: Vec<String>,
     /// When it was made, RFC 3339.
+    #[schema(format = DateTime)]
     pub created: String,
     /// Until when it is good, RFC 3339.
+    #[schema(format = DateTime)]
     pub expires: Option<String>,
 }
 

@@ -3,14 +3,13 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Finish;
+use super::{Finish, TransferKind};
 
 /// What one way carries for one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Transfer {
-    /// What it is: fragments to a `depot`, all of it to a `destination`, chunks from a `source`, from there to a depot near the
-    /// centre (`prestage`), from such a depot (`near`), or to an `address`.
-    pub kind: String,
+    /// What it carries.
+    pub kind: TransferKind,
     /// Where it begins: `centre`, the name of a depot or of an endpoint, or `depots` or `sources` where there are several.
     pub from: String,
     /// Where it ends.

@@ -9,8 +9,12 @@ use crate::moment;
 pub fn is_out_of_reach(request: &api::Request) -> bool {
     let holds = |share: &&api::Share| share.stored > 0;
     let mut holders = request.shares.iter().filter(holds).peekable();
-    let is_kept = matches!(&*request.state, "safe" | "released" | "delivered");
-    let is_nobody_there = holders.peek().is_some() && holders.all(|share| share.state == "down");
+    let is_kept = matches!(
+        request.state,
+        api::RequestState::Safe | api::RequestState::Released | api::RequestState::Delivered
+    );
+    let is_nobody_there =
+        holders.peek().is_some() && holders.all(|share| share.state == api::DepotState::Down);
     request.chunks_out_of_reach > 0 || is_kept && is_nobody_there
 }
 
@@ -18,7 +22,7 @@ pub fn is_out_of_reach(request: &api::Request) -> bool {
 pub fn is_only_copy(request: &api::Request) -> bool {
     let holders = request.shares.iter().filter(|share| share.stored > 0);
     let was_released = request.release != api::Release::Never && !request.source_kept;
-    request.state == "delivered" && was_released && holders.count() == 1
+    request.state == api::RequestState::Delivered && was_released && holders.count() == 1
 }
 
 /// What of its state is to be seen at once, the worst first.
@@ -222,14 +226,13 @@ mod tests {
 
     fn offer(kind: &str) -> api::Offer {
         api::Offer {
-            kind: kind.into(),
             depots: vec!["c".into(), "d".into()],
             code: Some("2+0".into()),
             deadline: Some("2026-11-22T14:10:00.000Z".into()),
             request: Some("r3".into()),
             rate_bytes_per_s: Some(5 << 20),
             usd: Some(2.1),
-            ..api::Offer::default()
+            ..api::Offer::new(api::OfferKind::named(kind).unwrap(), String::new())
         }
     }
 

@@ -74,12 +74,16 @@ fn table(datasets: &[api::Dataset]) -> Vec<Vec<String>> {
     let heading = ["REQUEST", "STATE", "BYTES", "CODE", "SAFE", "HELD BY"];
     let rows = datasets.iter().map(|dataset| {
         let holders = dataset.holders.iter().map(|holder| {
-            let mark = if holder.state == "up" { "" } else { "!" };
+            let mark = if holder.state == api::DepotState::Up {
+                ""
+            } else {
+                "!"
+            };
             format!("{}{mark} {}", holder.depot, Bytes::new(holder.bytes))
         });
         vec![
             dataset.request.clone(),
-            dataset.state.clone(),
+            dataset.state.to_string(),
             Bytes::new(dataset.bytes).to_string(),
             dataset.code.clone(),
             format!("{} of {}", dataset.chunks_safe, dataset.chunks),

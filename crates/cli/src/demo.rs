@@ -102,7 +102,7 @@ async fn play(arguments: &DemoArguments) -> Outcome {
     stage.start(Bytes::new(tree.bytes())).await?;
     let mut screen = Screen::new(true);
     let (request, events) = offload(arguments, &mut stage, &scratch, &mut screen).await?;
-    let released = request.state == "released" && !scratch.exists();
+    let released = request.state == api::RequestState::Released && !scratch.exists();
     say(&format!(
         "pulling to home, {} still dead",
         stage.dead().unwrap_or("no relay")

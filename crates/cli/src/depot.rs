@@ -331,7 +331,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
 /// Whether it is there, and how far its draining is.
 fn state(depot: &api::Depot) -> String {
     let drain = match &depot.drain {
-        None => return depot.state.clone(),
+        None => return depot.state.to_string(),
         Some(drain) if drain.is_empty => "empty".into(),
         Some(api::DepotDrain {
             only_there: Some(left),

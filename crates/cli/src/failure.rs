@@ -4,6 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
+use serde::Serialize;
 
 /// How a command ends.
 pub type Outcome = Result<ExitCode, Failure>;
@@ -42,6 +43,14 @@ pub struct Failure {
     code: Option<String>,
 }
 
+/// A command's bad end, as programs read it.
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    /// The page under `docs/errors/` that explains it.
+    code: &'a str,
+    message: &'a str,
+}
+
 impl Failure {
     /// A failure with this code and this one line.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
@@ -54,7 +63,7 @@ impl Failure {
 
     /// A failure as the service tells it.
     pub fn told(problem: api::Problem) -> Self {
-        let mut failure = Self::new(exit_for_code(&problem.code), problem.message);
+        let mut failure = Self::new(exit_for_code(&problem.code), problem.detail);
         failure.code = Some(problem.code);
         failure
     }
@@ -64,17 +73,18 @@ impl Failure {
         let reason = request.reason.as_deref().unwrap_or("no reason was given");
         let message = format!("{doing}: {reason}");
         match &request.error_code {
-            _ if request.state == "refused" => Self::new(Exit::Refused, message),
+            _ if request.state == api::RequestState::Refused => Self::new(Exit::Refused, message),
             None => Self::new(Exit::Other, message),
-            Some(code) => Self::told(api::Problem {
-                code: code.clone(),
-                message,
-            }),
+            Some(code) => {
+                let mut failure = Self::new(exit_for_code(code), message);
+                failure.code = Some(code.clone());
+                failure
+            }
         }
     }
 
-    /// The same for programs.
-    pub fn problem(&self) -> api::Problem {
+    /// Returns the last line of standard output with `--json`.
+    pub fn line(&self) -> Line<'_> {
         let code = self.code.as_deref().unwrap_or(match self.exit {
             Exit::Usage => "invalid",
             Exit::DirectoryNotFound | Exit::FileNotFound => "not-found",
@@ -86,9 +96,9 @@ impl Failure {
             | Exit::Refused
             | Exit::Parked => "other",
         });
-        api::Problem {
-            code: code.to_owned(),
-            message: self.message.clone(),
+        Line {
+            code,
+            message: &self.message,
         }
     }
 

@@ -182,7 +182,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // Whoever reads one document gets one.
             if config::wants_json() && !output::has_told_json() {
-                output::json(&failure.problem());
+                output::json(&failure.line());
             }
             output::complain(&failure);
             failure.exit_code()

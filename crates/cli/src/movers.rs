@@ -85,7 +85,7 @@ fn table(movers: &[api::Mover]) -> Vec<Vec<String>> {
         vec![
             mover.name.clone(),
             mover.host.clone(),
-            mover.state.clone(),
+            mover.state.to_string(),
             format!("{}/{}", mover.working, mover.slots),
             mover.done.to_string(),
             mover.failed.to_string(),

@@ -156,11 +156,14 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
         }
     };
     let id = request.id.clone();
-    while request.state == "scanning" {
+    while request.state == api::RequestState::Scanning {
         tokio::time::sleep(LOOK_EVERY).await;
         request = service.get_again(&format!("/v1/requests/{id}")).await?;
     }
-    if matches!(request.state.as_str(), "refused" | "failed" | "cancelled") {
+    if matches!(
+        request.state,
+        api::RequestState::Refused | api::RequestState::Failed | api::RequestState::Cancelled
+    ) {
         if arguments.json {
             output::json(&request);
         } else {

@@ -121,7 +121,7 @@ fn say(answer: &api::LineAnswer, json: bool) {
     if json {
         output::json(answer);
     } else if let Some(problem) = &answer.problem {
-        output::complain(&format!("line {}: {}", answer.line, problem.message));
+        output::complain(&format!("line {}: {}", answer.line, problem.detail));
     }
 }
 

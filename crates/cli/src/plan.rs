@@ -46,7 +46,7 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
     if arguments.json {
         output::json(&request);
     }
-    if request.state == "refused" {
+    if request.state == api::RequestState::Refused {
         if !arguments.json {
             let offers = answer::offers(&request, arguments.wish.via());
             if !offers.is_empty() {

@@ -124,7 +124,8 @@ pub async fn run(arguments: PullArguments) -> Outcome {
 async fn is_kept(service: &ServiceClient, id: &str) -> bool {
     let request: Result<api::Request, Failure> = service.get(&format!("/v1/requests/{id}")).await;
     request.is_ok_and(|request| {
-        request.state == "delivered" && request.shares.iter().any(|share| share.stored_bytes > 0)
+        request.state == api::RequestState::Delivered
+            && request.shares.iter().any(|share| share.stored_bytes > 0)
     })
 }
 

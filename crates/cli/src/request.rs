@@ -269,7 +269,10 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
         output::json(&serde_json::json!({ "service": health, "depots": depots, "requests": open }));
         return Ok(ExitCode::SUCCESS);
     }
-    let up = depots.iter().filter(|depot| depot.state == "up").count();
+    let up = depots
+        .iter()
+        .filter(|depot| depot.state == api::DepotState::Up)
+        .count();
     output::line(&format!(
         "posthaste {}: {up} of {} depots up, {} requests open",
         health.version,

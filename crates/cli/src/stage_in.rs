@@ -117,7 +117,10 @@ pub async fn run(mut arguments: StageInArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let request = ask(&service, &new, arguments.dry_run).await?;
     let id = request.id.clone();
-    if matches!(request.state.as_str(), "refused" | "failed" | "cancelled") {
+    if matches!(
+        request.state,
+        api::RequestState::Refused | api::RequestState::Failed | api::RequestState::Cancelled
+    ) {
         return Err(refusal(&request, arguments.json));
     }
     if arguments.json && !arguments.wait {
@@ -151,7 +154,7 @@ pub async fn ask(
     };
     let mut request: api::Request = service.post(path, new).await?;
     let (mut waited, is_shown) = (Duration::ZERO, io::stderr().is_terminal());
-    while request.state == "scanning" {
+    while request.state == api::RequestState::Scanning {
         tokio::time::sleep(LOOK_EVERY).await;
         waited += LOOK_EVERY;
         if is_shown && waited >= QUIET_FOR {

@@ -118,7 +118,7 @@ pub async fn run(arguments: SubmitArguments) -> Outcome {
 /// Tells the service of a job, and has it ask for what the job reads; how far that is.
 async fn tell(service: &ServiceClient, path: &str, new: &api::NewJob) -> Result<api::Job, Failure> {
     let job: api::Job = service.put(path, new).await?;
-    if job.hold != "held" {
+    if job.hold != api::JobHold::Held {
         let what = format!("the service knows another job as {path} (DELETE of that forgets it)");
         return Err(Failure::new(Exit::Other, what));
     }
@@ -206,10 +206,10 @@ async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failu
                 if let Some(trouble) = job.trouble {
                     return Err(stays_held(id, &trouble));
                 }
-                if job.ready || job.phase == "ended" {
+                if job.ready || job.phase == api::JobPhase::Ended {
                     return Ok(());
                 }
-                if job.phase == "gone" {
+                if job.phase == api::JobPhase::Gone {
                     let what = format!("job {id} was cancelled before its data was here");
                     return Err(Failure::new(Exit::Other, what));
                 }

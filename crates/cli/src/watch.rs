@@ -70,9 +70,10 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
             .is_some_and(|delivery| delivery.missed);
         let last = match is_late {
             true => "delivery-missed",
-            false => &request.state,
+            false => request.state.as_str(),
         };
-        if request.state == "failed" || is_settled(&request) && said.contains(last) {
+        if request.state == api::RequestState::Failed || is_settled(&request) && said.contains(last)
+        {
             name_left_out(&request);
             return Ok(request);
         }
@@ -92,7 +93,12 @@ pub fn is_settled(request: &api::Request) -> bool {
     let is_awaited = request.delivery.as_ref().is_some_and(|delivery| {
         delivery.deliver_by.is_some() && !delivery.missed && delivery.delivered.is_none()
     });
-    if is_awaited && matches!(request.state.as_str(), "safe" | "released") {
+    if is_awaited
+        && matches!(
+            request.state,
+            api::RequestState::Safe | api::RequestState::Released
+        )
+    {
         return false;
     }
     match request.state.as_str() {
@@ -108,8 +114,8 @@ pub fn is_settled(request: &api::Request) -> bool {
 /// # Errors
 /// That it failed.
 pub fn outcome_of(request: &api::Request) -> Outcome {
-    match &*request.state {
-        "failed" => {
+    match request.state {
+        api::RequestState::Failed => {
             let doing = format!("{} failed", request.id);
             Err(Failure::of_request(request, &doing))
         }
@@ -193,7 +199,7 @@ pub(super) mod tests {
         failed.reason = Some("can't list s3://x: no credentials".into());
         let said = outcome_of(&failed).unwrap_err().to_string();
         assert_eq!(said, "r1 failed: can't list s3://x: no credentials");
-        failed.state = "released".into();
+        failed.state = api::RequestState::Released;
         assert!(outcome_of(&failed).is_ok());
     }
 
@@ -204,7 +210,7 @@ pub(super) mod tests {
             source: "/scratch/run".into(),
             only: Vec::new(),
             to: "home".into(),
-            state: state.into(),
+            state: api::RequestState::named(state).unwrap(),
             paused: None,
             reason: None,
             error_code: None,

@@ -4,6 +4,23 @@
 //! says something a person may want to know. All of it is a [`Record`](posthaste_types::Record),
 //! so the journal can keep it and the simulator can replay it.
 
+/// Defines `name`, the word for each variant, and `NAMES`, all these words.
+macro_rules! named {
+    ($($pattern:pat => $name:literal),+ $(; $rest:pat => $value:expr)?) => {
+        /// Every name given here.
+        pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+        /// Returns the word programs know it by, in the API and in logs.
+        #[must_use]
+        pub const fn name(&self) -> &'static str {
+            match self {
+                $($pattern => $name,)+
+                $($rest => $value,)?
+            }
+        }
+    };
+}
+
 mod arrival;
 mod circuit;
 mod command;

@@ -207,7 +207,7 @@ impl ServiceClient {
         if status.is_success() {
             return Ok(bytes);
         }
-        let said = serde_json::from_slice(&bytes).map(|said: api::Problem| said.message);
+        let said = serde_json::from_slice(&bytes).map(|said: api::Problem| said.detail);
         let said = said.unwrap_or_else(|_| format!("it answered {status}"));
         Err(fail(kind_of(status)).cause(said))
     }

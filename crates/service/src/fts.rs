@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use ask::try_job;
 pub(crate) use clerk::run;
-pub(crate) use http::{PREFIX, at_root, root, routes};
+pub(crate) use http::{PREFIX, at_root, root, routes, shape_refusal};
 
 /// What the routes and the clerk share.
 #[derive(Debug, Default)]

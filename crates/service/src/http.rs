@@ -6,6 +6,7 @@ mod credentials;
 mod datasets;
 mod depots;
 mod directory;
+mod document;
 mod endpoints;
 mod events;
 mod files;
@@ -44,10 +45,9 @@ use axum::{
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind};
 use tokio::sync::mpsc;
-use utoipa::OpenApi;
 
 use crate::{driver::Centre, fts, oidc::Logins, reload::Current, submit::Place, tokens::Tokens};
-use refusals::Refusals;
+pub use document::openapi;
 
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -99,13 +99,28 @@ impl Desk {
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
-    /// What is said of it. What is in the way for now only is a page of its own.
+    /// Returns the problem to answer. What is in the way for now only is a page of its own.
     fn problem(&self) -> api::Problem {
         let is_early = self.0.kind() == ErrorKind::Conflict && self.0.is_temporary();
         let code = if is_early { "busy" } else { self.0.code() };
-        api::Problem {
-            code: code.to_owned(),
-            message: self.0.to_string(),
+        api::Problem::new(self.status().as_u16(), code, self.0.to_string())
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "ErrorKind may grow; the rest is ours"
+    )]
+    fn status(&self) -> StatusCode {
+        match self.0.kind() {
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
+            ErrorKind::Unreachable | ErrorKind::TimedOut => StatusCode::BAD_GATEWAY,
+            ErrorKind::Busy | ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -129,131 +144,19 @@ impl From<Error> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "ErrorKind may grow; the rest is ours"
-        )]
-        let status = match self.0.kind() {
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
-            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
-            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorKind::Conflict => StatusCode::CONFLICT,
-            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
-            ErrorKind::Unreachable | ErrorKind::TimedOut => StatusCode::BAD_GATEWAY,
-            ErrorKind::Busy | ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        (status, Json(self.problem())).into_response()
+        answer_problem(&self.problem())
     }
+}
+
+/// Answers a problem in the form of RFC 9457.
+fn answer_problem(problem: &api::Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let kind = [(header::CONTENT_TYPE, api::Problem::CONTENT_TYPE)];
+    (status, kind, Json(problem).into_response().into_body()).into_response()
 }
 
 /// What a route answers.
 pub(crate) type Answer<T> = Result<T, Refusal>;
-
-/// The OpenAPI document.
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "posthaste",
-        description = "Moves data to and from an HPC centre by a deadline.",
-        license(name = "Apache-2.0 OR MIT")
-    ),
-    paths(
-        health,
-        credentials::list,
-        credentials::add,
-        credentials::remove,
-        credentials::check,
-        credentials::rekey,
-        datasets::list,
-        datasets::show,
-        depots::list,
-        depots::add,
-        depots::remove,
-        depots::drain,
-        depots::undrain,
-        depots::invite,
-        depots::withdraw,
-        directory::show,
-        tree::show,
-        endpoints::show,
-        history::show,
-        identity::show,
-        identity::whoami,
-        jobs::list,
-        jobs::names,
-        jobs::register,
-        jobs::check,
-        jobs::show,
-        jobs::stage_in,
-        jobs::ended,
-        jobs::look,
-        jobs::remove,
-        jobs::scratch,
-        metrics::show,
-        movers::list,
-        movers::join,
-        movers::leave,
-        movers::turn,
-        movers::dataset,
-        movers::files,
-        movers::drain,
-        movers::undrain,
-        overview::show,
-        paths::list,
-        paths::probe,
-        paths::probe_address,
-        paths::ranking,
-        plan::show,
-        queue::show,
-        listing::list,
-        requests::submit,
-        bulk::submit,
-        named::submit,
-        requests::show,
-        requests::cancel,
-        requests::modify,
-        pauses::pause,
-        pauses::resume,
-        requests::explain,
-        requests::story,
-        requests::manifest,
-        files::show,
-        transfers::show,
-        requests::ticket,
-        requests::delivered,
-        requests::forget,
-        reservations::list,
-        stage_ins::submit,
-        tokens::list,
-        tokens::add,
-        tokens::remove,
-        events::stream,
-    ),
-    modifiers(&Bearer, &Refusals),
-    security(("bearer" = []))
-)]
-struct Document;
-
-struct Bearer;
-
-impl utoipa::Modify for Bearer {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-        let components = document.components.get_or_insert_default();
-        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        components.add_security_scheme("bearer", bearer);
-    }
-}
-
-/// The OpenAPI document of this version, as committed under `openapi/`.
-#[must_use]
-pub fn openapi() -> String {
-    let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
-    text.push('\n');
-    text
-}
 
 /// All routes.
 pub(crate) fn router(desk: Desk) -> Router {
@@ -312,7 +215,7 @@ pub(crate) fn router(desk: Desk) -> Router {
         .route(&format!("{}/", fts::PREFIX), get(fts::root))
         .merge(guarded)
         .fallback(nothing_here)
-        .layer(middleware::map_response(explain_rejection))
+        .layer(middleware::from_fn(shape_refusal))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(desk)
 }
@@ -358,7 +261,7 @@ fn credential_routes() -> Router<Desk> {
 }
 
 /// Says that the service is there. Needs no token.
-#[utoipa::path(get, path = "/v1/health", tag = "service", security(()),
+#[utoipa::path(get, path = "/v1/health", operation_id = "get_health", tag = "service", security(()),
     responses((status = 200, body = api::Health)))]
 async fn health() -> Json<api::Health> {
     Json(api::Health {
@@ -378,13 +281,24 @@ async fn nothing_here(request: Request) -> Refusal {
     )
 }
 
+/// Gives every refusal the shape of the interface that was asked.
+async fn shape_refusal(request: Request, next: middleware::Next) -> Response {
+    let is_fts = request.uri().path().starts_with(fts::PREFIX);
+    let response = explain_rejection(next.run(request).await).await;
+    match is_fts {
+        true => fts::shape_refusal(response).await,
+        false => response,
+    }
+}
+
 /// Gives the framework's own refusals (bad JSON, wrong method, body too large) our shape.
 async fn explain_rejection(response: Response) -> Response {
     let status = response.status();
-    let ours = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    // FTS's interface answers with JSON of its own.
+    let ours = kind.is_some_and(|kind| {
+        kind == api::Problem::CONTENT_TYPE || kind.as_bytes().starts_with(b"application/json")
+    });
     if ours || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
@@ -404,12 +318,5 @@ async fn explain_rejection(response: Response) -> Response {
         "can't read the request: {} (see openapi/)",
         said.replace(posthaste_types::is_obeyed, " ")
     );
-    (
-        status,
-        Json(api::Problem {
-            code: "invalid".into(),
-            message,
-        }),
-    )
-        .into_response()
+    answer_problem(&api::Problem::new(status.as_u16(), "invalid", message))
 }

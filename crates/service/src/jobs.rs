@@ -276,19 +276,19 @@ pub(crate) fn names(desk: &Desk, scheduler: Option<&str>) -> Result<Vec<api::Job
         .store
         .journal(|journal| journal.jobs(scheduler, &PhaseName::NOT_GONE, None))?;
     let named = records.into_iter().map(|record| api::JobName {
-        phase: phase_text(record.phase.name()).to_owned(),
+        phase: phase(record.phase.name()),
         scheduler: record.scheduler,
         job: record.job,
     });
     Ok(named.collect())
 }
 
-fn phase_text(phase: PhaseName) -> &'static str {
-    match phase {
-        PhaseName::Registered => "registered",
-        PhaseName::StagingIn => "staging-in",
-        PhaseName::Ended => "ended",
-        PhaseName::Gone => "gone",
+const fn phase(name: PhaseName) -> api::JobPhase {
+    match name {
+        PhaseName::Registered => api::JobPhase::Registered,
+        PhaseName::StagingIn => api::JobPhase::StagingIn,
+        PhaseName::Ended => api::JobPhase::Ended,
+        PhaseName::Gone => api::JobPhase::Gone,
     }
 }
 
@@ -299,7 +299,7 @@ fn read_phase(text: &str) -> Result<PhaseName> {
         PhaseName::Ended,
         PhaseName::Gone,
     ];
-    let found = all.into_iter().find(|phase| phase_text(*phase) == text);
+    let found = all.into_iter().find(|name| phase(*name).as_str() == text);
     found.ok_or_else(|| {
         let subject = format!("jobs that are `{text}`").escape_debug().to_string();
         Error::new(ErrorKind::Invalid, "list", subject)
@@ -317,13 +317,13 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
     let stage_ins = stage_in::show(desk, record, &wanted)?;
     let stage_outs = stage_out::show(desk, record, &wanted)?;
     let needed = || stage_ins.iter().filter(|one| !one.optional);
-    let ready = needed().all(|one| one.state == "arrived")
-        && stage_ins.iter().all(|one| stage_in::is_settled(&one.state));
+    let ready = needed().all(|one| one.state == api::RequestState::Arrived)
+        && stage_ins.iter().all(|one| stage_in::is_settled(one.state));
     let trouble = needed()
         .chain(&stage_outs)
-        .find(|one| is_bad(&one.state))
+        .find(|one| is_bad(one.state))
         .map(|one| {
-            let why = one.reason.as_deref().unwrap_or(&one.state);
+            let why = one.reason.as_deref().unwrap_or(one.state.as_str());
             format!(
                 "line {}: {} → {}: {why}",
                 one.line, one.source, one.destination
@@ -333,17 +333,16 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
         scheduler: record.scheduler.clone(),
         job: record.job.clone(),
         uid: record.uid,
-        phase: phase_text(record.phase.name()).to_owned(),
+        phase: phase(record.phase.name()),
         hold: match record.hold {
-            JobHold::None => "none",
-            JobHold::Held => "held",
-            JobHold::Released | JobHold::Holding => "released",
-            JobHold::Freed => "freed",
-            JobHold::Kept => "kept",
-        }
-        .to_owned(),
+            JobHold::None => api::JobHold::None,
+            JobHold::Held => api::JobHold::Held,
+            JobHold::Released | JobHold::Holding => api::JobHold::Released,
+            JobHold::Freed => api::JobHold::Freed,
+            JobHold::Kept => api::JobHold::Kept,
+        },
         ready,
-        safe: stage_outs.iter().all(|one| stage_out::is_safe(&one.state)),
+        safe: stage_outs.iter().all(|one| stage_out::is_safe(one.state)),
         trouble,
         stage_ins,
         stage_outs,
@@ -351,8 +350,10 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
 }
 
 /// Whether a request of that state will never do what it was for.
-fn is_bad(state: &str) -> bool {
-    matches!(state, "refused" | "failed" | "cancelled")
+const fn is_bad(state: api::RequestState) -> bool {
+    use api::RequestState::{Cancelled, Failed, Refused};
+
+    matches!(state, Refused | Failed | Cancelled)
 }
 
 /// Whether a request takes away what a job left.
@@ -377,7 +378,7 @@ fn moved(
         request: shown.as_ref().map(|shown| shown.id.clone()),
         state: shown
             .as_ref()
-            .map_or_else(|| "waiting".to_owned(), |shown| shown.state.clone()),
+            .map_or(api::RequestState::Waiting, |shown| shown.state),
         reason: shown.and_then(|shown| shown.reason),
         optional: false,
     }
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn a_phase_is_read_as_it_is_shown() {
         for phase in PhaseName::NOT_GONE.into_iter().chain([PhaseName::Gone]) {
-            assert_eq!(read_phase(phase_text(phase)).unwrap(), phase);
+            assert_eq!(read_phase(super::phase(phase).as_str()).unwrap(), phase);
         }
         assert!(
             read_phase("over")

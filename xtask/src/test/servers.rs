@@ -118,7 +118,14 @@ fn ready() -> Vec<Found> {
         ("azurite", install::ensure_azure_server()),
         ("oidc-provider", install::ensure_identity_server()),
         ("fts-rest-transfer-submit", install::ensure_fts_clients()),
-        ("schemathesis", install::ensure_schemathesis()),
+        (
+            "schemathesis",
+            install::ensure_pinned_python(install::SCHEMATHESIS),
+        ),
+        (
+            "openapi-python-client",
+            install::ensure_pinned_python(install::OPENAPI_TOOLS),
+        ),
     ]);
     let of_cargo = [install::NEXTEST, install::DENY];
     found.extend(of_cargo.map(|program| (program.name, install::ensure_cargo_program(program))));

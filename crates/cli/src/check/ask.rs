@@ -78,7 +78,12 @@ async fn ask_one(service: &ServiceClient, one: &StageIn) -> Result<Answer, Failu
         ..api::NewStageIn::default()
     };
     match stage_in::ask(service, &new, true).await {
-        Ok(request) if matches!(&*request.state, "refused" | "failed") => {
+        Ok(request)
+            if matches!(
+                request.state,
+                api::RequestState::Refused | api::RequestState::Failed
+            ) =>
+        {
             let why = request.reason.as_deref();
             Ok(Answer::Refused(
                 why.unwrap_or("no reason was given").to_owned(),

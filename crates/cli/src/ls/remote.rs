@@ -223,7 +223,7 @@ mod tests {
         let entry = entry_of(api::DirectoryEntry {
             name: "caf\u{fffd}".into(),
             name_encoded: Some("caf%E9".into()),
-            kind: "file".into(),
+            kind: api::EntryKind::File,
             size: Some(7),
             modified: Some("1969-12-31T23:59:58.5Z".into()),
             stored: None,

@@ -18,7 +18,11 @@ use crate::{
 const REQUESTS_MAX: usize = 200;
 
 /// States of requests whose data survives the loss of their source.
-const SAFE: [&str; 3] = ["safe", "delivered", "released"];
+const SAFE: [api::RequestState; 3] = [
+    api::RequestState::Safe,
+    api::RequestState::Delivered,
+    api::RequestState::Released,
+];
 
 /// What a file was like when it became safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +86,7 @@ impl Elsewhere {
         }
         let about = |request: &&api::Request| {
             let source = request.source.as_bytes();
-            SAFE.contains(&&*request.state) && (lies_in(source, root) || lies_in(root, source))
+            SAFE.contains(&request.state) && (lies_in(source, root) || lies_in(root, source))
         };
         let safe: Vec<&api::Request> = outs().filter(about).collect();
         if safe.len() > REQUESTS_MAX {

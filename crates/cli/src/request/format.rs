@@ -166,7 +166,7 @@ fn value(request: &api::Request, name: &str) -> Option<String> {
     let finish = request.finish.as_ref();
     match name {
         "id" => Some(request.id.clone()),
-        "state" => Some(request.state.clone()),
+        "state" => Some(request.state.to_string()),
         "flag" => answer::flag(request).map(|flag| flag.to_ascii_lowercase().replace(' ', "-")),
         "source" => Some(request.source.clone()),
         "to" => Some(request.to.clone()),

@@ -55,7 +55,7 @@ fn print(transfers: &[api::Transfer]) {
         |moment: Option<String>| moment.map_or_else(dash, |moment| moment::time_of_day(&moment));
     rows.extend(transfers.iter().map(|transfer| {
         vec![
-            transfer.kind.clone(),
+            transfer.kind.to_string(),
             output::one_line(&transfer.from),
             output::one_line(&transfer.to),
             transfer.state.name().to_owned(),
@@ -91,7 +91,7 @@ impl Fields for api::Transfer {
     fn value(&self, name: &str) -> Option<String> {
         let finish = self.finish.as_ref();
         match name {
-            "kind" => Some(self.kind.clone()),
+            "kind" => Some(self.kind.to_string()),
             "from" => Some(self.from.clone()),
             "to" => Some(self.to.clone()),
             "state" => Some(self.state.name().to_owned()),

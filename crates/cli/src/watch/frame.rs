@@ -23,7 +23,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
                 format!("{} → {}  ", output::one_line(&request.source), request.to),
                 Style::Plain,
             )
-            .and(request.state.clone(), state_style(request)),
+            .and(request.state.as_str(), state_style(request)),
         deadline_line(request),
         progress_line(request),
     ];
@@ -212,7 +212,7 @@ fn reservation_line(held: &api::Reservation) -> Line {
         true => line.and(format!("{:.2} $  ", held.cost_usd), Style::Plain),
         false => line,
     };
-    line.and(held.state.clone(), style)
+    line.and(held.state.as_str(), style)
 }
 
 fn progress_line(request: &api::Request) -> Line {
@@ -220,8 +220,11 @@ fn progress_line(request: &api::Request) -> Line {
     let safe = u64::from(request.chunks_safe);
     // What is empty has no chunks, and neither has what was not read yet or can't be.
     let is_done = matches!(
-        &*request.state,
-        "safe" | "released" | "delivered" | "arrived"
+        request.state,
+        api::RequestState::Safe
+            | api::RequestState::Released
+            | api::RequestState::Delivered
+            | api::RequestState::Arrived
     );
     let of_none = if is_done { 100 } else { 0 };
     let per_cent = (safe * 100).checked_div(chunks).unwrap_or(of_none);
@@ -249,7 +252,7 @@ fn end_of(request: &api::Request) -> &'static str {
         Some(stage_in) if stage_in.goes_out => "there",
         Some(_) => "here",
         None if answer::is_only_copy(request) => "delivered, the only copy",
-        None if request.state == "delivered" => "delivered",
+        None if request.state == api::RequestState::Delivered => "delivered",
         None => "safe",
     }
 }
@@ -407,7 +410,7 @@ mod tests {
         there.chunks_safe = there.chunks;
         let share = |depot: &str, state: &str, stored| api::Share {
             depot: depot.into(),
-            state: state.into(),
+            state: api::DepotState::named(state).unwrap(),
             active: true,
             stored,
             stored_bytes: 25,

@@ -115,7 +115,7 @@ impl Centre {
     fn ask(&self, token: &Path, paths: &str, without: &str) -> Output {
         let token = fs::read_to_string(token).unwrap();
         let header = format!("Authorization: Bearer {}", token.trim());
-        Command::new(install::find_schemathesis().unwrap())
+        Command::new(install::find_pinned_python(install::SCHEMATHESIS).unwrap())
             .args(["run", "document.json"])
             .args(["--url", &self.service.url, "--header", &header])
             .args([

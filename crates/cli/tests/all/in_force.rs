@@ -171,7 +171,7 @@ fn what_is_not_there_is_not_shown() {
     ] {
         let (found, said) = get(&service, path, &own(&service));
         assert_eq!(found, status, "{said}");
-        assert!(said["message"].as_str().unwrap().contains(what), "{said}");
+        assert!(said["detail"].as_str().unwrap().contains(what), "{said}");
     }
 }
 

@@ -527,7 +527,7 @@ fn a_tree_is_told_line_by_line_and_what_can_not_be_listed_in_it_too() {
         let problems: Vec<&Value> = problems.collect();
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0]["path"], "caf\u{fffd}");
-        let why = problems[0]["problem"]["message"].as_str().unwrap();
+        let why = problems[0]["problem"]["detail"].as_str().unwrap();
         assert!(why.contains("not UTF-8"), "{why}");
         told.retain(|line| line["problem"].is_null());
         let of = |path: &str| -> Vec<&Value> {
@@ -613,7 +613,7 @@ fn what_makes_no_sense_or_can_not_be_read_is_said_in_one_line() {
         (format!("{}&depth=9", asking("/")), 422, "8 levels"),
     ] {
         let (found, said) = world.get(&path, &own);
-        let message = said["message"].as_str().unwrap();
+        let message = said["detail"].as_str().unwrap();
         assert_eq!(found, status, "{path}: {said}");
         assert!(
             message.contains(what) && !message.contains('\n'),

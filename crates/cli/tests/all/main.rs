@@ -48,6 +48,7 @@ mod near;
 mod offload;
 mod offload_alone;
 mod onward;
+mod openapi;
 mod pages;
 mod passwords;
 mod paths;

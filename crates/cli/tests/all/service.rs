@@ -77,7 +77,7 @@ fn nonsense_is_answered_in_our_words_and_the_service_lives_on() {
             "{method} {path}: {answer}"
         );
         assert!(
-            answer.contains("\"message\":\"can't "),
+            answer.contains("\"detail\":\"can't "),
             "{method} {path}: {answer}"
         );
     }

@@ -189,23 +189,19 @@ record! {
 }
 
 impl Step {
-    /// The word programs know it by, in the API and in logs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Asked => "reservation-asked",
-            Self::Granted => "reservation-granted",
-            Self::Refused => "reservation-refused",
-            Self::Up => "circuit-up",
-            Self::Down => "circuit-down",
-            Self::Changing => "reservation-changing",
-            Self::Changed => "reservation-changed",
-            Self::Unchanged => "reservation-unchanged",
-            Self::Returned => "reservation-returned",
-            Self::Ended => "reservation-ended",
-            Self::Passed => "reservation-passed",
-            Self::Unobtainable => "reservation-unobtainable",
-        }
+    named! {
+        Self::Asked => "reservation-asked",
+        Self::Granted => "reservation-granted",
+        Self::Refused => "reservation-refused",
+        Self::Up => "circuit-up",
+        Self::Down => "circuit-down",
+        Self::Changing => "reservation-changing",
+        Self::Changed => "reservation-changed",
+        Self::Unchanged => "reservation-unchanged",
+        Self::Returned => "reservation-returned",
+        Self::Ended => "reservation-ended",
+        Self::Passed => "reservation-passed",
+        Self::Unobtainable => "reservation-unobtainable"
     }
 }
 

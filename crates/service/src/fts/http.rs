@@ -8,10 +8,11 @@ use axum::{
     Extension, Json, Router,
     body::Body,
     extract::{Query, Request, State},
-    http::{HeaderMap, Method, StatusCode, Uri},
+    http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::any,
 };
+use posthaste_api as api;
 use posthaste_journal::{FtsFile, FtsJob, FtsJobs, FtsState};
 use serde_json::{Value, json};
 use tower_service::Service as _;
@@ -28,6 +29,8 @@ use crate::{http::Desk, tokens::Caller};
 pub(crate) const PREFIX: &str = "/fts3";
 /// Most jobs that a listing shows, and where nothing is said.
 const JOBS_MAX: u32 = 500;
+/// Largest refusal, in bytes.
+const REFUSAL_BYTES_MAX: usize = 1 << 20;
 /// Ids that one call may name.
 const IDS_MAX: usize = 1000;
 /// The release of FTS whose interface this is.
@@ -44,6 +47,21 @@ impl IntoResponse for Denial {
         let body = json!({ "status": status, "message": self.message });
         (self.status, Json(body)).into_response()
     }
+}
+
+/// Gives a refusal of the whole API, as for a token that is not known, FTS's shape.
+pub(crate) async fn shape_refusal(response: Response) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE);
+    if kind.is_none_or(|kind| kind != api::Problem::CONTENT_TYPE) {
+        return response;
+    }
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), REFUSAL_BYTES_MAX).await;
+    let problem = body
+        .ok()
+        .and_then(|body| serde_json::from_slice::<api::Problem>(&body).ok());
+    let message = problem.map(|problem| problem.detail).unwrap_or_default();
+    Denial { status, message }.into_response()
 }
 
 /// The routes that need a token.

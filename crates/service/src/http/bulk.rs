@@ -30,7 +30,7 @@ const AT_ONCE: usize = 64;
 /// and each is written down when its line is answered. A line may be as long as the body of a single submission, and a call
 /// has 100,000 lines at most; empty ones count, and are not answered. What a caller sends again with the submission ids of
 /// before is taken once.
-#[utoipa::path(post, path = "/v1/requests/bulk", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/bulk", operation_id = "submit_requests", tag = "requests", security(("bearer" = ["submit"])),
     request_body(content = api::NewRequest, content_type = "application/x-ndjson", description = "A stage-out, a line each"),
     responses((status = 200, content_type = "application/x-ndjson", body = api::LineAnswer,
             description = "What became of each line, in their order"),

@@ -40,7 +40,7 @@ fn owner_of(caller: &Caller, named: Option<&str>) -> Result<String> {
 }
 
 /// Lists the credentials of whoever asks; for operators all. What they are nobody is told.
-#[utoipa::path(get, path = "/v1/credentials", tag = "credentials", security(("bearer" = ["submit"])), params(Whose),
+#[utoipa::path(get, path = "/v1/credentials", operation_id = "list_credentials", tag = "credentials", security(("bearer" = ["submit"])), params(Whose),
     responses((status = 200, body = Vec<api::Credential>), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem)))]
 pub(crate) async fn list(
@@ -56,7 +56,7 @@ pub(crate) async fn list(
 }
 
 /// Keeps a credential of whoever asks: from now on `NAME:path` in what they ask for is opened with it. It is kept encrypted.
-#[utoipa::path(post, path = "/v1/credentials", tag = "credentials", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/credentials", operation_id = "add_credential", tag = "credentials", security(("bearer" = ["submit"])),
     request_body = api::NewCredential,
     responses((status = 201, body = api::Credential), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem), (status = 409, body = api::Problem),
@@ -76,7 +76,7 @@ pub(crate) async fn add(
 }
 
 /// Removes a credential. What is open with it goes on until it is closed.
-#[utoipa::path(delete, path = "/v1/credentials/{name}", tag = "credentials", security(("bearer" = ["submit"])),
+#[utoipa::path(delete, path = "/v1/credentials/{name}", operation_id = "remove_credential", tag = "credentials", security(("bearer" = ["submit"])),
     params(("name" = String, Path, description = "The credential's name"), Whose),
     responses((status = 204), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -93,7 +93,7 @@ pub(crate) async fn remove(
 }
 
 /// Opens the place of a credential and looks whether it can be asked there.
-#[utoipa::path(post, path = "/v1/credentials/{name}/check", tag = "credentials", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/credentials/{name}/check", operation_id = "check_credential", tag = "credentials", security(("bearer" = ["submit"])),
     params(("name" = String, Path, description = "The credential's name"), Whose),
     responses((status = 204, description = "It opens its place"), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem), (status = 404, body = api::Problem),
@@ -114,7 +114,7 @@ pub(crate) async fn check(
 }
 
 /// Makes a new key, and encrypts all credentials with it.
-#[utoipa::path(post, path = "/v1/credentials-key", tag = "credentials", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/credentials-key", operation_id = "renew_credentials_key", tag = "credentials", security(("bearer" = ["operate"])),
     responses((status = 200, body = api::Rekeyed), (status = 401, body = api::Problem)))]
 pub(crate) async fn rekey(State(desk): State<Desk>) -> Answer<Json<api::Rekeyed>> {
     let store = &desk.centre.store;

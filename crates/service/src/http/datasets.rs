@@ -28,7 +28,7 @@ pub(crate) struct Which {
 }
 
 /// Lists the datasets that depots hold something of, those of the newest requests first.
-#[utoipa::path(get, path = "/v1/datasets", tag = "requests", security(("bearer" = ["read"])), params(Which),
+#[utoipa::path(get, path = "/v1/datasets", operation_id = "list_datasets", tag = "requests", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Dataset>), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem)))]
 pub(crate) async fn list(
@@ -67,7 +67,7 @@ fn page(
 }
 
 /// Shows one dataset.
-#[utoipa::path(get, path = "/v1/datasets/{id}", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/datasets/{id}", operation_id = "get_dataset", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The name that depots know it by: `dataset` of its request")),
     responses((status = 200, body = api::Dataset), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn show(
@@ -92,7 +92,7 @@ fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
     let holders = view.shares.iter().filter(|share| share.stored > 0);
     let holders = holders.map(|share| api::Holding {
         depot: desk.centre.depots.name(share.depot),
-        state: render::depot_state(&mind, share.depot).to_owned(),
+        state: render::depot_state(&mind, share.depot),
         fragments: share.stored,
         bytes: share.stored_bytes.get(),
     });
@@ -100,7 +100,7 @@ fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
         id: record.dataset.clone(),
         request: record.id.to_string(),
         source: credentials::shown(&String::from_utf8_lossy(&record.source)),
-        state: render::state(&mind, record).to_owned(),
+        state: render::state(&mind, record),
         bytes: view.spec.bytes.get(),
         files: view.spec.files,
         chunks: view.spec.chunks(),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Lists the depots in the books.
-#[utoipa::path(get, path = "/v1/depots", tag = "depots", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/depots", operation_id = "list_depots", tag = "depots", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Depot>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
     let centre = &desk.centre;
@@ -33,7 +33,7 @@ pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
 
 /// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is
 /// doing first, so that a wrong address, key or secret is said at once.
-#[utoipa::path(post, path = "/v1/depots", tag = "depots", security(("bearer" = ["operate"])), request_body = api::NewDepot,
+#[utoipa::path(post, path = "/v1/depots", operation_id = "add_depot", tag = "depots", security(("bearer" = ["operate"])), request_body = api::NewDepot,
     responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]
 pub(crate) async fn add(
@@ -45,7 +45,7 @@ pub(crate) async fn add(
 }
 
 /// Takes a depot out of the books. What it holds stays there until it expires.
-#[utoipa::path(delete, path = "/v1/depots/{name}", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/depots/{name}", operation_id = "remove_depot", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "The depot's name")),
     responses((status = 204), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -75,7 +75,7 @@ pub(crate) async fn remove(
 
 /// Drains a depot: nothing new goes there, what is under way ends, and what it holds counts and is given
 /// out. Asking again changes only whether what it holds goes on to others.
-#[utoipa::path(post, path = "/v1/depots/{name}/drain", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/depots/{name}/drain", operation_id = "drain_depot", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "The depot's name")),
     request_body = api::NewDrain,
     responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
@@ -90,7 +90,7 @@ pub(crate) async fn drain(
 }
 
 /// Uses a depot again that was drained. One that says itself that it ends stays drained.
-#[utoipa::path(delete, path = "/v1/depots/{name}/drain", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/depots/{name}/drain", operation_id = "undrain_depot", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "The depot's name")),
     responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
@@ -118,7 +118,7 @@ async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::De
 
 /// Invites a relay: whoever starts one with the text that is answered makes it known by this name, on these terms. One
 /// that was there for the name is good no longer.
-#[utoipa::path(post, path = "/v1/depots/{name}/invite", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/depots/{name}/invite", operation_id = "invite_depot", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "What the depot is to be called")),
     request_body = api::NewInvite,
     responses((status = 200, body = api::Invite), (status = 401, body = api::Problem),
@@ -146,7 +146,7 @@ pub(crate) async fn invite(
 }
 
 /// Withdraws an invitation. A relay that used it stays in the books.
-#[utoipa::path(delete, path = "/v1/depots/{name}/invite", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/depots/{name}/invite", operation_id = "withdraw_invitation", tag = "depots", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "What the depot was to be called")),
     responses((status = 204), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]

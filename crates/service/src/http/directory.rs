@@ -46,7 +46,7 @@ pub(crate) struct What {
 
 /// Lists a directory. What was listed lately is told again; the directories below it are listed ahead. Where there is more, `next`
 /// and the header `Link` have the address of the next page.
-#[utoipa::path(get, path = "/v1/listing", tag = "listing", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/listing", operation_id = "list_directory", tag = "listing", security(("bearer" = ["read"])),
     params(What, ("after" = Option<String>, Query, description = "Only entries behind this name")),
     responses((status = 200, body = api::Directory), (status = 401, body = api::Problem),
         (status = 403, body = api::Problem), (status = 404, body = api::Problem),
@@ -207,12 +207,11 @@ pub(super) fn entry(seen: &Seen<'_>) -> api::DirectoryEntry {
         name,
         name_encoded: (!is_text).then(|| encode(seen.name, false)),
         kind: match seen.kind {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Link => "link",
-            Kind::Special => "special",
-        }
-        .to_owned(),
+            Kind::File => api::EntryKind::File,
+            Kind::Directory => api::EntryKind::Directory,
+            Kind::Link => api::EntryKind::Link,
+            Kind::Special => api::EntryKind::Special,
+        },
         size: (seen.kind != Kind::Directory).then_some(seen.size),
         modified: seen.mtime.and_then(moment),
         stored: seen.stored.and_then(moment),

@@ -10,7 +10,7 @@ use super::{Answer, Desk};
 use crate::tokens::Caller;
 
 /// Shows which addresses can be named, and what each kind of storage can do.
-#[utoipa::path(get, path = "/v1/endpoints", tag = "listing", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/endpoints", operation_id = "list_endpoints", tag = "listing", security(("bearer" = ["read"])),
     responses((status = 200, body = api::Endpoints), (status = 401, body = api::Problem)))]
 pub(crate) async fn show(
     State(desk): State<Desk>,

@@ -31,8 +31,9 @@ pub(crate) struct Which {
 }
 
 /// Streams events from the beginning, or from where the reader left, and goes on as they happen.
-#[utoipa::path(get, path = "/v1/events", tag = "events", security(("bearer" = ["read"])), params(Which),
-    responses((status = 200, content_type = "text/event-stream", body = api::Event),
+#[utoipa::path(get, path = "/v1/events", operation_id = "stream_events", tag = "events", security(("bearer" = ["read"])), params(Which),
+    responses((status = 200, content_type = "text/event-stream", body = String,
+            description = "Server-Sent Events; the `data` of each is an `Event`"),
         (status = 401, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn stream(
     State(desk): State<Desk>,

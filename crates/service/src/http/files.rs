@@ -40,7 +40,7 @@ struct Placed {
 }
 
 /// Shows how far the files of a request are, page by page: what is safe of each, or here of a stage-in.
-#[utoipa::path(get, path = "/v1/requests/{id}/files", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(get, path = "/v1/requests/{id}/files", operation_id = "list_request_files", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7"), Which),
     responses((status = 200, body = api::FilePage), (status = 401, body = api::Problem), (status = 404, body = api::Problem),
         (status = 409, body = api::Problem, description = "Its files are not known yet, or not any more")))]

@@ -33,7 +33,7 @@ pub(crate) struct Span {
 }
 
 /// Shows what was moved on each path: to depots what they acknowledged, from sources what came; movers' too.
-#[utoipa::path(get, path = "/v1/history", tag = "paths", security(("bearer" = ["read"])), params(Span),
+#[utoipa::path(get, path = "/v1/history", operation_id = "get_history", tag = "paths", security(("bearer" = ["read"])), params(Span),
     responses((status = 200, body = api::History), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem)))]
 pub(crate) async fn show(

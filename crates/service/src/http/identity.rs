@@ -10,7 +10,7 @@ use super::{Answer, Desk};
 use crate::tokens::Caller;
 
 /// Says how people log in, where they can. Needs no token.
-#[utoipa::path(get, path = "/v1/identity", tag = "tokens", security(()),
+#[utoipa::path(get, path = "/v1/identity", operation_id = "get_identity_provider", tag = "tokens", security(()),
     responses((status = 200, body = api::Identity), (status = 404, body = api::Problem)))]
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<Json<api::Identity>> {
     let told = desk.logins.told();
@@ -23,7 +23,7 @@ pub(crate) async fn show(State(desk): State<Desk>) -> Answer<Json<api::Identity>
 }
 
 /// Says who the service thinks that somebody is, and what they may.
-#[utoipa::path(get, path = "/v1/whoami", tag = "tokens", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/whoami", operation_id = "get_whoami", tag = "tokens", security(("bearer" = ["read"])),
     responses((status = 200, body = api::Whoami), (status = 401, body = api::Problem)))]
 pub(crate) async fn whoami(
     State(desk): State<Desk>,

@@ -24,7 +24,7 @@ pub(crate) struct Which {
 }
 
 /// Lists jobs, newest first, with what is moved for them.
-#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", security(("bearer" = ["read"])), params(Which),
+#[utoipa::path(get, path = "/v1/jobs", operation_id = "list_jobs", tag = "jobs", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Job>), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem)))]
 pub(crate) async fn list(
@@ -44,7 +44,7 @@ pub(crate) struct Whose {
 }
 
 /// Names all jobs that are not gone, newest first, without what is moved for them.
-#[utoipa::path(get, path = "/v1/jobs/names", tag = "jobs", security(("bearer" = ["read"])), params(Whose),
+#[utoipa::path(get, path = "/v1/jobs/names", operation_id = "list_job_names", tag = "jobs", security(("bearer" = ["read"])), params(Whose),
     responses((status = 200, body = Vec<api::JobName>), (status = 401, body = api::Problem)))]
 pub(crate) async fn names(
     State(desk): State<Desk>,
@@ -55,7 +55,7 @@ pub(crate) async fn names(
 
 /// Tells of a job. Telling of it again changes nothing, unless it was forgotten meanwhile: then it begins anew,
 /// with what is there already.
-#[utoipa::path(put, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs", security(("bearer" = ["operate"])),
+#[utoipa::path(put, path = "/v1/jobs/{scheduler}/{job}", operation_id = "register_job", tag = "jobs", security(("bearer" = ["operate"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     request_body = api::NewJob,
@@ -71,7 +71,7 @@ pub(crate) async fn register(
 }
 
 /// Says what would be refused of a job that is submitted held, before there is one; takes nothing down.
-#[utoipa::path(post, path = "/v1/jobs/check", tag = "jobs", security(("bearer" = ["operate"])), request_body = api::NewJob,
+#[utoipa::path(post, path = "/v1/jobs/check", operation_id = "check_job", tag = "jobs", security(("bearer" = ["operate"])), request_body = api::NewJob,
     responses((status = 204), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem),
         (status = 503, body = api::Problem)))]
@@ -84,7 +84,7 @@ pub(crate) async fn check(
 }
 
 /// Shows a job and what is moved for it.
-#[utoipa::path(get, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/jobs/{scheduler}/{job}", operation_id = "get_job", tag = "jobs", security(("bearer" = ["read"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
@@ -100,7 +100,7 @@ pub(crate) async fn show(
 }
 
 /// Asks for what the job reads, where that was not asked for yet, and says how far it is.
-#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/stage-in", tag = "jobs", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/stage-in", operation_id = "stage_in_job", tag = "jobs", security(("bearer" = ["operate"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     responses((status = 200, body = api::Job), (status = 401, body = api::Problem),
@@ -115,7 +115,7 @@ pub(crate) async fn stage_in(
 }
 
 /// Says that the job ended: what it leaves is asked for, where that was not done yet. Says how far that is.
-#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/ended", tag = "jobs", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/ended", operation_id = "end_job", tag = "jobs", security(("bearer" = ["operate"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     request_body = api::JobEnd,
@@ -133,7 +133,7 @@ pub(crate) async fn ended(
 
 /// Has the batch system asked soon how a job stands that was submitted held, rather than at the next look: for its prologs and
 /// epilogs.
-#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/look", tag = "jobs", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/jobs/{scheduler}/{job}/look", operation_id = "poll_job", tag = "jobs", security(("bearer" = ["operate"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
@@ -148,7 +148,7 @@ pub(crate) async fn look(
 
 /// Forgets a job: what is still on its way to it is given up half a minute later, unless the job is told of again. What
 /// leaves scratch goes on.
-#[utoipa::path(delete, path = "/v1/jobs/{scheduler}/{job}", tag = "jobs", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/jobs/{scheduler}/{job}", operation_id = "forget_job", tag = "jobs", security(("bearer" = ["operate"])),
     params(("scheduler" = String, Path, description = "The batch system: slurm"),
         ("job" = String, Path, description = "Its id there")),
     responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
@@ -162,7 +162,7 @@ pub(crate) async fn remove(
 }
 
 /// Says what room there is for jobs.
-#[utoipa::path(get, path = "/v1/scratch", tag = "jobs", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/scratch", operation_id = "list_scratch", tag = "jobs", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Scratch>), (status = 401, body = api::Problem)))]
 pub(crate) async fn scratch(State(desk): State<Desk>) -> Answer<Json<Vec<api::Scratch>>> {
     Ok(Json(jobs::room::scratch(&desk)?))

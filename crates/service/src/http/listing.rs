@@ -153,7 +153,7 @@ fn pick(request: &api::Request, fields: Option<&BTreeSet<&str>>) -> Result<Value
 }
 
 /// Lists requests, newest first. Where there may be more, the header `Link` has the address of the next page.
-#[utoipa::path(get, path = "/v1/requests", tag = "requests", security(("bearer" = ["read"])), params(Which),
+#[utoipa::path(get, path = "/v1/requests", operation_id = "list_requests", tag = "requests", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Request>), (status = 401, body = api::Problem),
         (status = 422, body = api::Problem)))]
 pub(crate) async fn list(
@@ -218,7 +218,7 @@ fn pick_before<T>(
 fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
     states.is_none_or(|states| {
         let state = render::state(mind, record);
-        states.contains(&state) || (states.contains(&OPEN) && is_open(mind, record, state))
+        states.contains(&state.as_str()) || (states.contains(&OPEN) && is_open(mind, record, state))
     })
 }
 
@@ -248,14 +248,16 @@ fn pressing(
 }
 
 /// Whether something still comes of the request by itself.
-fn is_open(mind: &Mind, record: &RequestRecord, state: &str) -> bool {
+fn is_open(mind: &Mind, record: &RequestRecord, state: api::RequestState) -> bool {
+    use api::RequestState as State;
+
     match state {
-        "refused" | "delivered" | "cancelled" | "failed" => false,
-        "arrived" => mind.arrival(record.id).is_some_and(|view| view.releases),
+        State::Refused | State::Delivered | State::Cancelled | State::Failed => false,
+        State::Arrived => mind.arrival(record.id).is_some_and(|view| view.releases),
         // What is not safe any more is nothing to be done with.
-        "released" => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
-        "safe" => record.release || mind.is_awaited(record.id),
-        _ => true,
+        State::Released => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
+        State::Safe => record.release || mind.is_awaited(record.id),
+        State::Scanning | State::Moving | State::Paused | State::Waiting | State::Landing => true,
     }
 }
 

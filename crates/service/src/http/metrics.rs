@@ -22,8 +22,9 @@ type Gauges = Family<Labels, Gauge>;
 
 /// Figures for Prometheus and whatever reads its format: requests by state, the least slack, depots, and what happened since
 /// the service started.
-#[utoipa::path(get, path = "/v1/metrics", tag = "service", security(("bearer" = ["read"])),
-    responses((status = 200, content_type = "application/openmetrics-text", body = String),
+#[utoipa::path(get, path = "/v1/metrics", operation_id = "get_metrics", tag = "service", security(("bearer" = ["read"])),
+    responses((status = 200, content_type = "application/openmetrics-text", body = String,
+            description = "Figures in the OpenMetrics text format"),
         (status = 401, body = api::Problem)))]
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<impl IntoResponse> {
     let centre = &desk.centre;
@@ -148,7 +149,7 @@ fn register_movers(registry: &mut Registry, movers: &[api::Mover]) {
     let [states, working] = [(); 2].map(|()| Gauges::default());
     let moved = Family::<Labels, Counter>::default();
     for mover in movers {
-        let state = vec![("state", mover.state.clone())];
+        let state = vec![("state", mover.state.to_string())];
         states.get_or_create(&state).inc();
         // Movers come and go under ever new names; their hosts stay.
         let host = vec![("host", mover.host.clone())];

@@ -26,14 +26,14 @@ pub(super) fn routes() -> Router<Desk> {
 }
 
 /// Lists the movers that are there.
-#[utoipa::path(get, path = "/v1/movers", tag = "movers", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/movers", operation_id = "list_movers", tag = "movers", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Mover>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Mover>> {
     Json(desk.centre.movers.all())
 }
 
 /// A mover joins. One of the same name that was there before is gone, and what it had is given to others.
-#[utoipa::path(post, path = "/v1/movers", tag = "movers", security(("bearer" = ["move"])), request_body = api::NewMover,
+#[utoipa::path(post, path = "/v1/movers", operation_id = "join_mover", tag = "movers", security(("bearer" = ["move"])), request_body = api::NewMover,
     responses((status = 200, body = api::JoinedMover), (status = 401, body = api::Problem),
         (status = 409, body = api::Problem, description = "No protocol is spoken by both"),
         (status = 422, body = api::Problem), (status = 503, body = api::Problem)))]
@@ -45,7 +45,7 @@ pub(crate) async fn join(
 }
 
 /// A mover ends; what it still had is given to others.
-#[utoipa::path(delete, path = "/v1/movers/{mover}", tag = "movers", security(("bearer" = ["move"])),
+#[utoipa::path(delete, path = "/v1/movers/{mover}", operation_id = "leave_mover", tag = "movers", security(("bearer" = ["move"])),
     params(("mover" = u64, Path, description = "The number it was given when it joined")),
     responses((status = 204), (status = 401, body = api::Problem)))]
 pub(crate) async fn leave(State(desk): State<Desk>, Path(mover): Path<u64>) -> StatusCode {
@@ -54,7 +54,7 @@ pub(crate) async fn leave(State(desk): State<Desk>, Path(mover): Path<u64>) -> S
 }
 
 /// A mover says what it has done and what it may take, and is given work; the answer waits for some as long as it may.
-#[utoipa::path(post, path = "/v1/movers/{mover}/turns", tag = "movers", security(("bearer" = ["move"])),
+#[utoipa::path(post, path = "/v1/movers/{mover}/turns", operation_id = "take_mover_turn", tag = "movers", security(("bearer" = ["move"])),
     params(("mover" = u64, Path, description = "The number it was given when it joined")), request_body = api::MoverTurn,
     responses((status = 200, body = api::MoverOrders), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem, description = "It is not known (any more), and joins anew"),
@@ -75,7 +75,7 @@ pub(crate) async fn turn(
 }
 
 /// What the dataset of a request is, for a mover that has work of it.
-#[utoipa::path(get, path = "/v1/movers/{mover}/datasets/{request}", tag = "movers", security(("bearer" = ["move"])),
+#[utoipa::path(get, path = "/v1/movers/{mover}/datasets/{request}", operation_id = "get_mover_dataset", tag = "movers", security(("bearer" = ["move"])),
     params(("mover" = u64, Path, description = "The number it was given when it joined"),
         ("request" = String, Path, description = "The request's id")),
     responses((status = 200, body = api::SealedDataset), (status = 401, body = api::Problem),
@@ -103,7 +103,7 @@ pub(crate) async fn dataset(
 }
 
 /// The files of that dataset, as the service keeps them.
-#[utoipa::path(get, path = "/v1/movers/{mover}/datasets/{request}/files", tag = "movers", security(("bearer" = ["move"])),
+#[utoipa::path(get, path = "/v1/movers/{mover}/datasets/{request}/files", operation_id = "get_mover_files", tag = "movers", security(("bearer" = ["move"])),
     params(("mover" = u64, Path, description = "The number it was given when it joined"),
         ("request" = String, Path, description = "The request's id")),
     responses((status = 200, content_type = "application/octet-stream"), (status = 401, body = api::Problem),
@@ -119,7 +119,7 @@ pub(crate) async fn files(
 }
 
 /// Gives movers of this name nothing new; what they have they do.
-#[utoipa::path(post, path = "/v1/movers/{mover}/drain", tag = "movers", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/movers/{mover}/drain", operation_id = "drain_mover", tag = "movers", security(("bearer" = ["operate"])),
     params(("mover" = String, Path, description = "What it is called")),
     responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn drain(
@@ -131,7 +131,7 @@ pub(crate) async fn drain(
 }
 
 /// Gives them work again.
-#[utoipa::path(delete, path = "/v1/movers/{mover}/drain", tag = "movers", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/movers/{mover}/drain", operation_id = "undrain_mover", tag = "movers", security(("bearer" = ["operate"])),
     params(("mover" = String, Path, description = "What it is called")),
     responses((status = 204), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn undrain(

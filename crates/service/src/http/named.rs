@@ -27,7 +27,7 @@ const NAMES_BYTES_MAX: u64 = 1 << 30;
 /// Submits a stage-out of files that are named: the first line of the body is the request, as `POST /v1/requests` takes it, and each
 /// other one the path of a file below its source, as a string of JSON; 10,000,000 at most. They are kept as they come. Nothing is
 /// submitted where a line is wrong, or the connection breaks before the last.
-#[utoipa::path(post, path = "/v1/requests/named", tag = "requests", security(("bearer" = ["submit"])), params(How),
+#[utoipa::path(post, path = "/v1/requests/named", operation_id = "submit_named_files", tag = "requests", security(("bearer" = ["submit"])), params(How),
     request_body(content = String, content_type = "application/x-ndjson",
         description = "A stage-out, then the path of a file a line, from its source"),
     responses((status = 201, body = api::Request),

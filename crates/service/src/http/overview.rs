@@ -9,7 +9,7 @@ use super::{Answer, Desk};
 use crate::render;
 
 /// Shows how many requests stand where, and how many are in danger, as of a second ago or more.
-#[utoipa::path(get, path = "/v1/overview", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/overview", operation_id = "get_overview", tag = "requests", security(("bearer" = ["read"])),
     responses((status = 200, body = api::Overview), (status = 401, body = api::Problem)))]
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<Json<api::Overview>> {
     let centre = &desk.centre;

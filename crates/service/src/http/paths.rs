@@ -23,7 +23,7 @@ use crate::{
 
 /// Lists the paths from the centre, and those between depots of which anything is known: what each is forecast to carry, how that is known, and how far
 /// the forecast was off so far. Who operates sees those from sources of stage-ins, and to addresses, as well.
-#[utoipa::path(get, path = "/v1/paths", tag = "paths", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/paths", operation_id = "list_paths", tag = "paths", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Path>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(
     State(desk): State<Desk>,
@@ -62,7 +62,7 @@ pub(crate) struct End {
 
 /// Lists the depots in the order in which those are taken of which no rate is known: near the centre and far from the destination first,
 /// landmarks last.
-#[utoipa::path(get, path = "/v1/ranking", tag = "paths", security(("bearer" = ["read"])), params(End),
+#[utoipa::path(get, path = "/v1/ranking", operation_id = "rank_depots", tag = "paths", security(("bearer" = ["read"])), params(End),
     responses((status = 200, body = Vec<api::Ranked>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn ranking(
@@ -93,7 +93,7 @@ fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId
 
 /// Asks for a probe of the path to a depot: it begins once nothing is on its way there and no other
 /// probe runs, and `probed` of the path says when it has ended.
-#[utoipa::path(post, path = "/v1/paths/{to}/probe", tag = "paths", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/paths/{to}/probe", operation_id = "probe_path", tag = "paths", security(("bearer" = ["operate"])),
     params(("to" = String, Path, description = "The depot's name"), Begin),
     responses((status = 202), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 502, body = api::Problem)))]
@@ -145,7 +145,7 @@ pub(crate) async fn probe(
 }
 
 /// Measures the path to an address: writes something there, of 64 MiB at most, and removes it.
-#[utoipa::path(post, path = "/v1/paths/probe", tag = "paths", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/paths/probe", operation_id = "probe_address", tag = "paths", security(("bearer" = ["operate"])),
     request_body = api::NewProbe,
     responses((status = 200, body = api::Path), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]

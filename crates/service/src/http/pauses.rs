@@ -19,7 +19,7 @@ use crate::tokens::Caller;
 
 /// Lets a request wait: nothing of it is begun until it is resumed. Its deadline and its purge stay. Pausing what is
 /// paused changes nothing.
-#[utoipa::path(post, path = "/v1/requests/{id}/pause", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/{id}/pause", operation_id = "pause_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Request,
             description = "It waits: `slack_s` is how long it may, and `purge_at` when its source is to be purged, where that is known"),
@@ -38,7 +38,7 @@ pub(crate) async fn pause(
 }
 
 /// Lets a paused request go on; everything about it is planned anew. Resuming what goes on changes nothing.
-#[utoipa::path(post, path = "/v1/requests/{id}/resume", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/{id}/resume", operation_id = "resume_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Request), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]

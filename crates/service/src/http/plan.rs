@@ -28,7 +28,7 @@ pub(crate) struct Which {
 
 /// Shows the plan in force: the requests that move, whose turn comes first first, with where each goes now. Stage-ins have turns of their own and are not
 /// among them. What would become of a request that is not submitted is asked with `POST /v1/requests?dry_run=true`.
-#[utoipa::path(get, path = "/v1/plan", tag = "requests", security(("bearer" = ["read"])), params(Which),
+#[utoipa::path(get, path = "/v1/plan", operation_id = "get_plan", tag = "requests", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Turn>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn show(

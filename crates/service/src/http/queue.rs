@@ -11,7 +11,7 @@ use crate::tokens::Caller;
 
 /// Shows what waits in the queue, when it is forecast to start, and how good such forecasts were so far. Who operates sees the jobs of
 /// everybody; others see those of the user that their token is for, by the batch system's name of them.
-#[utoipa::path(get, path = "/v1/queue", tag = "jobs", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/queue", operation_id = "get_queue", tag = "jobs", security(("bearer" = ["read"])),
     responses((status = 200, body = api::Queue), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn show(

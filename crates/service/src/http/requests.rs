@@ -61,7 +61,7 @@ pub(crate) struct How {
 
 /// Submits a stage-out. It is written down when this answers; whether it is admitted is known once
 /// its source has been scanned.
-#[utoipa::path(post, path = "/v1/requests", tag = "requests", security(("bearer" = ["submit"])), params(How), request_body = api::NewRequest,
+#[utoipa::path(post, path = "/v1/requests", operation_id = "submit_request", tag = "requests", security(("bearer" = ["submit"])), params(How), request_body = api::NewRequest,
     responses((status = 201, body = api::Request),
         (status = 200, body = api::Request,
             description = "That submission id was taken before, or it was a dry run"),
@@ -133,7 +133,7 @@ fn reach(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> 
 }
 
 /// Shows a request.
-#[utoipa::path(get, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/requests/{id}", operation_id = "get_request", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Request), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn show(
@@ -145,7 +145,7 @@ pub(crate) async fn show(
 }
 
 /// Cancels a request. Its source stays, and depots forget what they hold of it.
-#[utoipa::path(delete, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(delete, path = "/v1/requests/{id}", operation_id = "cancel_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn cancel(
@@ -211,7 +211,7 @@ pub(crate) async fn cancel(
 }
 
 /// Changes a running request: moves its deadline, limits what may be sent for it, or gives it another priority.
-#[utoipa::path(patch, path = "/v1/requests/{id}", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(patch, path = "/v1/requests/{id}", operation_id = "modify_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     request_body = api::Change,
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem),
@@ -304,7 +304,7 @@ fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) 
 }
 
 /// Explains a request: what was decided when, and why.
-#[utoipa::path(get, path = "/v1/requests/{id}/explain", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/requests/{id}/explain", operation_id = "explain_request", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = Vec<api::Decision>), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn explain(
@@ -323,7 +323,7 @@ pub(crate) async fn explain(
 
 /// Tells the story of a request: what was asked and answered, what happened and what was done about
 /// it, how it stands or ended, and where its slack went.
-#[utoipa::path(get, path = "/v1/requests/{id}/story", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/requests/{id}/story", operation_id = "get_request_story", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Story), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn story(
@@ -352,7 +352,7 @@ pub(crate) async fn story(
 
 /// Gives out the manifest: the list of files and every digest. Of an encrypted dataset, the
 /// envelope that its recipients can open.
-#[utoipa::path(get, path = "/v1/requests/{id}/manifest", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(get, path = "/v1/requests/{id}/manifest", operation_id = "get_request_manifest", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = api::Problem), (status = 404, body = api::Problem),
@@ -371,8 +371,13 @@ pub(crate) async fn manifest(
         }
         // The service is well, and the manifest is not there yet, or never will be.
         Err(error) if error.kind() == ErrorKind::Busy => {
-            let state = render::state(&desk.centre.mind(), &record).to_owned();
-            if matches!(state.as_str(), "refused" | "cancelled" | "failed") {
+            let state = render::state(&desk.centre.mind(), &record);
+            if matches!(
+                state,
+                api::RequestState::Refused
+                    | api::RequestState::Cancelled
+                    | api::RequestState::Failed
+            ) {
                 let subject = format!("the manifest of {}", record.id);
                 let error = Error::new(ErrorKind::Conflict, "make", subject);
                 return Err(error
@@ -388,7 +393,7 @@ pub(crate) async fn manifest(
 
 /// Gives somebody leave to pull: who holds the dataset, and tokens that read it and nothing else. Where
 /// sources are handed out, chunks that nobody read yet are read from now on.
-#[utoipa::path(post, path = "/v1/requests/{id}/ticket", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/{id}/ticket", operation_id = "issue_ticket", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = api::Ticket), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn ticket(
@@ -424,7 +429,7 @@ pub(crate) async fn ticket(
 }
 
 /// Lets depots remove what they hold of a request that is delivered: who pulled it has all of it.
-#[utoipa::path(post, path = "/v1/requests/{id}/forget", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/{id}/forget", operation_id = "forget_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn forget(
@@ -448,7 +453,7 @@ pub(crate) async fn forget(
 }
 
 /// Says that the destination pulled and verified the whole dataset.
-#[utoipa::path(post, path = "/v1/requests/{id}/delivered", tag = "requests", security(("bearer" = ["submit"])),
+#[utoipa::path(post, path = "/v1/requests/{id}/delivered", operation_id = "confirm_delivery", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
 pub(crate) async fn delivered(

@@ -22,7 +22,7 @@ pub(crate) struct Which {
 
 /// Lists what is reserved on circuits or asked for, in the order of the asking. What is over is not listed: the events of
 /// its request tell of it.
-#[utoipa::path(get, path = "/v1/reservations", tag = "reservations", security(("bearer" = ["read"])), params(Which),
+#[utoipa::path(get, path = "/v1/reservations", operation_id = "list_reservations", tag = "reservations", security(("bearer" = ["read"])), params(Which),
     responses((status = 200, body = Vec<api::Reservation>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(
     State(desk): State<Desk>,
@@ -35,7 +35,8 @@ pub(crate) async fn list(
     let is_wanted = |one: &api::Reservation| {
         let request = which.request.as_ref();
         let state = which.state.as_ref();
-        request.is_none_or(|id| *id == one.request) && state.is_none_or(|name| *name == one.state)
+        request.is_none_or(|id| *id == one.request)
+            && state.is_none_or(|name| name == one.state.as_str())
     };
     Json(shown.filter(is_wanted).collect())
 }

@@ -17,7 +17,7 @@ use crate::{inbound::submit as submission, outbound, render, tokens::Caller};
 
 /// Submits a stage-in. It is written down when this answers; whether it is admitted is known once its
 /// sources have been looked at.
-#[utoipa::path(post, path = "/v1/stage-ins", tag = "requests", security(("bearer" = ["submit"])), params(How),
+#[utoipa::path(post, path = "/v1/stage-ins", operation_id = "submit_stage_in", tag = "requests", security(("bearer" = ["submit"])), params(How),
     request_body = api::NewStageIn,
     responses((status = 201, body = api::Request),
         (status = 200, body = api::Request,

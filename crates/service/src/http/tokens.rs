@@ -13,7 +13,7 @@ use super::{Answer, Desk};
 use crate::{render, tokens};
 
 /// Lists the tokens that were given out. What is shown of them nobody knows but who has it.
-#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", security(("bearer" = ["operate"])),
+#[utoipa::path(get, path = "/v1/tokens", operation_id = "list_tokens", tag = "tokens", security(("bearer" = ["operate"])),
     responses((status = 200, body = Vec<api::Token>), (status = 401, body = api::Problem)))]
 pub(crate) async fn list(State(desk): State<Desk>) -> Answer<Json<Vec<api::Token>>> {
     let tokens = desk.centre.store.journal(|journal| journal.tokens())?;
@@ -21,7 +21,7 @@ pub(crate) async fn list(State(desk): State<Desk>) -> Answer<Json<Vec<api::Token
 }
 
 /// Makes a token. This answer alone has it: of what is kept nobody can make it.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", security(("bearer" = ["operate"])), request_body = api::NewToken,
+#[utoipa::path(post, path = "/v1/tokens", operation_id = "add_token", tag = "tokens", security(("bearer" = ["operate"])), request_body = api::NewToken,
     responses((status = 201, body = api::MadeToken), (status = 401, body = api::Problem),
         (status = 409, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn add(
@@ -46,7 +46,7 @@ pub(crate) async fn add(
 }
 
 /// Removes a token: from now on it is good for nothing.
-#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/tokens/{name}", operation_id = "remove_token", tag = "tokens", security(("bearer" = ["operate"])),
     params(("name" = String, Path, description = "The token's name")),
     responses((status = 204), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]

@@ -11,7 +11,7 @@ use crate::render;
 
 /// Shows the ways that data of a request goes: to each depot and destination, or from each source. None of one that came to
 /// nothing, or whose end is so long ago that only that is known of it.
-#[utoipa::path(get, path = "/v1/requests/{id}/transfers", tag = "requests", security(("bearer" = ["read"])),
+#[utoipa::path(get, path = "/v1/requests/{id}/transfers", operation_id = "list_transfers", tag = "requests", security(("bearer" = ["read"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 200, body = Vec<api::Transfer>), (status = 401, body = api::Problem),
         (status = 404, body = api::Problem)))]

@@ -62,7 +62,7 @@ pub(crate) struct What {
 /// Lists a directory and everything below it, a line for each directory, those that were found first before what lies beside them; links
 /// are not followed. What was listed lately is told again. A directory that can't be listed has a line that says why, and the others
 /// are told all the same. The last line says `end`. Empty lines say nothing.
-#[utoipa::path(get, path = "/v1/listing/tree", tag = "listing", security(("bearer" = ["read"])), params(What),
+#[utoipa::path(get, path = "/v1/listing/tree", operation_id = "list_tree", tag = "listing", security(("bearer" = ["read"])), params(What),
     responses((status = 200, content_type = "application/x-ndjson", body = api::TreeLine),
         (status = 401, body = api::Problem), (status = 403, body = api::Problem), (status = 404, body = api::Problem),
         (status = 422, body = api::Problem), (status = 502, body = api::Problem),

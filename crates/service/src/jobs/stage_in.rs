@@ -92,8 +92,9 @@ pub(super) fn known(
     one: &StageIn,
 ) -> Result<Option<RequestRecord>> {
     let is_of_use = |found: &RequestRecord| {
-        let went_wrong = found.ended.as_deref().is_some_and(is_bad)
-            || matches!(found.scan, Some(Scan::Failed { .. }));
+        let ended = found.ended.as_deref().and_then(api::RequestState::named);
+        let went_wrong =
+            ended.is_some_and(is_bad) || matches!(found.scan, Some(Scan::Failed { .. }));
         found.created >= record.created || !went_wrong
     };
     Ok(newest(centre, record, one)?.filter(is_of_use))
@@ -272,7 +273,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
         moved.optional = one.is_optional;
         if request.is_none() && one.is_optional && record.phase == JobPhase::StagingIn {
             // All were asked for: this one was not taken, and the job does without it.
-            "refused".clone_into(&mut moved.state);
+            moved.state = api::RequestState::Refused;
         }
         shown.push(moved);
     }
@@ -280,6 +281,6 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
 }
 
 /// Whether nothing more is to be waited for.
-pub(super) fn is_settled(state: &str) -> bool {
-    state == "arrived" || is_bad(state)
+pub(super) fn is_settled(state: api::RequestState) -> bool {
+    state == api::RequestState::Arrived || is_bad(state)
 }

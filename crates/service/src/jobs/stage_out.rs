@@ -464,8 +464,10 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
 }
 
 /// Whether the only copy is no longer the one on scratch.
-pub(super) fn is_safe(state: &str) -> bool {
-    matches!(state, "safe" | "released" | "delivered" | "arrived")
+pub(super) const fn is_safe(state: api::RequestState) -> bool {
+    use api::RequestState::{Arrived, Delivered, Released, Safe};
+
+    matches!(state, Safe | Released | Delivered | Arrived)
 }
 
 #[cfg(test)]

@@ -13,15 +13,15 @@ const WHY_CHARS_MAX: usize = 500;
 pub(super) fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {
     let rests = view.rests_until.is_some_and(|until| until > now);
     let state = match (view.drains, rests) {
-        (true, _) => "drains",
-        (false, true) => "rests",
-        (false, false) => "works",
+        (true, _) => api::MoverState::Drains,
+        (false, true) => api::MoverState::Rests,
+        (false, false) => api::MoverState::Works,
     };
     api::Mover {
         name: view.name.clone(),
         host: about.map(|about| about.host.clone()).unwrap_or_default(),
         version: about.map(|about| about.version.clone()).unwrap_or_default(),
-        state: state.into(),
+        state,
         slots: view.slots,
         working: view.leases as u64,
         done: view.done,

@@ -28,7 +28,8 @@ pub(super) fn why(
         return Some((error.clone(), Some(code.clone())));
     }
     let last = last.filter(|_| ended_badly(mind, record))?;
-    let code = (state(mind, record) == "failed").then(|| code_of(&last.reason).to_owned());
+    let code = (state(mind, record) == api::RequestState::Failed)
+        .then(|| code_of(&last.reason).to_owned());
     let is_clash = matches!(
         &last.reason,
         Reason::GaveUp {
@@ -56,7 +57,7 @@ pub(super) fn assumed(
     id: RequestId,
 ) -> Vec<String> {
     let is_short = shown.slack_s.is_none_or(|slack| slack < 0.0);
-    if !is_short || !(shown.at_risk || shown.state == "refused") {
+    if !is_short || !(shown.at_risk || shown.state == api::RequestState::Refused) {
         return Vec::new();
     }
     let now = centre.clock.now();
@@ -103,19 +104,19 @@ pub(super) fn assumed(
 /// Depots that it is to go to and that are not there now: what is said of its finish counts on them.
 pub(super) fn away(shown: &api::Request) -> Vec<String> {
     let fed = shown.shares.iter().filter(|share| share.active);
-    let said = fed.filter_map(|share| match &*share.state {
-        "down" => Some(format!(
+    let said = fed.filter_map(|share| match share.state {
+        api::DepotState::Down => Some(format!(
             "{} is down, and counted on to be back",
             share.depot
         )),
-        "unknown" => Some(format!(
+        api::DepotState::Unknown => Some(format!(
             "{} has not answered yet, and is counted on",
             share.depot
         )),
-        _ => None,
+        api::DepotState::Up => None,
     });
-    match &*shown.state {
-        "moving" => said.take(ASSUMED_MAX).collect(),
+    match shown.state {
+        api::RequestState::Moving => said.take(ASSUMED_MAX).collect(),
         _ => Vec::new(),
     }
 }
@@ -143,7 +144,7 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
         return None;
     }
     let shares = view.shares.iter().filter(|share| share.stored > 0);
-    let away = shares.filter(|share| super::depot_state(mind, share.depot) != "up");
+    let away = shares.filter(|share| super::depot_state(mind, share.depot) != api::DepotState::Up);
     let away: Vec<String> = away.map(|share| centre.depots.name(share.depot)).collect();
     let unless = match away.is_empty() {
         true => "the depots that held them no longer do".to_owned(),

@@ -2,7 +2,7 @@ use posthaste_api as api;
 use posthaste_core::{Mind, contract::ReservationView};
 use posthaste_types::RequestId;
 
-use super::{moment, usd};
+use super::{moment, usd, words};
 use crate::driver::Centre;
 
 /// Rate that is reserved, or asked for.
@@ -16,7 +16,7 @@ pub(crate) fn reservation(centre: &Centre, held: &ReservationView) -> api::Reser
         rate_bytes_per_s: held.rate.get(),
         from: moment(held.from),
         until: moment(held.until),
-        state: held.state.name().to_owned(),
+        state: words::reservation_state(held.state),
         cost_usd: usd(held.cost_micro_usd),
         key: centre.circuits.key(held.reservation),
     }

@@ -5,7 +5,7 @@ use posthaste_core::{
 };
 use posthaste_journal::RequestRecord;
 
-use super::{finish, moment, seconds, usd};
+use super::{finish, moment, seconds, usd, words};
 use crate::{driver::Centre, outbound::goes_out};
 
 /// What a request shows of itself where it is a stage-in.
@@ -76,13 +76,13 @@ fn fill_from(view: &ArrivalView, record: &RequestRecord, shown: &mut api::Reques
 
 fn source(centre: &Centre, share: &SourceShareView) -> api::Source {
     let state = if share.is_gone {
-        "gone"
+        api::SourceState::Gone
     } else {
-        share.state.name()
+        words::source_state(share.state)
     };
     api::Source {
         name: share.name.clone(),
-        state: state.to_owned(),
+        state,
         chunks: share.arrived,
         bytes: share.bytes.get(),
         near: share.near.is_some(),

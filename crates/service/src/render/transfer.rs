@@ -3,7 +3,7 @@ use posthaste_core::contract::{TransferEnd, TransferKind, TransferState, Transfe
 use posthaste_journal::RequestRecord;
 use posthaste_types::ByteRate;
 
-use super::finish;
+use super::{finish, words};
 use crate::{driver::Centre, outbound};
 
 /// A way of a request. One to an address has the names of its ends from the request.
@@ -21,7 +21,7 @@ pub(crate) fn transfer(
         | TransferKind::Near => (Some(view.from.to_string()), view.to.to_string()),
     };
     api::Transfer {
-        kind: view.kind.name().to_owned(),
+        kind: words::transfer_kind(view.kind),
         from: from.unwrap_or_else(|| TransferEnd::Centre.to_string()),
         to,
         done_bytes: view.done.get(),

@@ -177,41 +177,70 @@ pub fn ensure_fts_clients() -> Result<PathBuf> {
     find_fts_clients()
 }
 
-/// A program that asks an interface whatever its OpenAPI document allows, and more: its package, version and pins.
-const SCHEMATHESIS: &str = "schemathesis==4.32.5";
-const SCHEMATHESIS_PINS: &str = include_str!("schemathesis.txt");
-const SCHEMATHESIS_FOLDER: &str = "schemathesis-4.32.5";
+/// Programs that the Python package index serves, with all they need at the versions of `pins`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinnedPython {
+    /// Name of the folder.
+    pub folder: &'static str,
+    /// What `pip install` gets.
+    pub packages: &'static [&'static str],
+    /// Constraints, a line each.
+    pub pins: &'static str,
+    /// One of the programs.
+    pub program: &'static str,
+}
 
-/// Where Schemathesis is.
+/// Asks an interface whatever its OpenAPI document allows, and more.
+pub const SCHEMATHESIS: PinnedPython = PinnedPython {
+    folder: "schemathesis-4.32.5",
+    packages: &["schemathesis==4.32.5"],
+    pins: include_str!("schemathesis.txt"),
+    program: "bin/schemathesis",
+};
+
+/// Validates OpenAPI documents, generates clients from them, and checks the clients' types.
+pub const OPENAPI_TOOLS: PinnedPython = PinnedPython {
+    folder: "openapi-tools-0.29.1",
+    packages: &["openapi-spec-validator", "openapi-python-client", "mypy"],
+    pins: include_str!("openapi-tools.txt"),
+    program: "bin/openapi-python-client",
+};
+
+/// Returns the path of the program of `wanted`; what belongs to it lies beside it.
 ///
 /// # Errors
 /// When it is missing; the message says what to run.
-pub fn find_schemathesis() -> Result<PathBuf> {
-    let folder = tools_folder().join(SCHEMATHESIS_FOLDER);
-    find_whole(&folder, "bin/schemathesis").with_context(|| {
-        format!(
-            "the tests need {SCHEMATHESIS} from the Python package index: run `cargo xtask test`"
-        )
+pub fn find_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
+    let folder = tools_folder().join(wanted.folder);
+    find_whole(&folder, wanted.program).with_context(|| {
+        let packages = wanted.packages.join(", ");
+        format!("the tests need {packages} from the Python package index: run `cargo xtask test`")
     })
 }
 
-/// Installs it where it is missing.
+/// Installs `wanted` where it is missing.
 ///
 /// # Errors
 /// When Python can't be had, or the index does not serve a package.
-pub fn ensure_schemathesis() -> Result<PathBuf> {
-    if let Ok(found) = find_schemathesis() {
+pub fn ensure_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
+    if let Ok(found) = find_pinned_python(wanted) {
         return Ok(found);
     }
-    let folder = tools_folder().join(SCHEMATHESIS_FOLDER);
-    say("installing Schemathesis from the Python package index");
+    let folder = tools_folder().join(wanted.folder);
+    let packages = wanted.packages.join(", ");
+    say(&format!(
+        "installing {packages} from the Python package index"
+    ));
     make_environment(&folder)?;
     let pins = folder.join("pins.txt");
-    fs::write(&pins, SCHEMATHESIS_PINS)?;
+    fs::write(&pins, wanted.pins)?;
     let pins = pins.to_string_lossy().into_owned();
-    install_into(&folder, &["--constraint", &pins, SCHEMATHESIS])?;
+    install_into(
+        &folder,
+        &[&["--constraint", &pins], wanted.packages].concat(),
+    )?;
     mark_whole(&folder)?;
-    find_schemathesis()
+    find_pinned_python(wanted)
 }
 
 /// Makes an environment of Python's. It holds its own path, so it is made where it stays, and anew if it is not whole.
