@@ -81,8 +81,8 @@ impl Run<'_> {
                 (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
             };
             self.world.drop_followed(place, is_it);
-            // Without a live leader it may be an ordinary forward, if the fragment was complete
-            // when it was ordered.
+            // The transfer was an ordinary forward if the depot held the fragment when it was
+            // ordered.
             if let Some(giver) = self.world.place(from) {
                 self.world.drop_between(giver, place, is_it);
             }
