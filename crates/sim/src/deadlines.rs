@@ -54,7 +54,7 @@ pub(crate) struct Absence {
     pub(crate) from: Duration,
     /// End of the absence; the end of time while the site is away.
     pub(crate) until: Duration,
-    /// Indicates that the site came back empty.
+    /// Loss of all data during the absence.
     pub(crate) is_wiped: bool,
 }
 
@@ -155,7 +155,8 @@ pub fn score_only(
 
 /// Computes the true future of a scenario.
 ///
-/// # Errors When the solver fails.
+/// # Errors
+/// When the solver fails.
 pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> {
     let world = driver::watch(scenario, seed);
     let end = Duration::from_secs(scenario.horizon_s);

@@ -72,37 +72,37 @@ pub use notes::{simulate_explained, simulate_recorded};
 /// Future event.
 #[derive(Debug, Clone)]
 enum Pending {
-    /// The driver of this epoch reports an input to the mind.
+    /// Input for the mind from the driver of this epoch.
     Tell { epoch: u32, input: Input },
-    /// A user's action; waits while the driver is down.
+    /// Action of a user; it waits while the driver is down.
     Ask { input: Input },
-    /// The driver of this epoch probes all depots for liveness.
+    /// Liveness probe of all depots by the driver of this epoch.
     Probe { epoch: u32 },
-    /// The driver of this epoch measures throughput.
+    /// Throughput measurement by the driver of this epoch.
     Measure { epoch: u32 },
-    /// The recorder draws samples.
+    /// Sample for the recorder.
     Sample,
     /// Event of a circuit.
     Circuit { turn: circuits::Turn },
-    /// A gateway goes away or comes back.
+    /// Outage or return of a gateway.
     Gateway { gateway: usize, is_gone: bool },
     /// Deadline by which a probe should be over.
     Overdue { epoch: u32, number: u64 },
-    /// Scratch loses the source, on behalf of the driver of this epoch.
+    /// Removal of the source from scratch, for the driver of this epoch.
     Remove { epoch: u32, request: RequestId },
-    /// Another party removes the source.
+    /// Removal of the source by another party.
     Purge { request: RequestId },
-    /// A fault hits a depot or the service.
+    /// Fault of a depot or of the service.
     Strike { place: usize, blow: Blow },
-    /// A fault hits a source.
+    /// Fault of a source.
     StrikeSource { place: usize, blow: Blow },
-    /// The fault of a source ends.
+    /// End of a source's fault.
     HealSource {
         kind: FaultKind,
         place: usize,
         ordeal: u32,
     },
-    /// The fault ends.
+    /// End of a fault.
     Heal {
         kind: FaultKind,
         place: usize,
@@ -111,7 +111,7 @@ enum Pending {
     },
 }
 
-/// Fault of a depot or of the service.
+/// Details of a fault of a depot or of the service.
 #[derive(Debug, Clone, Copy)]
 struct Blow {
     kind: FaultKind,
@@ -121,7 +121,7 @@ struct Blow {
     takes: Option<u64>,
     /// Duration; without one the fault is permanent.
     lasts: Option<Duration>,
-    /// Indicates a fault that recurs.
+    /// Recurrence of the fault.
     is_routine: bool,
 }
 

@@ -60,7 +60,8 @@ struct World {
 
 /// Plays `works` pieces of work with up to six movers under faults that `seed` chooses.
 ///
-/// # Errors A description of the violated invariant.
+/// # Errors
+/// A description of the violated invariant.
 pub fn play(seed: u64, works: u64) -> Result<Tally, String> {
     let mut dice = Dice::new(seed, "movers");
     let count = dice.between(1, 6);

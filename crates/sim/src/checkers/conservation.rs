@@ -10,11 +10,11 @@ pub(super) const NAME: &str = "bytes conserved";
 /// Outcome of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The depot stored the fragment and confirmed it.
+    /// Fragment stored and confirmed by the depot.
     Stored,
-    /// The depot rejected the fragment.
+    /// Fragment rejected by the depot.
     Failed,
-    /// No answer will come.
+    /// Send without any answer to come.
     Dropped,
 }
 

@@ -21,7 +21,8 @@ const EFFORT: Effort = Effort {
 /// Returns the last moment, up to its deadline, by which a demand alone can be safe; none if there
 /// is none. Data on a depot that is gone still counts for `unnoticed`, because nobody can know yet.
 ///
-/// # Errors When the solver fails.
+/// # Errors
+/// When the solver fails.
 pub(super) fn last_moment(
     problem: &Problem,
     demand: &Demand,

@@ -35,7 +35,7 @@ pub(super) struct Gathering {
     asked: BTreeMap<DepotId, Timestamp>,
     came: usize,
     told: Vec<GiverEnd>,
-    /// Indicates that the answer is in flight.
+    /// End of the gather, with the answer in flight.
     is_over: bool,
 }
 

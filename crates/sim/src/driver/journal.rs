@@ -13,7 +13,7 @@ const BYTES_PER_STEP: u64 = 1000;
 /// Data that survives the driver: a snapshot and the inputs since.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Indicates that the journal will be read.
+    /// Need for the journal; false if nothing will read it.
     is_kept: bool,
     snapshot: Vec<u8>,
     /// Steps since the last snapshot.

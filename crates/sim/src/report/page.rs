@@ -134,7 +134,8 @@ mod tests {
 
     /// Returns every element's name, and the text between them.
     ///
-    /// # Panics If the page is not well formed.
+    /// # Panics
+    /// If the page is not well formed.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the other pieces don't matter here"

@@ -43,7 +43,7 @@ pub struct Recording {
     pub requests: Vec<RequestView>,
     /// Fragments of the first request at each depot at the end, as the mind knew them.
     pub holders: Vec<(DepotId, Vec<(ChunkIndex, FragmentIndex)>)>,
-    /// Indicates that a depot has a price.
+    /// Presence of a price at any depot.
     pub is_priced: bool,
 }
 
