@@ -228,7 +228,6 @@ impl Policy {
     }
 }
 
-/// Returns all policies.
 fn policies() -> Vec<(&'static str, Policy)> {
     let rivals = Rival::ALL.iter();
     let rivals = rivals.map(|rival| (rival.name(), Policy::Rival(*rival)));

@@ -156,7 +156,7 @@ pub fn score_only(
 /// Computes the true future of a scenario.
 ///
 /// # Errors
-/// When the solver fails.
+/// Any error of the solver.
 pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> {
     let world = driver::watch(scenario, seed);
     let end = Duration::from_secs(scenario.horizon_s);

@@ -166,7 +166,6 @@ impl Scenario {
         self.egress_mib_per_s.map(mebi)
     }
 
-    /// Returns the place of coding.
     pub(crate) fn encode(&self) -> Encode {
         let said = self.encode.as_ref().and_then(|text| text.parse().ok());
         said.unwrap_or_default()

@@ -213,12 +213,10 @@ impl Arrivals {
         watch.map_or_else(Vec::new, |watch| watch.here.iter().copied().collect())
     }
 
-    /// Returns the deadline of a stage-in.
     pub(crate) fn deadline(&self, request: RequestId) -> Option<Timestamp> {
         self.watched.get(&request).map(|watch| watch.spec.deadline)
     }
 
-    /// Returns the size of a stage-in.
     pub(crate) fn bytes(&self, request: RequestId) -> Bytes {
         let watch = self.watched.get(&request);
         watch.map_or(Bytes::ZERO, |watch| watch.spec.bytes)

@@ -22,7 +22,7 @@ const EFFORT: Effort = Effort {
 /// is none. Data on a depot that is gone still counts for `unnoticed`, because nobody can know yet.
 ///
 /// # Errors
-/// When the solver fails.
+/// Any error of the solver.
 pub(super) fn last_moment(
     problem: &Problem,
     demand: &Demand,

@@ -34,7 +34,6 @@ pub(super) struct UnderWay {
     budget: Bytes,
     block: Bytes,
     carried: Bytes,
-    /// Number of the probe.
     number: u64,
 }
 
@@ -101,7 +100,6 @@ impl Run<'_> {
         self.send_block();
     }
 
-    /// Sends the next block.
     fn send_block(&mut self) {
         let Some(under_way) = &mut self.probing else {
             return;

@@ -46,7 +46,6 @@ pub(crate) struct CircuitPlan {
 }
 
 impl CircuitPlan {
-    /// Returns its terms.
     pub(crate) fn terms(&self, depots: Vec<DepotId>) -> CircuitTerms {
         CircuitTerms {
             name: self.name.clone(),

@@ -77,7 +77,6 @@ pub(crate) struct StageInPlan {
     pub(crate) project: String,
     /// Highest rate of its reads.
     pub(crate) rate_max_mib_per_s: Option<Amount>,
-    /// Budget in dollars.
     pub(crate) budget_usd: Option<Price>,
     #[serde(default)]
     pub(crate) best_effort: bool,
@@ -145,7 +144,6 @@ impl StageInPlan {
         sizes
     }
 
-    /// Returns its priority.
     pub(crate) fn priority(&self) -> Result<Priority, String> {
         let priority = self.priority.as_deref().map(str::parse).transpose();
         let priority: Option<Priority> =

@@ -22,7 +22,6 @@ pub(crate) struct LentPlan {
 }
 
 impl LentPlan {
-    /// Returns the terms for the mind.
     pub(crate) fn terms(&self, depot: DepotId) -> LentTerms {
         LentTerms {
             depot,

@@ -120,7 +120,6 @@ impl DepotPlan {
         }
     }
 
-    /// Returns the terms on which it is lent.
     pub(crate) fn terms(&self) -> DepotTerms {
         DepotTerms {
             windows: self.windows().unwrap_or_default(),
@@ -283,7 +282,6 @@ pub(crate) struct RequestPlan {
     pub(crate) release: bool,
     #[serde(default)]
     pub(crate) best_effort: bool,
-    /// Number of files.
     #[serde(default = "default_count")]
     pub(crate) files: u64,
     /// Optimizer of the fragments in flight to a depot, by name.
@@ -313,7 +311,6 @@ pub(crate) struct RequestPlan {
     /// Lazy repair: only when a single further loss can be survived.
     #[serde(default)]
     pub(crate) lazy_repair: bool,
-    /// Budget.
     pub(crate) budget_usd: Option<f64>,
     /// Highest rate of its transfers.
     pub(crate) rate_max_mib_per_s: Option<f64>,

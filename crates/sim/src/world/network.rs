@@ -163,7 +163,6 @@ impl Network {
         }
     }
 
-    /// Adds the next site.
     pub(crate) fn add_site(&mut self) -> Node {
         self.nodes.push(Attachment::default());
         Node(self.nodes.len() - 1)

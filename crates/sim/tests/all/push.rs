@@ -60,7 +60,8 @@ fn depots_go_on_while_the_service_is_dead() {
 
 #[test]
 fn pushing_on_makes_nothing_safe_later() {
-    // Both worlds are equal except for the nearer depots, whose only use is the paths among depots.
+    // Both worlds are equal, except that in the second no depot is nearer. Pushing uses only the
+    // paths among depots.
     let text = written("push");
     let text = text.split("[[fault]]").next().unwrap();
     let without = text.replace("level = 2\n", "");
