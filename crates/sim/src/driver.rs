@@ -165,7 +165,7 @@ struct Run<'a> {
     answer_max: Duration,
     /// Running probe of a path.
     probing: Option<probes::UnderWay>,
-    /// Site that was being probed at the last measurement.
+    /// Site of the centre's probe at the last measurement, if one ran.
     was_probed: Option<usize>,
     last_change: Timestamp,
     blind_since: Option<Timestamp>,

@@ -30,8 +30,8 @@ impl Run<'_> {
         }
     }
 
-    /// Stores a fragment sent from a relay. Returns the fault that the driver learns, if any,
-    /// because an answer may be lost; none if there is no such depot.
+    /// Stores a fragment that the centre did not send. Returns the fault that the driver learns, if
+    /// any, because an answer may be lost; none if there is no such depot.
     pub(super) fn store_among_relays(&mut self, send: Send) -> Option<Option<Fault>> {
         let (depot, request, chunk, fragment) = send;
         let bytes = self.bytes_of(request, chunk, fragment);

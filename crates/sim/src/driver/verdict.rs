@@ -210,8 +210,8 @@ impl Run<'_> {
         view.state == RequestState::Delivered && is_there
     }
 
-    /// Returns a chunk that a destination lost although it is up. `is_known` selects losses by the
-    /// mind's knowledge of them.
+    /// Returns a destination that is up, with a chunk it lost. `is_known` says whether the mind
+    /// knows that the destination is up.
     fn lost_there(
         &self,
         mind: &Mind,
