@@ -1,7 +1,7 @@
-//! Plays families of scenarios with everybody who can decide. `deadlines FOLDER SEEDS [--after SEED] [--family NAME]
-//! [--policy NAME]...` prints a line for each seed, family and policy as soon as it was played, fields apart by tabs: first
-//! the names of the fields, then seed by seed, so that a run that is broken off is worth what it came to and another goes on
-//! after it. What `cargo xtask bench deadlines` runs.
+//! Plays families of scenarios with every policy. `deadlines FOLDER SEEDS [--after SEED] [--family
+//! NAME] [--policy NAME]...` prints the field names, then a tab-separated line for each seed,
+//! family and policy. Each line appears once it was played, seed by seed, so another run can
+//! continue after an interrupted one. `cargo xtask bench deadlines` runs this.
 
 use std::{
     collections::BTreeSet,
@@ -24,13 +24,13 @@ use posthaste_types::{Bytes, RequestId};
 const USAGE: &str =
     "write: deadlines FOLDER SEEDS [--after SEED] [--family NAME] [--policy NAME]...";
 
-/// What the clairvoyant may spend on a seed.
+/// Solver effort the clairvoyant may spend on a seed.
 const EFFORT: Effort = Effort {
     programs: 6,
     columns: 20_000,
 };
 
-/// What is counted of each seed.
+/// Figures counted for each seed.
 const FIGURES: [&str; 19] = [
     "asked",
     "feasible",
@@ -53,25 +53,27 @@ const FIGURES: [&str; 19] = [
     "violations",
 ];
 
-/// What one who decides came to with one seed of a family, as [`FIGURES`] says.
+/// Figures of one policy for one seed of a family, in the order of [`FIGURES`].
 struct Tally([u128; FIGURES.len()]);
 
-/// Of what paths and the way out carry, in hundredths, that the clairvoyant counts on who is to leave some of it unused.
+/// Percentage of path and egress capacity that the clairvoyant plans with when it must leave some
+/// unused.
 const LESS_PERCENT: u64 = 95;
 
-/// How much more a request weighs that can be kept in the world as it is, where it is asked what else could be if no site
-/// went away.
+/// Weight of a request that can be kept in the world as it is, relative to the others. Applies when
+/// the solver asks what else could be kept if no site went away.
 const KEPT_WEIGHT: u32 = 100;
 
-/// What is known of a seed's future.
+/// Knowledge of a seed's future.
 struct Future {
     prophecy: Prophecy,
     /// Requests the clairvoyant keeps.
     feasible: BTreeSet<RequestId>,
-    /// Those, and what it could keep beside them if no site ever went away: what else is asked for is infeasible by what
-    /// paths carry and by what was asked before, not by failures nobody could know.
+    /// These requests, and those it could also keep if no site ever went away. All other requests
+    /// are infeasible because of path capacity and earlier requests, not because of unforeseeable
+    /// failures.
     feasible_if_steady: BTreeSet<RequestId>,
-    /// How many were asked for.
+    /// Number of requests.
     asked: usize,
 }
 
@@ -96,7 +98,8 @@ fn future(scenario: &Scenario, seed: u64) -> Result<Future, SolveError> {
     })
 }
 
-/// The requests whose deadlines the clairvoyant keeps of a problem with a demand for each.
+/// Returns the requests whose deadlines the clairvoyant keeps, for a problem with one demand for
+/// each request.
 fn kept(requests: &[RequestId], problem: &Problem) -> Result<BTreeSet<RequestId>, SolveError> {
     let schedule = solve(problem, EFFORT)?;
     let kept = requests.iter().zip(&schedule.shortfalls);
@@ -104,7 +107,7 @@ fn kept(requests: &[RequestId], problem: &Problem) -> Result<BTreeSet<RequestId>
     Ok(kept.map(|(request, _)| *request).collect())
 }
 
-/// What the clairvoyant keeps who leaves some of what is carried unused.
+/// Returns the requests the clairvoyant keeps when it leaves some capacity unused.
 fn kept_with_less(future: &Future) -> Result<BTreeSet<RequestId>, SolveError> {
     let mut problem = future.prophecy.problem.clone();
     let ways = problem.nodes.iter_mut().flat_map(|node| &mut node.way_out);
@@ -116,7 +119,8 @@ fn kept_with_less(future: &Future) -> Result<BTreeSet<RequestId>, SolveError> {
 }
 
 impl Future {
-    /// What was asked for that was not kept, and that nobody could have kept had no site gone away.
+    /// Returns the requests that missed their deadlines, and that no policy could have kept even if
+    /// no site had gone away.
     fn foreseeable(&self, met: &BTreeSet<RequestId>) -> BTreeSet<RequestId> {
         let asked = self.prophecy.asked.iter().copied();
         asked
@@ -155,7 +159,7 @@ impl Tally {
             both(&refused),
             count(&broken),
             both(&broken),
-            // Which of several are kept where not all can be is for each to choose.
+            // If not all of several requests can be kept, each policy chooses which.
             future.asked as u128 - count(feasible) - (count(&met) - both(&met)),
             count(&future.foreseeable(&met)),
             future.foreseeable(&met).intersection(&refused).count() as u128,
@@ -172,7 +176,8 @@ impl Tally {
 }
 
 impl Tally {
-    /// Of who keeps these and refuses all others; what is sent for them is not known.
+    /// Returns the figures of a policy that keeps these requests and refuses all others. The bytes
+    /// sent for them are unknown.
     fn of_kept(future: &Future, kept: &BTreeSet<RequestId>) -> Self {
         let count = |these: &BTreeSet<RequestId>| these.len() as u128;
         let both = kept.intersection(&future.feasible).count() as u128;
@@ -196,16 +201,16 @@ impl Tally {
     }
 }
 
-/// Somebody who decides.
+/// Decision policy.
 #[derive(Debug, Clone)]
 enum Policy {
     Rival(Rival),
     /// The mind, with these settings.
     Mind(Box<Settings>),
-    /// The mind, asked for what the clairvoyant keeps and nothing else: what is lost otherwise is lost because nobody
-    /// knows who comes next.
+    /// The mind, asked only for the requests the clairvoyant keeps. The difference to the mind is
+    /// the cost of not knowing future requests.
     Chosen,
-    /// The clairvoyant, who leaves some of what is carried unused.
+    /// The clairvoyant, leaving some capacity unused.
     Less,
 }
 
@@ -223,7 +228,6 @@ impl Policy {
     }
 }
 
-/// Everybody who decides.
 fn policies() -> Vec<(&'static str, Policy)> {
     let rivals = Rival::ALL.iter();
     let rivals = rivals.map(|rival| (rival.name(), Policy::Rival(*rival)));
@@ -240,11 +244,11 @@ fn policies() -> Vec<(&'static str, Policy)> {
     rivals.chain(minds).collect()
 }
 
-/// What was asked for.
+/// Command-line options.
 struct Asked {
     scenarios: Vec<Scenario>,
     policies: Vec<(&'static str, Policy)>,
-    /// The last seed that is not played.
+    /// Last seed that is not played.
     after: usize,
     seeds: usize,
 }
@@ -290,7 +294,7 @@ impl Asked {
         })
     }
 
-    /// Plays the worlds that nobody took yet, seed by seed, and prints each when it is over.
+    /// Plays the remaining worlds, seed by seed, and prints each when it is over.
     fn play(&self, next: &AtomicUsize) -> Result<(), String> {
         loop {
             let world = next.fetch_add(1, Ordering::Relaxed);
@@ -317,7 +321,7 @@ impl Asked {
     }
 }
 
-/// Prints whole lines at once: whoever reads them may read while the rest is played.
+/// Prints whole lines at once, because another program may read them while the rest is played.
 fn print(lines: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
@@ -337,7 +341,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|_| scope.spawn(|| asked.play(&next)))
             .collect();
         for hand in hands {
-            // A thread that panics takes the program with it: its seed can't be counted.
+            // A thread that panics ends the program, because its seed can't be counted.
             hand.join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }

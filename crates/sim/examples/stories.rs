@@ -1,4 +1,4 @@
-//! Prints the stories that `tests/all/stories.rs` expects: write them to `tests/stories.txt`.
+//! Prints the stories that `tests/all/stories.rs` expects. Write them to `tests/stories.txt`.
 
 #[path = "../tests/all/stories/told.rs"]
 mod told;

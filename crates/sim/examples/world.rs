@@ -1,5 +1,5 @@
-//! Plays a scenario as fast as it goes and says what that took: `world SCENARIO [EVENTS]` for the world
-//! alone, `world SCENARIO mind` with the mind and all checkers.
+//! Plays a scenario as fast as possible and prints how long that took. `world SCENARIO [EVENTS]`
+//! plays the world alone; `world SCENARIO mind` plays it with the mind and all checkers.
 #![allow(clippy::print_stdout, reason = "it says what it measured")]
 #![allow(clippy::disallowed_methods, reason = "it measures the real clock")]
 

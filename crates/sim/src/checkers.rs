@@ -1,4 +1,4 @@
-//! What must hold in every world, watched all the time.
+//! Invariants of every world, checked throughout a run.
 
 mod arrivals;
 mod capacity;
@@ -41,21 +41,21 @@ pub(crate) use spaces::Spaces;
 pub(crate) use ways::Ways;
 pub(crate) use wishes::Kept;
 
-/// Something that must never be.
+/// Violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker saw it.
+    /// Checker that found it.
     pub checker: &'static str,
-    /// When.
+    /// Time of the violation.
     pub at: Timestamp,
-    /// What.
+    /// Description of the violation.
     pub what: String,
 }
 
-/// Violations kept of one run: the first ones tell the story.
+/// Violations kept of one run. The first ones are the most telling.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The checkers and what they saw.
+/// Checkers and the violations they found.
 #[derive(Debug)]
 pub struct Checkers {
     pub(crate) deadlines: Deadlines,
@@ -80,7 +80,7 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// The checkers' names, in the order of their verdicts.
+    /// Names of the checkers, in the order of their verdicts.
     pub const NAMES: [&'static str; 18] = [
         deadline::NAME,
         capacity::NAME,
@@ -126,12 +126,12 @@ impl Checkers {
         }
     }
 
-    /// Notes nothing from now on.
+    /// Stops recording violations.
     pub(crate) fn mute(&mut self) {
         self.is_mute = true;
     }
 
-    /// Notes what a checker found, if anything.
+    /// Records the violation a checker found, if any.
     pub(crate) fn note(&mut self, at: Timestamp, found: Result<(), Found>) {
         if let Err(Found { checker, what }) = found
             && self.violations.len() < VIOLATIONS_MAX
@@ -150,14 +150,14 @@ impl Checkers {
     }
 }
 
-/// What a checker found.
+/// Violation a checker found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) checker: &'static str,
     pub(crate) what: String,
 }
 
-/// Fails with what was found unless `holds`.
+/// Fails with the description unless `holds`.
 pub(crate) fn ensure(
     checker: &'static str,
     holds: bool,

@@ -1,4 +1,4 @@
-//! The users: what they ask for and when, as the seed draws it.
+//! Workload: requests and their times, drawn from the seed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     world::Site,
 };
 
-/// Nobody submits before the depots answered first.
+/// Earliest time of a submission, after the depots first answered.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
 
-/// Something one of them wants, with times since the start.
+/// Request or stage-in a user wants, with times since the start.
 #[derive(Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) request: RequestId,
@@ -26,15 +26,15 @@ pub(crate) struct Wish<'a> {
     pub(crate) pinned: Vec<DepotId>,
     pub(crate) cancelled_at: Option<Duration>,
     pub(crate) delivered_at: Option<Duration>,
-    /// When somebody else removes its source.
+    /// Time at which another party removes its source.
     pub(crate) purged_at: Option<Duration>,
     pub(crate) deliver_by: Option<Duration>,
-    /// When its user lets it wait, and lets it go on.
+    /// Times at which its user pauses and resumes it.
     pub(crate) paused_at: Option<Duration>,
     pub(crate) resumed_at: Option<Duration>,
 }
 
-/// All of them.
+/// All users.
 #[derive(Debug)]
 pub(crate) struct Crowd<'a> {
     seed: u64,
@@ -52,7 +52,7 @@ impl<'a> Crowd<'a> {
             let ends = plan.destination.iter().chain(&plan.destinations);
             let destinations: Vec<Vec<DepotId>> = ends.map(|name| of(name).collect()).collect();
             let via = if plan.via.is_empty() {
-                // Where users have their data sent to is no depot for others.
+                // A depot at which users want their data is no depot for others.
                 let all = sites.iter().map(|site| site.id);
                 all.filter(|id| !destinations.iter().flatten().any(|end| end == id))
                     .collect()
@@ -75,7 +75,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Everything they want, table by table. Deadlines count from `start`.
+    /// Returns all requests, table by table. Deadlines count from `start`.
     pub(crate) fn wishes(&self, start: Timestamp) -> impl Iterator<Item = Wish<'a>> {
         let tables = self.tables.iter();
         let each = tables.flat_map(|(plan, named)| (0..plan.count).map(move |_| (*plan, named)));
@@ -84,7 +84,7 @@ impl<'a> Crowd<'a> {
             let mut dice = Dice::new(self.seed, &format!("request {number}"));
             let at = Duration::from_millis(plan.at_s.draw_milli(&mut dice)) + FIRST_AFTER;
             let mut spec = spec(plan, start + at, named, &mut dice);
-            // The mind would take them anyway; the world looks where they are named.
+            // The mind would use them anyway, but the world looks only at named depots.
             for pinned in &named.pinned {
                 if !spec.via.contains(pinned) && !spec.destinations.contains(pinned) {
                     spec.via.push(*pinned);
@@ -107,7 +107,7 @@ impl<'a> Crowd<'a> {
                 paused_at: later(plan.pause_after_s),
                 resumed_at: later(plan.pause_for_s),
             };
-            // It was drawn as if from the submission.
+            // The resume time was drawn from the submission on.
             let lasts = wish.resumed_at.map(|until| until.saturating_sub(at));
             wish.resumed_at = wish
                 .paused_at
@@ -118,20 +118,20 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// The depots a request's table names.
+/// Depots that a request's table names.
 #[derive(Debug)]
 struct Named {
     via: Vec<DepotId>,
-    /// For each destination those one of which it is.
+    /// Candidate depots for each destination.
     destinations: Vec<Vec<DepotId>>,
-    /// Those it may not use.
+    /// Depots the request may not use.
     without: Vec<DepotId>,
-    /// Those that must hold their share of it.
+    /// Depots that must hold their share of the request.
     pinned: Vec<DepotId>,
 }
 
-/// Some of the depots, in the order they are drawn in: the beginning of a shuffle (Fisher and Yates),
-/// of which only the moved places are kept, so that a few of very many cost little.
+/// Returns some of the depots in the order they are drawn: the beginning of a Fisher–Yates shuffle.
+/// Only moved places are stored, so a small draw from very many depots is cheap.
 fn draw(depots: &[DepotId], count: usize, dice: &mut Dice) -> Vec<DepotId> {
     let mut moved: BTreeMap<usize, usize> = BTreeMap::new();
     let at = |moved: &BTreeMap<usize, usize>, place: usize| *moved.get(&place).unwrap_or(&place);
@@ -149,7 +149,7 @@ fn spec(plan: &RequestPlan, at: Timestamp, named: &Named, dice: &mut Dice) -> Re
     let deadline = Duration::from_millis(plan.deadline_s.draw_milli(dice));
     let bytes = Bytes::new(plan.size_mib.draw_bytes(dice));
     let chunk_size = Bytes::new(mebi(plan.chunk_mib));
-    // Of encryption the mind sees nothing but sizes.
+    // The mind sees only the sizes of encrypted data.
     let (bytes, chunk_size) = if plan.encrypted {
         encrypted_sizes(bytes, chunk_size)
     } else {

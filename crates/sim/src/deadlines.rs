@@ -1,8 +1,8 @@
-//! What could have been: a scenario's true future as a problem for a planner that knows it.
+//! Oracle: a scenario's true future as a problem for a planner that knows it.
 //!
-//! The world's course does not depend on who decides, so it is played once with nobody deciding, and
-//! what every path carried in each second becomes the capacity of a link. What a solver then keeps is
-//! what a clairvoyant keeps: the yardstick of the benchmark of deadlines.
+//! The world's course does not depend on the policy. So it is played once without decisions, and
+//! the rate of each path in each second becomes a link's capacity. The requests a solver then keeps
+//! are those a clairvoyant keeps: the reference of the deadline benchmark.
 
 mod alone;
 
@@ -21,44 +21,45 @@ use crate::{Report, Rival, Scenario, driver, world::Condition};
 /// Length of slots between releases and deadlines.
 const STEP: Duration = Duration::from_secs(15);
 
-/// A scenario's true future with a seed.
+/// True future of a scenario with a seed.
 #[derive(Debug, Clone)]
 pub struct Prophecy {
-    /// What was asked that could be safe in time if it were the only request, and what the links carry. Of data at
-    /// depots that will lose it only that is known: a bound, not a promise.
+    /// Problem of all requests that could be safe in time if each were the only one, with the
+    /// links' capacities. For depots that will lose their data, only this is known, so the solution
+    /// is a bound, not a promise.
     pub problem: Problem,
-    /// The request of each demand.
+    /// Request of each demand.
     pub requests: Vec<RequestId>,
-    /// The same world if no site ever went away, with a demand for all that was asked, in the order of [`Self::asked`];
-    /// none where no site does.
+    /// Problem of the same world if no site ever went away, with a demand for each request in the
+    /// order of [`Self::asked`]. None if no site goes away.
     pub steady: Option<Problem>,
-    /// All requests, in the order they came.
+    /// All requests, in the order of submission.
     pub asked: Vec<RequestId>,
 }
 
-/// What was seen in a world nobody moved anything in.
+/// Observations of a world without decisions.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// What each site's path carried from each second on; none while the site was away.
+    /// Rates of each site's path, each with the second it starts at; none while the site was away.
     pub(crate) rates: Vec<(Duration, Vec<u64>)>,
-    /// When sites were gone, in the order they went.
+    /// Absences of sites, in the order they began.
     pub(crate) absences: Vec<Absence>,
 }
 
-/// A time in which a site is gone.
+/// Span of time without a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Absence {
-    /// Which, of all sites.
+    /// Place of the site among all sites.
     pub(crate) place: usize,
     pub(crate) from: Duration,
-    /// The end of time while it is not back.
+    /// End of the absence; the end of time while the site is away.
     pub(crate) until: Duration,
-    /// It came back empty.
+    /// Loss of all data during the absence.
     pub(crate) is_wiped: bool,
 }
 
 impl Seen {
-    /// Notes that a site went, or is back.
+    /// Records that a site went away or came back.
     pub(crate) fn on_condition(&mut self, place: usize, now: Duration, condition: Condition) {
         match (self.absence_of(place), condition) {
             (None, Condition::Dead | Condition::Vanished | Condition::Hung) => {
@@ -75,14 +76,15 @@ impl Seen {
         }
     }
 
-    /// Notes that a site that comes back is empty.
+    /// Records that a site that comes back is empty.
     pub(crate) fn on_wiped(&mut self, place: usize) {
         if let Some(absence) = self.absence_of(place) {
             absence.is_wiped = true;
         }
     }
 
-    /// The same if no site had gone: meanwhile its path carries what it did before, or first did.
+    /// Returns the observations as if no site had gone. During an absence the path keeps its
+    /// earlier rate, or its first one.
     fn steady(&self) -> Self {
         let mut steady = Self {
             rates: self.rates.clone(),
@@ -106,40 +108,41 @@ impl Seen {
         steady
     }
 
-    /// The absence of a site that is not over.
+    /// Returns the current absence of a site.
     fn absence_of(&mut self, place: usize) -> Option<&mut Absence> {
         let mut absences = self.absences.iter_mut();
         absences.find(|absence| absence.place == place && absence.until == Duration::MAX)
     }
 }
 
-/// What one who decides came to.
+/// Result of one policy.
 #[derive(Debug, Clone)]
 pub struct Score {
-    /// The run.
+    /// Report of the run.
     pub report: Report,
-    /// Every depot and destination anything of a request was sent to.
+    /// Every depot and destination that received data of a request.
     pub reached: BTreeSet<(RequestId, DepotId)>,
-    /// Bytes that depots sent on to destinations once they had them: no part of what makes a request safe.
+    /// Bytes that depots later forwarded to destinations. They don't contribute to a request's
+    /// safety.
     pub delivered: Bytes,
-    /// Of each request that was asked, its bytes; and what the redundancy needs that was chosen for it: a byte for each
-    /// of chunks that came whole to a destination, and all fragments of the others.
+    /// Bytes of each request, and the bytes its redundancy needs. A chunk delivered whole counts
+    /// once; other chunks count with all their fragments.
     pub sizes: BTreeMap<RequestId, (Bytes, Bytes)>,
 }
 
-/// Plays a scenario with the mind, or with a rival in its place; of rivals the checkers say nothing.
+/// Plays a scenario with the mind, or with a baseline in its place. The checkers ignore baselines.
 #[must_use]
 pub fn score(scenario: &Scenario, seed: u64, rival: Option<Rival>) -> Score {
     driver::score(scenario, seed, rival, Settings::default())
 }
 
-/// The same by the mind with other settings.
+/// Plays a scenario with the mind under other settings.
 #[must_use]
 pub fn score_with(scenario: &Scenario, seed: u64, settings: Settings) -> Score {
     driver::score(scenario, seed, None, settings)
 }
 
-/// The same by a mind that is asked nothing but these requests.
+/// Plays a scenario with a mind that is asked only for these requests.
 #[must_use]
 pub fn score_only(
     scenario: &Scenario,
@@ -150,10 +153,10 @@ pub fn score_only(
     driver::score_only(scenario, seed, settings, only)
 }
 
-/// Looks into the future of a scenario.
+/// Computes the true future of a scenario.
 ///
 /// # Errors
-/// When the solver fails.
+/// Any error of the solver.
 pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> {
     let world = driver::watch(scenario, seed);
     let end = Duration::from_secs(scenario.horizon_s);
@@ -192,7 +195,7 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> 
     let (mut demands, mut known) = (Vec::new(), Vec::new());
     for (demand, (request, ..)) in problem.demands.iter().zip(requests) {
         let last = alone::last_moment(&problem, demand, &world.seen.absences, world.unnoticed)?;
-        // What can't be safe even alone is not feasible, whatever anybody does.
+        // A request that can't be safe even alone is infeasible for every policy.
         if let Some(by) = last {
             demands.push(Demand {
                 offload_by: Some(by),
@@ -222,7 +225,7 @@ pub fn prophesy(scenario: &Scenario, seed: u64) -> Result<Prophecy, SolveError> 
     })
 }
 
-/// A request as a demand: depots are numbered as nodes are, behind the centre.
+/// Returns a request as a demand. Depot numbers are node numbers, after the centre's.
 fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
     let place = |depot: DepotId| depot.get() as usize;
     let via = spec
@@ -231,7 +234,7 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
         .filter(|depot| !spec.destinations.contains(depot));
     Demand {
         source: 0,
-        // Where losses are to be survived all of it there is not enough.
+        // If losses must be survived, a whole copy at the destination does not suffice.
         sink: (spec.destinations.first().copied())
             .filter(|_| spec.code.parity() == 0)
             .map(place),
@@ -251,7 +254,7 @@ fn demand(spec: &RequestSpec, at: Duration, by: Duration) -> Demand {
     }
 }
 
-/// What a path carries in each slot.
+/// Returns the bytes a path carries in each slot.
 fn carried(seen: &Seen, place: usize, grid: &Grid) -> Vec<Bytes> {
     let last = grid.start(grid.slots());
     let ends = seen.rates.iter().skip(1).map(|(at, _)| *at).chain([last]);
@@ -311,7 +314,7 @@ mod tests {
                 (secs(4), vec![0, 0]),
                 (secs(5), vec![20, 0]),
             ],
-            // The last never comes back.
+            // The last site never comes back.
             absences: vec![absence(0, 0, 1), absence(0, 3, 5), absence(1, 4, u64::MAX)],
         };
         let steady = seen.steady();

@@ -1,5 +1,5 @@
-//! The driver: carries out what the mind commands in the model world, tells it what happened, and
-//! keeps a journal it can be killed over at any moment.
+//! The driver executes the mind's commands in the model world and reports events to it. Its journal
+//! allows a restart after a kill at any moment.
 
 mod asks;
 mod circuits;
@@ -55,54 +55,54 @@ use journal::Journal;
 use scatters::Scatters;
 pub(crate) use scored::{score, score_only, watch};
 
-/// The moment every run starts at: 2027-01-15 08:00:00 UTC.
+/// Start of every run: 2027-01-15 08:00:00 UTC.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// How long a driver waits for an answer to that.
+/// Time a driver waits for the answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection to nothing takes to fail.
+/// Time until a connection to an absent depot fails.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often throughput is measured and samples are drawn.
+/// Period of throughput measurements and samples.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Steps after which a run is called off as endless, and steps more for each request.
+/// Steps after which a run is stopped as endless, and further steps for each request.
 const STEPS_MAX: u64 = 5_000_000;
 const STEPS_PER_REQUEST: u64 = 1000;
 
 pub use notes::{simulate_explained, simulate_recorded};
 
-/// Something that will happen.
+/// Future event.
 #[derive(Debug, Clone)]
 enum Pending {
-    /// The driver of this epoch learns something and tells the mind.
+    /// Input for the mind from the driver of this epoch.
     Tell { epoch: u32, input: Input },
-    /// A user does something; waits while the driver is down.
+    /// Action of a user; it waits while the driver is down.
     Ask { input: Input },
-    /// The driver of this epoch asks all depots whether they are there.
+    /// Liveness probe of all depots by the driver of this epoch.
     Probe { epoch: u32 },
-    /// The driver of this epoch measures.
+    /// Throughput measurement by the driver of this epoch.
     Measure { epoch: u32 },
-    /// Somebody draws samples.
+    /// Sample for the recorder.
     Sample,
-    /// Something comes about with a circuit.
+    /// Event of a circuit.
     Circuit { turn: circuits::Turn },
-    /// A gateway goes, or comes again.
+    /// Outage or return of a gateway.
     Gateway { gateway: usize, is_gone: bool },
-    /// A probe should be over by now.
+    /// Deadline by which a probe should be over.
     Overdue { epoch: u32, number: u64 },
-    /// Scratch loses the source, on behalf of the driver of this epoch.
+    /// Removal of the source from scratch, for the driver of this epoch.
     Remove { epoch: u32, request: RequestId },
-    /// Somebody else removes the source.
+    /// Removal of the source by another party.
     Purge { request: RequestId },
-    /// Something goes wrong.
+    /// Fault of a depot or of the service.
     Strike { place: usize, blow: Blow },
-    /// Something befalls a source.
+    /// Fault of a source.
     StrikeSource { place: usize, blow: Blow },
-    /// That is over.
+    /// End of a source's fault.
     HealSource {
         kind: FaultKind,
         place: usize,
         ordeal: u32,
     },
-    /// It is over.
+    /// End of a fault.
     Heal {
         kind: FaultKind,
         place: usize,
@@ -111,17 +111,17 @@ enum Pending {
     },
 }
 
-/// What befalls a depot, or everybody.
+/// Details of a fault of a depot or of the service.
 #[derive(Debug, Clone, Copy)]
 struct Blow {
     kind: FaultKind,
-    /// What a slow link carries, in bytes a second.
+    /// Rate of a slow link, in bytes a second.
     rate: Option<u64>,
-    /// What somebody else takes, in bytes.
+    /// Bytes another party takes.
     takes: Option<u64>,
-    /// Without it, for ever.
+    /// Duration; without one the fault is permanent.
     lasts: Option<Duration>,
-    /// Whether the like comes again and again.
+    /// Recurrence of the fault.
     is_routine: bool,
 }
 
@@ -134,13 +134,13 @@ struct Run<'a> {
     epoch: u32,
     queue: BTreeMap<(Timestamp, u64), Pending>,
     sequence: u64,
-    /// Pending things that are not mere routine.
+    /// Future events that are not routine.
     upcoming: usize,
     dice: Dice,
     checkers: Checkers,
     timeline: Vec<Entry>,
     timeline_left_out: u64,
-    /// Draws samples, when somebody asked for them.
+    /// Recorder of samples, if requested.
     recorder: Option<Recorder>,
     expected: BTreeMap<RequestId, Vec<Fate>>,
     source_gone: BTreeMap<RequestId, bool>,
@@ -148,44 +148,45 @@ struct Run<'a> {
     pulled: BTreeSet<RequestId>,
     source_changed: bool,
     omissions: omissions::Omissions,
-    /// Fragments that arrived and whose answer the mind never got.
+    /// Number of fragments that arrived and whose answer never reached the mind.
     surplus: BTreeMap<(DepotId, RequestId), usize>,
     fates: Fates,
-    /// What depots were told to send on.
+    /// Forwards that depots were ordered to start.
     forwards: Forwards,
     gathers: Gathers,
     circuits: circuits::Circuits,
     ways: ways::Ways,
-    /// What they were told to code.
+    /// Chunks that depots were ordered to code.
     scatters: Scatters,
     nears: near::Nears,
     /// Bytes that left the centre, or are about to.
     left: Bytes,
-    /// How long an answer can be on its way.
+    /// Longest time that an answer is in flight.
     answer_max: Duration,
-    /// The probe of a path under way.
+    /// Running probe of a path.
     probing: Option<probes::UnderWay>,
-    /// The site that a probe went to when it was last measured.
+    /// Site of the centre's probe at the last measurement, if one ran.
     was_probed: Option<usize>,
     last_change: Timestamp,
     blind_since: Option<Timestamp>,
     fan_outs: Vec<u32>,
-    /// What scores need, and what the world was like, when somebody asked for them.
+    /// Records for scores and of the world, if requested.
     noted: Option<scored::Noted>,
     seen: Option<Seen>,
-    /// All that is asked for, where it is not everything.
+    /// Requests that are submitted, if not all.
     only: Option<BTreeSet<RequestId>>,
     fingerprint: u64,
 }
 
-/// Plays `scenario` with `seed` to its end and returns what it came to. The same two give the same
-/// report.
+/// Plays `scenario` with `seed` to its end and returns the report. Equal arguments give equal
+/// reports.
 #[must_use]
 pub fn simulate(scenario: &Scenario, seed: u64) -> Report {
     simulate_with(scenario, seed, Settings::default())
 }
 
-/// The same with other settings of the mind: scores a constant against its rivals.
+/// Plays `scenario` like [`simulate`], with other settings of the mind. Scores a constant against
+/// its alternatives.
 #[must_use]
 pub fn simulate_with(scenario: &Scenario, seed: u64, settings: Settings) -> Report {
     let mut run = Run::new(scenario, seed, settings);
@@ -321,7 +322,7 @@ impl<'a> Run<'a> {
                     self.on_asked(&input);
                     inputs.push(input);
                 } else if !matches!(input, Input::LoadTold { .. }) {
-                    // What a depot says of its load it says again to a driver that starts.
+                    // A depot repeats its load report to a driver that starts.
                     self.after(Duration::from_secs(1), Pending::Ask { input });
                 }
             }
@@ -371,7 +372,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// One step of the mind, journalled, watched and carried out.
+    /// Runs one step of the mind, records it in the journal, checks it and executes its commands.
     fn step(&mut self, inputs: Vec<Input>) {
         let Some(mut mind) = self.mind.take() else {
             self.ask_again(inputs);
@@ -393,7 +394,7 @@ impl<'a> Run<'a> {
             self.fates.hear(event, &mind, deadline);
         }
         let wakeup = mind.next_wakeup();
-        // Whoever wants to be woken may be as busy as it likes.
+        // A mind that asks to be woken may be as busy as it likes.
         let is_busy = wakeup.is_none() && self.fates.is_any_moving(&mind);
         let found = self
             .checkers
@@ -416,7 +417,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Folds what the mind said into the fingerprint (FNV-1a).
+    /// Folds the mind's output into the fingerprint (FNV-1a).
     fn fold(&mut self, out: &Outbox) {
         let mut bytes = Vec::new();
         out.events.iter().for_each(|event| event.write(&mut bytes));
@@ -475,7 +476,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether it would go on for ever and changes nothing by itself.
+/// Returns whether the event recurs for ever and changes nothing by itself.
 fn is_routine(pending: &Pending) -> bool {
     match pending {
         Pending::Probe { .. }

@@ -1,9 +1,9 @@
 //! Driver 2: the same mind in a model world under a virtual clock.
 //!
-//! A [`Scenario`] says what the world is and what goes wrong in it; a seed decides the rest. The
-//! world moves bytes as a fluid and plays the depots; [`simulate`] is the driver that
-//! carries out what the mind commands and tells it what happened. Five checkers watch all of it. What
-//! they prove is true of the code that ships, because the mind here is the mind that ships.
+//! A [`Scenario`] describes the world and its faults; a seed decides the rest. The world moves
+//! bytes as a fluid and plays the depots. [`simulate`] is the driver that executes the mind's
+//! commands and reports events to it. Checkers watch all of it. Their verdicts apply to the shipped
+//! code, because the simulated mind is the shipped mind.
 
 mod checkers;
 mod crowd;

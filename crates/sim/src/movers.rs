@@ -1,4 +1,4 @@
-//! Movers that die, hang, wake up late and are started again, and the roster that gives them work
+//! Movers that die, hang, wake up late and restart, and the roster that gives them work
 //! (`docs/algorithms/movers.md`).
 
 use std::{
@@ -11,23 +11,23 @@ use posthaste_types::Timestamp;
 
 use crate::random::Dice;
 
-/// Between two turns of a mover.
+/// Time between two turns of a mover.
 const TURN: Duration = Duration::from_millis(500);
-/// No piece of work takes longer.
+/// Longest time for a piece of work.
 const WORK_S_MAX: u64 = 20;
-/// A mover that hangs does so no longer.
+/// Longest time a mover hangs.
 const HANG_S_MAX: u64 = 60;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Pieces of work that movers did.
+    /// Pieces of work done by movers.
     pub by_movers: u64,
-    /// Those that the driver did itself.
+    /// Pieces of work done by the driver.
     pub by_driver: u64,
-    /// Leases whose mover had lost them when it was done.
+    /// Leases that a mover had lost when its work was done.
     pub in_vain: u64,
-    /// Answers that were lost on their way.
+    /// Answers that were lost in flight.
     pub unheard: u64,
     /// Movers that were gone.
     pub gone: u64,
@@ -37,11 +37,11 @@ pub struct Tally {
 struct Mover {
     name: String,
     slots: u32,
-    /// As what it joined; none while it is dead.
+    /// Its id in the roster; none while it is dead.
     id: Option<MoverId>,
     turn: u64,
     busy: BTreeMap<LeaseId, (Ticket, Timestamp)>,
-    /// It does nothing and says nothing until then.
+    /// End of its hang; until then it neither works nor answers.
     hangs_until: Timestamp,
 }
 
@@ -50,9 +50,9 @@ struct World {
     now: Timestamp,
     roster: Roster,
     movers: Vec<Mover>,
-    /// What is not done yet.
+    /// Work that is not done yet.
     open: BTreeSet<Ticket>,
-    /// For how long work has waited although a mover had room.
+    /// Time for which work has waited although a mover had room.
     idle: Duration,
     done: BTreeSet<Ticket>,
     tally: Tally,
@@ -61,7 +61,7 @@ struct World {
 /// Plays `works` pieces of work with up to six movers under faults that `seed` chooses.
 ///
 /// # Errors
-/// What should never be so, in words.
+/// A description of the violated invariant.
 pub fn play(seed: u64, works: u64) -> Result<Tally, String> {
     let mut dice = Dice::new(seed, "movers");
     let count = dice.between(1, 6);
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Something befalls a mover now and then.
+    /// Applies a fault to a mover now and then.
     fn befall(&mut self) {
         if self.dice.between(0, 14) > 0 {
             return;
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// One turn of a mover.
+    /// Plays one turn of a mover.
     fn live(&mut self, place: usize) -> Result<(), String> {
         let now = self.now;
         let mover = &mut self.movers[place];
@@ -171,7 +171,7 @@ impl World {
             if !self.open.remove(&ticket) || !self.done.insert(ticket) {
                 return Err(format!("{ticket:?} was done twice"));
             }
-            // What it can't do the driver does.
+            // The driver does the work the mover can't do.
             self.tally.by_movers += u64::from(is_done);
             self.tally.by_driver += u64::from(!is_done);
             if !is_done {
@@ -192,7 +192,7 @@ impl World {
         let turn = self.roster.ask(now, id, number, free, false);
         let turn = turn.ok_or("a newest turn was not heard")?;
         if self.dice.between(0, 19) == 0 {
-            // The answer is lost on its way.
+            // The answer is lost in flight.
             self.tally.unheard += 1;
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl World {
         Ok(())
     }
 
-    /// The driver does what no mover is to do.
+    /// Lets the driver do the work that no mover is to do.
     fn take_over(&mut self) -> Result<(), String> {
         for ticket in self.roster.take_left() {
             if !self.open.remove(&ticket) || !self.done.insert(ticket) {
@@ -222,7 +222,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether work waits although a mover that may take it has room.
+    /// Returns whether work waits although an eligible mover has room.
     fn is_idle(&self) -> bool {
         let able =
             self.roster.views().into_iter().filter(|view| {
@@ -249,7 +249,7 @@ impl World {
                 return Err(format!("two may do {ticket:?}"));
             }
         }
-        // A mover that hangs with room for it may be waited for, as long as its lease lasts.
+        // Work may wait for a hanging mover with room while its lease lasts.
         if self.idle > LEASE_LASTS + TURN * 4 {
             return Err(format!(
                 "work waits although a mover has room: {:#?}",

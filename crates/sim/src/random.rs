@@ -1,8 +1,8 @@
-//! Randomness that a seed reproduces: one stream for each thing in the world, so that a change to
-//! one does not move the dice of another.
+//! Randomness that a seed reproduces. Each thing in the world has its own stream, so a change to
+//! one does not affect another.
 
-/// PCG-XSH-RR 64/32 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
-/// Algorithms for Random Number Generation", HMC-CS-2014-0905).
+/// Random generator: PCG-XSH-RR 64/32 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient
+/// Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905).
 #[derive(Debug, Clone)]
 pub(crate) struct Dice {
     state: u64,
@@ -12,9 +12,9 @@ pub(crate) struct Dice {
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
 impl Dice {
-    /// The dice of the thing called `name` in the run with this seed.
+    /// Returns the dice of the stream called `name` in the run with this seed.
     pub(crate) fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a keeps streams of different names apart.
+        // FNV-1a separates the streams of different names.
         let stream = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -44,7 +44,7 @@ impl Dice {
         high << 32 | u64::from(self.next())
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         let wide = self.wide();
         match (high.max(low) - low).checked_add(1) {
@@ -53,10 +53,10 @@ impl Dice {
         }
     }
 
-    /// A time with this mean that comes without memory: exponential, by inversion. In whole numbers, so
-    /// that every machine draws the same.
+    /// Returns an exponentially distributed time with this mean, by inversion. Integer arithmetic
+    /// gives the same result on every machine.
     pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
-        /// ln 2 in 2^-32.
+        /// Natural logarithm of 2, in units of 2^-32.
         const LN_2: u128 = 2_977_044_472;
         let drawn = self.wide() | 1;
         let zeros = drawn.leading_zeros();
@@ -75,13 +75,13 @@ impl Dice {
         u64::try_from(drawn).unwrap_or(u64::MAX)
     }
 
-    /// A place among so many.
+    /// Returns a place among `count`.
     pub(crate) fn place(&mut self, count: usize) -> usize {
         let last = (count as u64).saturating_sub(1);
         usize::try_from(self.between(0, last)).unwrap_or(0)
     }
 
-    /// True `permille` times in a thousand.
+    /// Returns true with probability `permille` / 1000.
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         permille > 0 && self.between(0, 999) < permille
     }
@@ -110,7 +110,7 @@ mod tests {
         let drawn: Vec<u64> = (0..20_000).map(|_| dice.exponential(1_000_000)).collect();
         let mean = drawn.iter().sum::<u64>() / 20_000;
         assert!((980_000..1_020_000).contains(&mean), "{mean}");
-        // e^-1, e^-3 of all are longer than one and three means.
+        // Shares of e^-1 and e^-3 are longer than one and three means.
         let longer = |than| drawn.iter().filter(|time| **time > than).count();
         assert!((7_150..7_560).contains(&longer(1_000_000)));
         assert!((910..1_090).contains(&longer(3_000_000)));

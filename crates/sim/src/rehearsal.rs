@@ -1,4 +1,4 @@
-//! The world alone: how fast it plays when nobody decides.
+//! Plays the world alone, to measure its speed without decisions.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -12,28 +12,28 @@ use crate::{
 };
 
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// How long the pretended driver takes to see that a send failed.
+/// Time the model driver takes to notice that a send failed.
 const FAILURE_SEEN: Duration = Duration::from_secs(1);
 
-/// What playing a world alone came to.
+/// Result of playing a world alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rehearsal {
-    /// Arrivals, changes of rates, faults, and what a driver would have been told.
+    /// Arrivals, changes of rates, faults, and reports to a driver.
     pub events: u64,
-    /// Fragments stored, and their bytes.
+    /// Fragments stored.
     pub fragments: u64,
-    /// Bytes of those.
+    /// Bytes of the stored fragments.
     pub stored: Bytes,
-    /// Sends that failed and were begun again elsewhere.
+    /// Sends that failed and were restarted elsewhere.
     pub failed: u64,
-    /// How long it was, in virtual time.
+    /// Duration of the run, in virtual time.
     pub span: Duration,
 }
 
-/// Something that happens because of what happened.
+/// Event caused by an earlier one.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A driver hears of a fragment; where it was to go, and whether it is there.
+    /// Report about a fragment to the driver: its place, and whether it is stored.
     Told {
         request: RequestId,
         chunk: ChunkIndex,
@@ -41,7 +41,7 @@ enum Due {
         place: usize,
         is_stored: bool,
     },
-    /// A site is over what befell it last.
+    /// End of the last fault of a site.
     Heal { place: usize, ordeal: u32 },
 }
 
@@ -50,17 +50,17 @@ struct Stage {
     due: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
     sequence: u64,
     told: u64,
-    /// Fragments asked for and not yet heard of.
+    /// Fragments requested without a report yet.
     waited_for: u64,
     fragments: u64,
     stored: Bytes,
     failed: u64,
 }
 
-/// Plays the scenario's world with `seed`, with a driver that sends everything at once: each fragment of
-/// a request goes to the next of its depots, and to the one after that when it fails. No mind decides,
-/// nothing is checked and single faults are left out; so it shows what the world itself costs. Ends
-/// when everything is stored, at the horizon, or after `events_max` events.
+/// Plays the scenario's world with `seed` and a driver that sends everything at once. Each fragment
+/// of a request goes to the next of its depots, and to the one after that if it fails. No mind
+/// decides, nothing is checked and single faults are left out, so the result shows the cost of the
+/// world itself. Ends when everything is stored, at the horizon, or after `events_max` events.
 #[must_use]
 pub fn rehearse(scenario: &Scenario, seed: u64, events_max: u64) -> Rehearsal {
     let mut stage = Stage {
@@ -111,7 +111,7 @@ impl Stage {
         self.world.events() + self.told
     }
 
-    /// Everything that happens by itself until `now`.
+    /// Plays all events up to `now`.
     fn play(&mut self, now: Timestamp) {
         for arrival in self.world.advance(now) {
             self.arrive(now, arrival);
@@ -216,7 +216,7 @@ impl Stage {
         }
     }
 
-    /// The depot after this one in the request's own order.
+    /// Returns the depot after this one in the request's own order.
     fn next_of(&self, request: RequestId, place: usize) -> usize {
         let via = self
             .world
@@ -272,7 +272,7 @@ mod tests {
         let scenario = Scenario::parse(SMALL).unwrap();
         let played = rehearse(&scenario, 1, u64::MAX);
         assert_eq!(played, rehearse(&scenario, 1, u64::MAX));
-        // Three chunks of three fragments each, half as much again as was asked for.
+        // Three chunks of three fragments each: 1.5 times the requested bytes.
         assert_eq!((played.fragments, played.stored), (180, Bytes::mebi(300)));
         assert!(played.failed > 0, "no depot failed");
         assert!(played.events > 2 * 180 + played.failed);

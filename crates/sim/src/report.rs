@@ -1,4 +1,4 @@
-//! What a run came to, for people and programs.
+//! Results of runs, for people and programs.
 
 mod page;
 mod plot;
@@ -18,7 +18,7 @@ pub(crate) use recording::Recorder;
 pub use recording::{Recording, Sample};
 pub use timeline::timeline;
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -28,16 +28,16 @@ pub enum Fate {
     Late,
     /// Never safe within the run.
     Unsafe,
-    /// Not taken.
+    /// Rejected.
     Refused,
     /// Cancelled by its user.
     Cancelled,
-    /// Could not go on.
+    /// Ended by a failure.
     Failed,
 }
 
 impl Fate {
-    /// The word for it.
+    /// Returns the outcome's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,39 +51,39 @@ impl Fate {
     }
 }
 
-/// One line of the timeline.
+/// Line of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// When, since the start.
+    /// Time since the start.
     pub at: std::time::Duration,
-    /// About this request, where it is about one.
+    /// Request that the entry is about, if any.
     pub request: Option<RequestId>,
-    /// About this depot, where it is about one.
+    /// Depot that the entry is about, if any.
     pub depot: Option<DepotId>,
-    /// What.
+    /// Content of the entry.
     pub what: What,
 }
 
-/// What an entry of the timeline tells.
+/// Content of a timeline entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// The mind said this.
+    /// Event of the mind.
     Said {
-        /// What.
+        /// Kind of event.
         happening: Happening,
-        /// Why.
+        /// Reason for the event.
         reason: Reason,
     },
-    /// Something happened in the world.
+    /// Event in the world.
     World(String),
-    /// The driver did this on its own account.
+    /// Action of the driver on its own account.
     Driver(String),
-    /// A user asked for this.
+    /// Action of a user.
     User(String),
 }
 
 impl What {
-    /// The word programs know it by: an event's own name, `world`, `driver` or `user`.
+    /// Returns the name for programs: an event's own name, `world`, `driver` or `user`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -104,52 +104,52 @@ impl fmt::Display for What {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The names of the depots, from the first number on.
+    /// Names of the depots, in the order of their numbers.
     pub depots: Vec<String>,
-    /// What happened, in order.
+    /// Events in the order of time.
     pub timeline: Vec<Entry>,
-    /// How many entries had no place in the timeline.
+    /// Number of entries that had no room in the timeline.
     pub timeline_left_out: u64,
-    /// Each request and what became of it.
+    /// Outcome of each request.
     pub fates: Vec<(RequestId, Fate)>,
-    /// Most depots any request was fed to at once, in the order it happened: the fan-out's course.
+    /// Fan-outs over time: the most depots any request was fed to at once.
     pub fan_outs: Vec<u32>,
-    /// Bytes sent, whatever came of them.
+    /// Bytes sent, whatever their outcome.
     pub sent: Bytes,
-    /// Bytes that left the centre, whatever came of them.
+    /// Bytes that left the centre, whatever their outcome.
     pub left: Bytes,
     /// Bytes stored.
     pub stored: Bytes,
-    /// Probes of paths.
+    /// Number of path probes.
     pub probes: u64,
-    /// Bytes that probes sent or set aside, but for those that somebody asked for.
+    /// Bytes that probes sent or reserved, except for probes that were requested.
     pub probed: Bytes,
     /// Steps of the mind.
     pub steps: u64,
-    /// How long the run was, in virtual time.
+    /// Duration of the run, in virtual time.
     pub span: std::time::Duration,
-    /// A digest of all that the mind said and commanded: the same for the same seed.
+    /// Digest of all events and commands of the mind. Equal seeds give equal digests.
     pub fingerprint: u64,
-    /// What must never be and was.
+    /// Violations the checkers found.
     pub violations: Vec<Violation>,
     pub(crate) start: Timestamp,
 }
 
 impl Report {
-    /// Whether all checkers are content.
+    /// Returns whether no checker found a violation.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
-    /// How many requests had this fate.
+    /// Returns the number of requests with this outcome.
     #[must_use]
     pub fn count(&self, fate: Fate) -> usize {
         self.fates
@@ -158,7 +158,7 @@ impl Report {
             .count()
     }
 
-    /// The verdict of each checker: its name and what it found first.
+    /// Returns the verdict of each checker: its name and its first violation.
     #[must_use]
     pub fn verdicts(&self) -> Vec<(&'static str, Option<&Violation>)> {
         let first = |name| {
@@ -173,14 +173,14 @@ impl Report {
         names.into_iter().map(|name| (name, first(name))).collect()
     }
 
-    /// The name of a depot.
+    /// Returns the name of a depot.
     #[must_use]
     pub fn depot(&self, depot: DepotId) -> &str {
         let place = (depot.get() as usize).wrapping_sub(1);
         self.depots.get(place).map_or("?", String::as_str)
     }
 
-    /// An entry of the timeline as a line, without its moment.
+    /// Returns a timeline entry as a line, without its time.
     #[must_use]
     pub fn line(&self, entry: &Entry) -> String {
         let request = entry.request.map(|it| it.to_string());
@@ -197,7 +197,7 @@ impl Report {
         }
     }
 
-    /// The run as text: a timeline, then the verdicts.
+    /// Returns the run as text: the timeline, then the verdicts.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();

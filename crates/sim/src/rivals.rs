@@ -1,8 +1,8 @@
-//! Policies that are played in the mind's place: what it is measured against.
+//! Baselines: policies played in the mind's place, against which it is measured.
 //!
-//! A [`Policy`] only says what goes to a depot next. [`Player`] keeps the books that all of them need: what
-//! is where, who is up, what did not arrive. All get the same inputs as the mind and give the same
-//! commands, so what differs in a benchmark is the decision.
+//! A [`Policy`] only chooses the next fragment for a depot. [`Player`] keeps the state that all
+//! policies need: locations, reachable depots and failed sends. All get the mind's inputs and give
+//! the mind's commands, so a benchmark shows differences in decisions only.
 
 mod adaptive;
 mod direct;
@@ -20,33 +20,33 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
 
 use ledger::Ledger;
 
-/// How often a rival looks at what stalls.
+/// Period at which a baseline looks for stalls.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Fragments on their way to a depot: enough that the path is never idle while an answer is.
+/// Fragments in flight to a depot. Enough to keep the path busy while an answer is in flight.
 const FLIGHTS: usize = 4;
 
-/// The policies there are.
+/// Available policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rival {
     /// Whole chunks to the destination, first come, first served.
     Direct,
-    /// Each fragment has its depot: the first ones of the request, for good.
+    /// A fixed depot for each fragment: the first ones of the request.
     StaticSplit,
-    /// Fragments to all depots that are up, in turn.
+    /// Fragments to all reachable depots, in turn.
     RoundRobin,
-    /// Whole chunks to the destination, all requests side by side, as many at once as still brings more
-    /// (additive increase, multiplicative decrease), as file transfer services do.
+    /// Whole chunks to the destination, all requests in parallel, like file transfer services.
+    /// Concurrency grows while it helps (additive increase, multiplicative decrease).
     Adaptive,
     /// Whole chunks to the destination, the earliest deadline first.
     DirectByDeadline,
-    /// The plan over time, made anew all the while from what depots took lately.
+    /// The plan over time, recomputed regularly from the depots' recent rates.
     Planned,
-    /// Nothing at all.
+    /// No transfers at all.
     Idle,
 }
 
 impl Rival {
-    /// All that are worth comparing.
+    /// All baselines that are worth comparing.
     pub const ALL: [Self; 6] = [
         Self::Direct,
         Self::StaticSplit,
@@ -56,7 +56,7 @@ impl Rival {
         Self::Planned,
     ];
 
-    /// What tables call it.
+    /// Returns the name for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Rival {
     }
 }
 
-/// A fragment to send.
+/// Fragment to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pick {
     request: RequestId,
@@ -91,20 +91,21 @@ struct Pick {
     fragment: FragmentIndex,
 }
 
-/// What goes to a depot next.
+/// Choice of the next fragment for a depot.
 trait Policy {
-    /// The next fragment for a depot that is up and has fewer than its most on their way; none for now.
+    /// Returns the next fragment for a depot that is reachable and has room in flight; none for
+    /// now.
     fn next(&mut self, ledger: &Ledger, depot: DepotId) -> Option<Pick>;
 
-    /// Most fragments on their way to a depot.
+    /// Returns the most fragments in flight to a depot.
     fn flights_max(&self, _depot: DepotId) -> usize {
         FLIGHTS
     }
 
-    /// Called once a second, before anything is sent.
+    /// Runs once a second, before anything is sent.
     fn look(&mut self, _ledger: &Ledger) {}
 
-    /// A fragment arrived at a depot or did not.
+    /// Handles the result of a send to a depot.
     fn on_answer(&mut self, _depot: DepotId, _is_stored: bool) {}
 }
 
@@ -116,7 +117,7 @@ impl Policy for Idle {
     }
 }
 
-/// A policy with its books.
+/// Policy with its state.
 pub(crate) struct Player {
     policy: Box<dyn Policy>,
     ledger: Ledger,
@@ -160,11 +161,11 @@ impl Player {
     }
 }
 
-/// Whoever decides in a run.
+/// Decision maker of a run.
 pub(crate) enum Decider {
     /// The mind that ships.
     Mind(Box<Mind>),
-    /// Somebody else.
+    /// A baseline.
     Rival(Box<Player>),
 }
 
@@ -195,7 +196,7 @@ impl Decider {
         }
     }
 
-    /// The mind, where it is the mind.
+    /// Returns the mind, if it decides.
     pub(crate) fn as_mind(&self) -> Option<&Mind> {
         match self {
             Self::Mind(mind) => Some(mind),
@@ -210,7 +211,7 @@ impl Decider {
         }
     }
 
-    /// Changes the mind, where it is the mind.
+    /// Replaces the mind by its changed version, if it decides.
     pub(crate) fn through(self, change: impl FnOnce(Mind) -> Mind) -> Self {
         match self {
             Self::Mind(mind) => Self::mind(change(*mind)),
@@ -218,7 +219,7 @@ impl Decider {
         }
     }
 
-    /// All requests as they stand.
+    /// Returns all requests with their current state.
     pub(crate) fn views(&self) -> Vec<RequestView> {
         match self {
             Self::Mind(mind) => mind.requests().collect(),
@@ -239,13 +240,13 @@ impl Decider {
         }
     }
 
-    /// Whether depots send on what they hold.
+    /// Returns whether depots forward fragments they hold.
     pub(crate) fn is_pushing(&self) -> bool {
         self.as_mind()
             .is_some_and(|mind| mind.pushing() > 0 || mind.delivering() > 0)
     }
 
-    /// Whether it is a rival with requests that move.
+    /// Returns whether a baseline decides and has moving requests.
     pub(crate) fn is_rival_moving(&self) -> bool {
         match self {
             Self::Mind(_) => false,

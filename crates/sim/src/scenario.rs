@@ -1,4 +1,4 @@
-//! What a world is and what goes wrong in it, as TOML. `scenarios/` holds the named ones.
+//! Scenarios: a world and its faults, as TOML. `scenarios/` holds the named ones.
 
 mod amount;
 mod check;
@@ -26,42 +26,42 @@ pub(crate) use plan::{
 };
 pub(crate) use trace::Trace;
 
-/// Most depots of a scenario, and most requests: what memory holds.
+/// Most depots of a scenario, and most requests. Memory is the limit.
 const DEPOTS_MAX: u64 = 100_000;
 const REQUESTS_MAX: u64 = 10_000_000;
 
-/// A named world with its requests and faults.
+/// Named world with its requests and faults.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The name it is called by.
+    /// Name of the scenario.
     pub name: String,
-    /// What it shows, in a sentence.
+    /// Summary in a sentence.
     pub summary: String,
-    /// The run ends here at the latest, in virtual seconds.
+    /// Latest end of the run, in virtual seconds.
     pub(crate) horizon_s: u64,
-    /// What the centre's way out carries, all depots together.
+    /// Egress capacity of the centre for all depots together.
     pub(crate) egress_mib_per_s: Option<f64>,
-    /// Whether the mind knows that.
+    /// Knowledge of that capacity by the mind.
     #[serde(default)]
     pub(crate) egress_known: bool,
-    /// Where chunks are coded: at the `centre`, at `relays`, or as `auto` finds best.
+    /// Place of coding: at the `centre`, at `relays`, or chosen by `auto`.
     #[serde(default)]
     pub(crate) encode: Option<String>,
-    /// For so long at the start other traffic shows what paths carry, one path a second: a centre knows
-    /// its paths before anybody asks for anything. Nothing is asked for before it is over.
+    /// Seconds at the start in which other traffic shows the paths' rates, one path a second. A
+    /// centre knows its paths before any request; requests come only afterwards.
     #[serde(default)]
     pub(crate) monitored_s: u64,
-    /// Steps between two snapshots of the mind that must come back as it was.
+    /// Steps between two snapshots of the mind that must be restored unchanged.
     #[serde(default = "default_snapshot_every")]
     pub(crate) snapshot_every: u64,
-    /// How often every depot is asked whether it is there.
+    /// Period of the liveness probes of every depot.
     #[serde(default = "default_probe_every")]
     pub(crate) probe_every_s: u64,
-    /// Fragments damaged on the way, of a thousand.
+    /// Permille of fragments damaged in flight.
     #[serde(default)]
     pub(crate) corrupt_permille: u64,
-    /// Fragments stored whose answer is lost, of a thousand.
+    /// Permille of stored fragments whose answer is lost.
     #[serde(default)]
     pub(crate) answer_lost_permille: u64,
     #[serde(default, rename = "depot")]
@@ -86,7 +86,7 @@ pub struct Scenario {
     pub(crate) gateways: Vec<GatewayPlan>,
     #[serde(default, rename = "background")]
     pub(crate) background: Vec<BackgroundPlan>,
-    /// Traces in files, by the name the scenario calls them by.
+    /// Traces from files, by their name in the scenario.
     #[serde(skip)]
     traces: BTreeMap<String, Arc<Trace>>,
 }
@@ -98,7 +98,7 @@ fn default_probe_every() -> u64 {
     2
 }
 
-/// A scenario that can't be used, in one line.
+/// Error of an unusable scenario, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError(String);
 
@@ -114,7 +114,7 @@ impl Scenario {
     /// Reads a scenario from a file, and the traces it names from files beside it.
     ///
     /// # Errors
-    /// [`ScenarioError`] when a file can't be read or is no scenario. Trying again won't help.
+    /// [`ScenarioError`] if a file can't be read or is no scenario. Retrying won't help.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = read(path, "scenario")?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -130,8 +130,8 @@ impl Scenario {
     /// Reads a scenario from text.
     ///
     /// # Errors
-    /// [`ScenarioError`] naming what is wrong; also when it names a trace: there is no file it could
-    /// lie beside.
+    /// [`ScenarioError`] naming the fault. A scenario that names a trace also fails, because the
+    /// text has no folder.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         Self::build(text, |name| {
             Err(ScenarioError(format!(
@@ -161,24 +161,23 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What the centre's way out carries, in bytes a second.
+    /// Returns the centre's egress capacity, in bytes a second.
     pub(crate) fn egress(&self) -> Option<u64> {
         self.egress_mib_per_s.map(mebi)
     }
 
-    /// Where chunks are coded.
     pub(crate) fn encode(&self) -> Encode {
         let said = self.encode.as_ref().and_then(|text| text.parse().ok());
         said.unwrap_or_default()
     }
 
-    /// Whether the service is ever killed.
+    /// Returns whether the service is ever killed.
     pub(crate) fn kills_driver(&self) -> bool {
         let mut faults = self.faults.iter();
         faults.any(|fault| fault.kind == FaultKind::DriverCrash)
     }
 
-    /// Makes every depot of a table that says how many.
+    /// Expands every table of depots that has a count.
     fn number(&mut self) -> Result<(), String> {
         let all: u64 = self.depots.iter().map(|depot| depot.count).sum();
         let requests: u64 = self.requests.iter().map(|request| request.count).sum();
@@ -194,7 +193,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Everything that says how a rate changes.
+    /// Returns all tables of rate changes.
     fn varying(&self) -> impl Iterator<Item = &Varies> {
         let depots = self.depots.iter().map(|depot| &depot.varies);
         let links = self.links.iter().map(|link| &link.varies);
@@ -208,7 +207,7 @@ impl Scenario {
             .chain(gateways)
     }
 
-    /// The trace a rate follows, if it does.
+    /// Returns the trace that a rate follows, if any.
     pub(crate) fn trace(&self, varies: &Varies) -> Option<Arc<Trace>> {
         let written = varies.trace_mbit_per_s.as_ref();
         let written = written.and_then(|points| Trace::new(&pairs(points)).ok());
@@ -216,7 +215,7 @@ impl Scenario {
         written.map(Arc::new).or_else(|| named.cloned())
     }
 
-    /// Places of the depots of each name: one for a depot's own, all for a numbered one.
+    /// Returns the depots' places by name: one for a depot's own name, all for a numbered one.
     pub(crate) fn places(&self) -> BTreeMap<&str, Vec<usize>> {
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (place, depot) in self.depots.iter().enumerate() {
@@ -228,7 +227,7 @@ impl Scenario {
         places
     }
 
-    /// Places of the depots of a domain.
+    /// Returns the places of a domain's depots.
     pub(crate) fn members(&self, domain: &str) -> Vec<usize> {
         let depots = self.depots.iter().enumerate();
         let is_member = |depot: &DepotPlan| depot.terms().domains().any(|name| name == domain);
@@ -246,7 +245,7 @@ fn pairs(points: &[[f64; 2]]) -> Vec<(f64, f64)> {
     points.iter().map(|[at, rate]| (*at, *rate)).collect()
 }
 
-/// The depots of one table: itself, or as many as it says with a number after the name.
+/// Returns the depots of one table: the table itself, or numbered copies if it has a count.
 fn numbered(plan: DepotPlan) -> Vec<DepotPlan> {
     if plan.count == 1 {
         return vec![plan];
@@ -298,7 +297,7 @@ mod tests {
         assert_eq!(scenario.places()["alpha-2"], [1]);
     }
 
-    /// What to write instead of what, and what is said of it.
+    /// Invalid edits of a scenario, each with the text, its replacement and the expected message.
     const WRONG: &[(&str, &str, &str)] = &[
         ("code = \"1+0\"", "code = \"x\"", "`x` is no code"),
         ("[1, 2]", "[2, 1]", "amounts are"),

@@ -10,24 +10,24 @@ use crate::{Report, Scenario, simulate_with};
 pub use draw::draw;
 pub use shrink::shrink;
 
-/// Times a failing scenario is played in search of a smaller one: minutes of the slowest.
+/// Most plays in search of a smaller failing scenario: minutes for the slowest scenario.
 const PLAYS_MAX: u32 = 1500;
 
-/// A scenario of the swarm that violated a checker, made small.
+/// Reduced scenario of the swarm that violates a checker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failing {
-    /// Draws the scenario and plays it.
+    /// Seed that draws the scenario and plays it.
     pub seed: u64,
-    /// Which checker was violated, in the drawn scenario and in this one.
+    /// Checker that was violated, in the drawn scenario and in this one.
     pub checker: &'static str,
-    /// What it found in this one.
+    /// Violation in this scenario.
     pub what: String,
-    /// The scenario as TOML, after everything that could go had gone.
+    /// Reduced scenario as TOML.
     pub scenario: String,
 }
 
-/// Draws the scenario of this seed, plays it with these settings, and shrinks it when a checker is
-/// violated. None when all are content.
+/// Draws the scenario of this seed, plays it with these settings, and reduces it if a checker is
+/// violated. None without a violation.
 #[must_use]
 pub fn play(seed: u64, settings: &Settings) -> Option<Failing> {
     let judge = |text: &str| {
@@ -47,7 +47,7 @@ pub fn play(seed: u64, settings: &Settings) -> Option<Failing> {
     })
 }
 
-/// The first violation: the checker and what it found.
+/// Returns the first violation: the checker and its finding.
 fn first(report: &Report) -> Option<(&'static str, String)> {
     let violation = report.violations.first()?;
     Some((violation.checker, violation.what.clone()))

@@ -1,5 +1,5 @@
 //! The model world: depots that hold fragments, a network that moves them, a source on scratch, and
-//! what changes by itself.
+//! spontaneous changes.
 
 mod build;
 mod circuit;
@@ -27,33 +27,33 @@ use network::Network;
 use process::{Alternation, Change, Process, Processes};
 use shares::ResourceId;
 
-/// Sends to one depot that have left at once: the service has so many connections to a relay. Here they move one after the
-/// other all the same.
+/// Most sends in flight to one depot: the service's number of connections to a relay. Here they
+/// still move one after the other.
 const CONNECTIONS: usize = 8;
 
-/// Everything that is really so.
+/// Actual state of the world.
 #[derive(Debug)]
 pub(crate) struct World {
     now: Timestamp,
     pub(crate) sites: Vec<Site>,
-    /// Where stage-ins come from.
+    /// Sources of stage-ins.
     pub(crate) origins: Vec<Origin>,
     pub(crate) specs: BTreeMap<RequestId, RequestSpec>,
     network: Network,
-    /// What bends each resource that changes.
+    /// Course of each resource that changes.
     courses: Vec<(ResourceId, Course)>,
     processes: Processes,
-    /// Capacities that never change: ways in and out.
+    /// Capacities that never change: ingress and egress.
     ways: Vec<u64>,
     circuits: circuit::Ways,
     bypasses: gateway::Bypasses,
-    /// Others that send.
+    /// Number of other senders.
     others: u64,
     events: u64,
 }
 
 impl World {
-    /// A world with a centre whose way out carries `egress` bytes a second.
+    /// Creates a world with a centre whose egress carries `egress` bytes a second.
     fn new(now: Timestamp, egress: Option<u64>) -> Self {
         let mut world = Self {
             now,
@@ -76,25 +76,25 @@ impl World {
         world
     }
 
-    /// Adds something with a capacity that stays.
+    /// Adds a resource with a fixed capacity.
     fn add_way(&mut self, capacity: u64) -> ResourceId {
         self.ways.push(capacity);
         self.network.add_resource(capacity)
     }
 
-    /// Arrivals, changes of rates and faults so far.
+    /// Returns the number of arrivals, rate changes and faults so far.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Adds something with a capacity that may change.
+    /// Adds a resource with a variable capacity.
     fn add_course(&mut self, course: Course) -> CourseId {
         let resource = self.network.add_resource(course.capacity());
         self.courses.push((resource, course));
         CourseId(self.courses.len() - 1)
     }
 
-    /// What flows cross when they follow the course.
+    /// Returns the resource of a course.
     fn resource(&self, course: CourseId) -> ResourceId {
         self.courses[course.0].0
     }
@@ -103,7 +103,7 @@ impl World {
         self.processes.add(at, process);
     }
 
-    /// The place of a depot among the sites: depots are numbered from one.
+    /// Returns the place of a depot among the sites. Depots are numbered from one.
     pub(crate) fn place(&self, depot: DepotId) -> Option<usize> {
         let place = usize::try_from(depot.get()).ok()?.checked_sub(1)?;
         self.sites.get(place).map(|_| place)
@@ -114,13 +114,14 @@ impl World {
         self.sites.get_mut(place)
     }
 
-    /// What the path from the centre to the site carries now.
+    /// Returns the current rate of the path from the centre to the site.
     pub(crate) fn rate(&self, place: usize) -> u64 {
         self.courses[self.sites[place].course.0].1.capacity()
     }
 
-    /// Bytes a second that something on its way gets at least, however many share: the least that any
-    /// path or way carried, faults that are over apart, shared with all others that send.
+    /// Returns the least rate, in bytes a second, that a transfer can get with any number of
+    /// competitors. Divides the lowest rate of any path or shared resource by all senders, ignoring
+    /// past faults.
     pub(crate) fn slowest(&self) -> u64 {
         let courses = self
             .courses
@@ -130,20 +131,20 @@ impl World {
         least.unwrap_or(1) / (1 + self.others)
     }
 
-    /// The path from the centre carries this from now on, or again what it is meant to.
+    /// Sets the rate of the path from the centre, or restores it.
     pub(crate) fn cut(&mut self, place: usize, rate: Option<u64>) {
         self.bend(self.sites[place].course, |course| course.set_cut(rate));
     }
 
-    /// The site is like this from now on; nothing moves to or from one that isn't well.
+    /// Sets the site's condition. Nothing moves to or from a site that isn't well.
     pub(crate) fn set_condition(&mut self, place: usize, condition: Condition) {
         self.sites[place].condition = condition;
         self.network
             .set_closed(Node::site(place), condition != Condition::Well);
     }
 
-    /// Queues a fragment. Between two sites that nobody named a path for, what the slower of their
-    /// paths to the centre is declared to carry limits it.
+    /// Queues a fragment. Between two sites without a path of their own, the slower of their
+    /// declared rates from the centre is the limit.
     pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
         self.find_path(from, to);
         self.network.send(from, to, sending);
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// Takes sends from the centre back.
+    /// Takes back sends from the centre.
     pub(crate) fn drop_sends(
         &mut self,
         place: usize,
@@ -168,13 +169,13 @@ impl World {
             .drop_sends(Node::CENTRE, Node::site(place), is_gone)
     }
 
-    /// Takes a send from the centre back of which nothing has left. Returns whether there is one.
+    /// Takes back a send from the centre of which no byte has left. Returns whether there is one.
     pub(crate) fn recall(&mut self, place: usize, is_it: impl Fn(&Sending) -> bool) -> bool {
         let to = Node::site(place);
         self.network.recall(Node::CENTRE, to, CONNECTIONS, is_it)
     }
 
-    /// Takes back what other sites send to one.
+    /// Takes back forwards from other sites to one site.
     pub(crate) fn drop_forwards(
         &mut self,
         place: usize,
@@ -183,29 +184,30 @@ impl World {
         self.network.drop_forwards(Node::site(place), is_gone)
     }
 
-    /// Whether something is on its way to a site from the centre.
+    /// Returns whether a fragment is in flight to a site from the centre.
     pub(crate) fn is_coming(&self, place: usize, sending: &Sending) -> bool {
         self.network.is_coming(Node::site(place), sending)
     }
 
-    /// Lets a site send on to another what is on its way there from the centre, as it comes.
+    /// Forwards a fragment from a site to another while it still arrives there from the centre.
     pub(crate) fn follow(&mut self, from: usize, to: usize, sending: Sending) {
         let (from, to) = (Node::site(from), Node::site(to));
         self.find_path(from, to);
         self.network.follow(from, to, sending);
     }
 
-    /// Something from the centre is stored at a site: what follows it may end.
+    /// Marks a fragment from the centre as stored at a site, so that forwards which follow it may
+    /// end.
     pub(crate) fn lead(&mut self, place: usize, sending: &Sending) {
         self.network.lead(Node::site(place), sending);
     }
 
-    /// Takes back what other sites send on to one as it comes.
+    /// Takes back followers in flight from other sites to one site.
     pub(crate) fn drop_followed(&mut self, place: usize, is_gone: impl Fn(&Sending) -> bool) {
         self.network.drop_followed(Node::site(place), is_gone);
     }
 
-    /// Takes back what one site sends to another.
+    /// Takes back forwards from one site to another.
     pub(crate) fn drop_between(
         &mut self,
         from: usize,
@@ -218,23 +220,23 @@ impl World {
         dropped.collect()
     }
 
-    /// Takes back whatever moves to or from a site.
+    /// Takes back all transfers to or from a site.
     pub(crate) fn drop_all(&mut self, place: usize) -> Vec<Arrival> {
         self.network.drop_all(Node::site(place))
     }
 
-    /// What the paths from the centre carried since the last time.
+    /// Returns the bytes that each path from the centre carried since the last measurement.
     pub(crate) fn measure(&mut self) -> Vec<Carried> {
         self.network.measure()
     }
 
-    /// When the world changes next by itself.
+    /// Returns the time of the next spontaneous change.
     pub(crate) fn next(&mut self) -> Option<Timestamp> {
         let arrival = self.network.next_arrival();
         [arrival, self.processes.next()].into_iter().flatten().min()
     }
 
-    /// Moves bytes until `then` and returns what arrived then. Nothing arrives before.
+    /// Moves bytes until `then` and returns the arrivals at that time. Nothing arrives before.
     pub(crate) fn advance(&mut self, then: Timestamp) -> Vec<Arrival> {
         self.now = self.now.max(then);
         let mut arrived = Vec::new();
@@ -243,7 +245,7 @@ impl World {
         arrived
     }
 
-    /// Lets everything change that changes by itself now, and returns the sites that are struck.
+    /// Applies all spontaneous changes due now, and returns the faults they cause.
     pub(crate) fn turn(&mut self) -> Vec<Strike> {
         let mut strikes = Vec::new();
         while let Some(change) = self.processes.turn(self.now) {
@@ -275,8 +277,8 @@ impl World {
         self.network.set_capacity(*resource, course.capacity());
     }
 
-    /// A chunk that the loss of as many depots as the code has parity could destroy, looking at the
-    /// depots `counts` lets through; none when the dataset is safe.
+    /// Returns a chunk that the loss of as many depots as the code has parity could destroy; none
+    /// if the dataset is safe. Only depots that `counts` accepts are considered.
     pub(crate) fn weakest(
         &self,
         request: RequestId,
@@ -293,7 +295,8 @@ impl World {
         (0..spec.chunks()).map(ChunkIndex::new).find(|chunk| {
             let place = chunk.get() as usize;
             let has_whole = |site: &&&Site| site.mask(request, place) & 1 == 1;
-            // All of it at one place is lost with that place: where losses are to be survived that is one more that holds some.
+            // A whole copy is lost with its depot, so it counts as one holder if losses must be
+            // survived.
             let whole = ends.iter().filter(has_whole);
             let whole = whole.filter(|site| losses == 0 || counts(site)).count();
             let masks = via.iter().map(|site| site.mask(request, place));
@@ -304,8 +307,8 @@ impl World {
 }
 
 impl World {
-    /// The chunk of which the fewest fragments lie on the depots `counts` lets through, and how many; of those that no
-    /// destination has whole.
+    /// Returns the chunk with the fewest fragments on depots that `counts` accepts, and their
+    /// number. Chunks that a destination holds whole are ignored.
     pub(crate) fn fewest(
         &self,
         request: RequestId,
@@ -328,8 +331,8 @@ impl World {
         left.min_by_key(|(_, held)| *held)
     }
 
-    /// A destination, and a chunk of the request that it lacks. One that something befell may have lost
-    /// it, and nobody may know yet.
+    /// Returns a destination and a chunk of the request that it lacks. Destinations with faults are
+    /// skipped, because they may have lost data before anybody knows.
     pub(crate) fn undelivered(&self, request: RequestId) -> Option<(DepotId, ChunkIndex)> {
         let spec = self.specs.get(&request)?;
         let at = |depot: &DepotId| self.sites.get(self.place(*depot)?);
@@ -343,8 +346,8 @@ impl World {
     }
 }
 
-/// How many of the fragments `0..total` can each be taken from a depot of its own: then the loss of
-/// any m depots loses at most m of them.
+/// Returns how many of the fragments `0..total` can each be read from a different depot. Then
+/// losing m depots loses at most m of them.
 fn apart(masks: &[u64], total: u8) -> usize {
     let mut owner: Vec<Option<u8>> = vec![None; masks.len()];
     let mut is_apart = |fragment: &u8| {
@@ -354,7 +357,7 @@ fn apart(masks: &[u64], total: u8) -> usize {
     (0..total).filter(|fragment| is_apart(fragment)).count()
 }
 
-/// One augmenting path of a bipartite matching (Kuhn).
+/// Searches one augmenting path of a bipartite matching (Kuhn).
 fn assign(fragment: u8, masks: &[u64], owner: &mut [Option<u8>], seen: &mut [bool]) -> bool {
     for place in 0..masks.len() {
         if masks[place] >> fragment & 1 == 1 && !seen[place] {

@@ -8,28 +8,29 @@ use super::{Found, ensure};
 pub(super) const NAME: &str =
     "stage-ins whole, none fetched again, too early, or from whom it does not lie at";
 
-/// One stage-in as the world knows it.
+/// Stage-in, with the world's facts.
 #[derive(Debug)]
 struct Watch {
     spec: ArrivalSpec,
-    /// What lies where; nothing where each source holds all of it.
+    /// Holdings of the sources; empty if each source holds everything.
     holdings: Vec<Holding>,
     cut: Option<Cut>,
-    /// Chunks that were written and noted.
+    /// Chunks that were written and recorded.
     here: BTreeSet<ChunkIndex>,
-    /// Those of them the mind was told of since it last started.
+    /// Chunks here that were reported to the mind since it last started.
     told: BTreeSet<ChunkIndex>,
     under_way: BTreeSet<(SourceId, ChunkIndex)>,
-    /// Chunks that ever lay at depots near the centre, by the chunk: the driver asks each for what it took alone.
+    /// Chunks that ever lay at depots near the centre. The driver asks each depot only for its own
+    /// chunks.
     near: BTreeSet<ChunkIndex>,
     is_over: bool,
 }
 
-/// What is said of stage-ins beside what is really here.
+/// Reports about stage-ins, compared with the data that arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     watched: BTreeMap<RequestId, Watch>,
-    /// Those whose source is to be removed, and whether all of it is there.
+    /// Exports whose source is to be removed, and whether all their data arrived.
     outward: BTreeMap<RequestId, bool>,
 }
 
@@ -49,7 +50,7 @@ impl Watch {
 }
 
 impl Arrivals {
-    /// One is asked for. How many chunks it has.
+    /// Records a submitted stage-in. Returns its number of chunks.
     pub(crate) fn on_submitted(
         &mut self,
         request: RequestId,
@@ -69,19 +70,19 @@ impl Arrivals {
         watch.chunks()
     }
 
-    /// One goes the other way, and its source is to be removed in the end.
+    /// Records that a request is an export whose source is removed in the end.
     pub(crate) fn on_goes_out(&mut self, request: RequestId) {
         self.outward.entry(request).or_insert(false);
     }
 
-    /// All of one has its name.
+    /// Records that all files of a stage-in were published.
     pub(crate) fn on_landed(&mut self, request: RequestId) {
         if let Some(is_there) = self.outward.get_mut(&request) {
             *is_there = true;
         }
     }
 
-    /// What was read for one is to be removed.
+    /// Checks that the source of a stage-in may be removed.
     pub(crate) fn on_release(&self, request: RequestId) -> Result<(), Found> {
         let is_there = self.outward.get(&request);
         ensure(NAME, is_there.is_some_and(|is_there| *is_there), || {
@@ -89,7 +90,7 @@ impl Arrivals {
         })
     }
 
-    /// It is wanted at another moment than was said.
+    /// Records a changed deadline and earliest arrival.
     pub(crate) fn on_moved(
         &mut self,
         request: RequestId,
@@ -105,7 +106,7 @@ impl Arrivals {
         }
     }
 
-    /// A chunk is asked of a source.
+    /// Checks a fetch of a chunk from a source.
     pub(crate) fn on_fetch(
         &mut self,
         request: RequestId,
@@ -130,7 +131,7 @@ impl Arrivals {
         })
     }
 
-    /// A chunk is asked of a source, to go to a depot near the centre.
+    /// Checks a fetch of a chunk that goes to a depot near the centre.
     pub(crate) fn on_prestage(
         &mut self,
         request: RequestId,
@@ -152,14 +153,15 @@ impl Arrivals {
         })
     }
 
-    /// A depot near the centre has a chunk.
+    /// Records that a depot near the centre has a chunk.
     pub(crate) fn on_kept_near(&mut self, request: RequestId, chunk: ChunkIndex) {
         if let Some(watch) = self.watched.get_mut(&request) {
             watch.near.insert(chunk);
         }
     }
 
-    /// A depot is to remove what it has of a request: of a stage-in only once that is over.
+    /// Checks that a depot may remove the data of a request. Data of a stage-in stays until the
+    /// stage-in is over.
     pub(crate) fn on_forget(&self, request: RequestId) -> Result<(), Found> {
         let watch = self.watched.get(&request);
         ensure(NAME, watch.is_none_or(|watch| watch.is_over), || {
@@ -171,33 +173,33 @@ impl Arrivals {
         self.watched.contains_key(&request)
     }
 
-    /// How many chunks one has.
+    /// Returns the number of chunks of a stage-in.
     pub(crate) fn chunks_of(&self, request: RequestId) -> u32 {
         self.watched.get(&request).map_or(0, Watch::chunks)
     }
 
-    /// A fetch ended, in whatever way.
+    /// Records that a fetch ended, successfully or not.
     pub(crate) fn on_end(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
         if let Some(watch) = self.watched.get_mut(&request) {
             watch.under_way.remove(&(source, chunk));
         }
     }
 
-    /// A chunk is written and noted.
+    /// Records a chunk that is written and noted.
     pub(crate) fn on_noted(&mut self, request: RequestId, chunk: ChunkIndex) {
         if let Some(watch) = self.watched.get_mut(&request) {
             watch.here.insert(chunk);
         }
     }
 
-    /// The mind is told of these.
+    /// Records that these chunks were reported to the mind.
     pub(crate) fn on_told(&mut self, request: RequestId, chunks: &[ChunkIndex]) {
         if let Some(watch) = self.watched.get_mut(&request) {
             watch.told.extend(chunks);
         }
     }
 
-    /// Whoever knew what was told is dead.
+    /// Forgets all reports, because the driver that made them is dead.
     pub(crate) fn forget_told(&mut self) {
         for watch in self.watched.values_mut() {
             watch.told.clear();
@@ -205,37 +207,35 @@ impl Arrivals {
         }
     }
 
-    /// What is here of one.
+    /// Returns the chunks of a stage-in that are here.
     pub(crate) fn here(&self, request: RequestId) -> Vec<ChunkIndex> {
         let watch = self.watched.get(&request);
         watch.map_or_else(Vec::new, |watch| watch.here.iter().copied().collect())
     }
 
-    /// By when it is wanted.
     pub(crate) fn deadline(&self, request: RequestId) -> Option<Timestamp> {
         self.watched.get(&request).map(|watch| watch.spec.deadline)
     }
 
-    /// The size of one.
     pub(crate) fn bytes(&self, request: RequestId) -> Bytes {
         let watch = self.watched.get(&request);
         watch.map_or(Bytes::ZERO, |watch| watch.spec.bytes)
     }
 
-    /// The size of a chunk.
+    /// Returns the size of a chunk.
     pub(crate) fn bytes_of(&self, request: RequestId, chunk: ChunkIndex) -> Bytes {
         let watch = self.watched.get(&request);
         let cut = watch.and_then(|watch| watch.cut.as_ref());
         cut.map_or(Bytes::ZERO, |cut| cut.chunk_bytes(chunk.get()))
     }
 
-    /// What lies where of one; nothing where each source holds all of it.
+    /// Returns the holdings of a stage-in; empty if each source holds everything.
     pub(crate) fn holdings(&self, request: RequestId) -> &[Holding] {
         let watch = self.watched.get(&request);
         watch.map_or(&[], |watch| watch.holdings.as_slice())
     }
 
-    /// Its files are to get their names, or what was written is to be removed.
+    /// Checks that a stage-in may be published, or its written data removed.
     pub(crate) fn on_settle(&mut self, request: RequestId, keep: bool) -> Result<(), Found> {
         let Some(watch) = self.watched.get_mut(&request) else {
             return ensure(NAME, false, || format!("{request} was never asked for"));
@@ -251,7 +251,7 @@ impl Arrivals {
         })
     }
 
-    /// One that is here before it is welcome must say why.
+    /// Checks that a stage-in which arrives too early has a stated reason.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else says that it is here or begins"
@@ -282,7 +282,7 @@ impl Arrivals {
         }
     }
 
-    /// The mind's books of one that is under way beside what is really here.
+    /// Compares the mind's state of a running stage-in with the chunks that are here.
     pub(crate) fn compare(&self, view: &ArrivalView) -> Result<(), Found> {
         let Some(watch) = self.watched.get(&view.request) else {
             return Ok(());
@@ -298,7 +298,7 @@ impl Arrivals {
         })
     }
 
-    /// A stage-in that could be here must be.
+    /// Checks that a stage-in that could have arrived did.
     pub(crate) fn ended(view: &ArrivalView, is_possible: bool) -> Result<(), Found> {
         let may_wait = !is_possible || view.paused.is_some();
         ensure(NAME, !view.state.is_live() || may_wait, || {

@@ -14,7 +14,8 @@ struct Flying {
     largest: Bytes,
 }
 
-/// Depots hold no more than they have, and no more is in flight than the windows allow.
+/// Checker that depots store no more than their capacity, and that bytes in flight stay within the
+/// windows.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     window_max: Bytes,
@@ -23,7 +24,7 @@ pub(crate) struct Capacity {
     push_bytes_max: Bytes,
     push_flights_max: u32,
     deliver_flights_max: usize,
-    /// What is on its way from one depot to another.
+    /// Fragments in flight from one depot to another.
     between: BTreeMap<(DepotId, DepotId), Flying>,
     flying: BTreeMap<DepotId, Flying>,
     open: BTreeMap<RequestId, BTreeMap<ChunkIndex, u32>>,
@@ -72,7 +73,7 @@ impl Capacity {
         })
     }
 
-    /// A depot is told to send something on.
+    /// Checks a forward that a depot is ordered to start.
     pub(crate) fn on_forward(
         &mut self,
         from: DepotId,
@@ -93,14 +94,14 @@ impl Capacity {
         })
     }
 
-    /// So many chunks are on their way to a destination from others.
+    /// Checks the number of chunks in flight from other depots to a destination.
     pub(crate) fn on_delivery(&self, to: DepotId, count: usize) -> Result<(), Found> {
         ensure(NAME, count <= self.deliver_flights_max, || {
             format!("{count} chunks on their way to {to} from others")
         })
     }
 
-    /// That ended, one way or the other.
+    /// Records that a forward ended, successfully or not.
     pub(crate) fn on_forward_end(&mut self, from: DepotId, to: DepotId, bytes: Bytes) {
         if let Some(flying) = self.between.get_mut(&(from, to)) {
             flying.bytes -= bytes;
@@ -108,7 +109,7 @@ impl Capacity {
         }
     }
 
-    /// A send ended, one way or the other.
+    /// Records that a send ended, successfully or not.
     pub(crate) fn on_end(
         &mut self,
         depot: DepotId,
@@ -144,7 +145,7 @@ impl Capacity {
         })
     }
 
-    /// Chunks of the request in flight now, for the depots of the driver's memory.
+    /// Forgets all chunks in flight. Returns the depots that the driver had sends to.
     pub(crate) fn forget_all(&mut self) -> BTreeSet<DepotId> {
         self.open.clear();
         self.between.clear();

@@ -7,21 +7,21 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "bytes conserved";
 
-/// How a send ended.
+/// Outcome of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The depot has it and said so.
+    /// Fragment stored and confirmed by the depot.
     Stored,
-    /// The depot did not take it.
+    /// Fragment rejected by the depot.
     Failed,
-    /// Nobody will ever say.
+    /// Send without any answer to come.
     Dropped,
 }
 
 type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
 
-/// Every byte sent is stored, failed, dropped or on its way; the mind believes nothing the world
-/// does not hold.
+/// Checker that every byte sent is stored, failed, dropped or in flight, and that the mind believes
+/// in no fragment the world does not hold.
 #[derive(Debug, Default)]
 pub(crate) struct Conservation {
     flying: BTreeMap<Send, (u32, Bytes)>,
@@ -42,8 +42,8 @@ impl Conservation {
         })
     }
 
-    /// The mind commands something: a store neither sends, gathers, rebuilds, codes nor measures, and from store to store nobody
-    /// carries anything.
+    /// Checks a command of the mind. A store neither sends, gathers, rebuilds, codes nor measures,
+    /// and nothing transfers data between two stores.
     pub(crate) fn on_order(
         command: &Command,
         stores: impl Fn(DepotId) -> bool,
@@ -64,7 +64,8 @@ impl Conservation {
         })
     }
 
-    /// One depot is told to send on what it holds; `is_sound` unless it does not.
+    /// Checks a forward that a depot is ordered to start. `is_sound` says whether the depot may
+    /// hold the fragment.
     pub(crate) fn on_forward(
         &self,
         from: DepotId,
@@ -79,12 +80,13 @@ impl Conservation {
         })
     }
 
-    /// Whether it is on its way, as far as the driver knows.
+    /// Returns whether the fragment is in flight, as far as the driver knows.
     pub(crate) fn is_flying(&self, send: &Send) -> bool {
         self.flying.contains_key(send)
     }
 
-    /// One that followed another on its way arrived, or counts, which is only right when that one did.
+    /// Checks a send that followed another one. It may arrive or count only if the one it followed
+    /// arrived.
     pub(crate) fn on_followed(&self, send: Send, is_led: bool) -> Result<(), Found> {
         ensure(NAME, is_led, || {
             format!(
@@ -116,7 +118,7 @@ impl Conservation {
         Ok(())
     }
 
-    /// The ledger's balance.
+    /// Checks the balance of the ledger at the end.
     pub(crate) fn at_end(&self) -> Result<(), Found> {
         let flying: Bytes = self
             .flying
@@ -129,8 +131,8 @@ impl Conservation {
         })
     }
 
-    /// Compares what the mind believes a live depot holds with what it holds. `surplus_max` are the
-    /// fragments whose answer was lost on the way.
+    /// Compares the mind's belief of a live depot's contents with its actual contents.
+    /// `surplus_max` counts the fragments whose answer was lost.
     pub(crate) fn compare(
         depot: DepotId,
         request: RequestId,
@@ -145,7 +147,7 @@ impl Conservation {
                 what,
             });
         }
-        // A depot that holds two fragments of a chunk is believed to hold one.
+        // The mind believes in one fragment where a depot holds two of a chunk.
         let known: BTreeSet<ChunkIndex> = believed.iter().map(|(chunk, _)| *chunk).collect();
         let surplus = held
             .iter()

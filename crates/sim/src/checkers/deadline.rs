@@ -10,7 +10,7 @@ pub(super) const NAME: &str = "deadline met or the miss said beforehand";
 #[derive(Debug)]
 struct Watch {
     deadline: Timestamp,
-    /// Since when danger has been said, while it stands.
+    /// Time since which the request has been reported at risk, if it is.
     at_risk: Option<Timestamp>,
     at_risk_at_deadline: bool,
     missed: bool,
@@ -18,15 +18,15 @@ struct Watch {
     is_over: bool,
 }
 
-/// No request waits in silence.
+/// Checker that no request misses its deadline without a warning.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     watched: BTreeMap<RequestId, Watch>,
-    /// When the driver was not running: nobody can speak then.
+    /// Times without a running driver, in which nothing can be reported.
     blind: Vec<(Timestamp, Timestamp)>,
 }
 
-/// How long before the deadline somebody must be there to speak.
+/// Time before the deadline within which the driver must be running to report danger.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 impl Deadlines {
@@ -42,7 +42,7 @@ impl Deadlines {
         self.watched.insert(request, watch);
     }
 
-    /// What was said of the old one holds no longer, but that there is danger.
+    /// Records a moved deadline. Earlier reports no longer count, except the one of danger.
     pub(crate) fn on_moved(&mut self, request: RequestId, deadline: Timestamp) {
         let watch = self.watched.get_mut(&request);
         if let Some(watch) = watch.filter(|watch| watch.safe_at.is_none()) {
@@ -115,7 +115,7 @@ impl Deadlines {
         }
     }
 
-    /// The verdict on every deadline that lies before `now`.
+    /// Returns the verdict on every deadline before `now`.
     pub(crate) fn at_end(&self, now: Timestamp) -> Vec<Result<(), Found>> {
         let due = self
             .watched

@@ -4,7 +4,7 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "delivered is whole at every destination";
 
-/// What is called delivered lies whole at every destination.
+/// Checks that a request reported as delivered is whole at every destination.
 pub(crate) fn on_delivered(
     request: RequestId,
     lacking: Option<(DepotId, ChunkIndex)>,
@@ -15,8 +15,8 @@ pub(crate) fn on_delivered(
     })
 }
 
-/// A depot is to remove what it holds: only what is not wanted any more, or lies whole at every destination, which was said. Until
-/// then what its code promises holds.
+/// Checks that a depot may remove its data. The data must be unwanted, or whole at every
+/// destination and reported so. Until then the promise of its code holds.
 pub(crate) fn on_forget(
     request: RequestId,
     (is_unwanted, is_said): (bool, bool),

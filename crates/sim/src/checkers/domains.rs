@@ -7,18 +7,19 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "what is safe survives the loss of any failure domain";
 
-/// What excuses fragments that lie closer together than the parity covers.
+/// Excuses for fragments that lie closer together than the parity covers.
 #[derive(Debug, Default)]
 pub(crate) struct Domains {
-    /// The most that may lie together, where it was said that only such depots have room.
+    /// Most fragments that may lie together, if only such depots were reported to have room.
     crowded: BTreeMap<RequestId, u32>,
-    /// Requests that lost depots, or may: those that are left take what has no place elsewhere, and who comes back with
-    /// what it held may hold one too many.
+    /// Requests that lost depots, or may have. The remaining depots take what has no other place,
+    /// and a returning depot may hold one fragment too many.
     loose: BTreeSet<RequestId>,
 }
 
 impl Domains {
-    /// The request may have to do with fewer depots than it began with, or began with too few for all of its code.
+    /// Records that a request may have fewer depots than at its start, or too few for its whole
+    /// code.
     pub(crate) fn on_loose(&mut self, request: RequestId) {
         self.loose.insert(request);
     }
@@ -32,13 +33,13 @@ impl Domains {
         }
     }
 
-    /// Whether no domain may hold too much of the request.
+    /// Returns whether the limit on each failure domain applies to the request.
     pub(crate) fn is_bound(&self, request: RequestId) -> bool {
         !self.loose.contains(&request)
     }
 
-    /// A request is said to survive `losses`, and without a domain so many fragments of its weakest chunk are left, of which
-    /// `data` rebuild it.
+    /// Checks a claim that a request survives `losses`. `left` is its weakest chunk with the number
+    /// of fragments outside the failure domain, of which `data` rebuild it.
     pub(crate) fn on_claim(
         &self,
         (request, losses, data): (RequestId, u8, u8),

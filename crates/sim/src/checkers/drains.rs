@@ -7,14 +7,14 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "nothing new to a drained depot";
 
-/// Who is drained gets nothing new, but what is wanted there.
+/// Checker that a drained depot gets nothing new, except what is wanted there.
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
     drained: BTreeSet<DepotId>,
 }
 
 impl Drains {
-    /// The mind is told now.
+    /// Records a drain reported to the mind.
     pub(crate) fn on_told(&mut self, depot: DepotId, drain: Drain) {
         if drain == Drain::Off {
             self.drained.remove(&depot);
@@ -23,19 +23,19 @@ impl Drains {
         }
     }
 
-    /// Whether it is drained, as far as the mind was told.
+    /// Returns whether the depot is drained, as far as the mind knows.
     pub(crate) fn is_drained(&self, depot: DepotId) -> bool {
         self.drained.contains(&depot)
     }
 
-    /// Something of a stage-in is to wait there.
+    /// Checks a chunk of a stage-in that is to wait at a depot.
     pub(crate) fn on_prestage(&self, depot: DepotId) -> Result<(), Found> {
         ensure(NAME, !self.is_drained(depot), || {
             format!("{depot} is drained, and stage-ins are to wait there")
         })
     }
 
-    /// The mind commands something for a request.
+    /// Checks a command of the mind for a request.
     pub(crate) fn on_command(&self, command: &Command, spec: &RequestSpec) -> Result<(), Found> {
         let is_wrong =
             |depot: &DepotId| self.drained.contains(depot) && !spec.destinations.contains(depot);

@@ -1,4 +1,4 @@
-//! By when requests are wanted at their destinations.
+//! Delivery deadlines of requests.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,23 +12,24 @@ pub(super) const NAME: &str = "delivered in time or the delay said beforehand";
 #[derive(Debug, Default)]
 struct Watch {
     by: Timestamp,
-    /// Danger was said before, and stood then.
+    /// Danger that was reported before and still stood.
     at_risk: bool,
     missed: bool,
-    /// Since when each destination has all of it, as drivers could have told.
+    /// Time since which each destination has all data, as far as drivers could report.
     whole_at: Option<Timestamp>,
     is_over: bool,
 }
 
-/// Nobody waits for a delivery in silence, and none is called in time that was not.
+/// Checker that no delivery is late without a warning, and that none is reported in time that was
+/// late.
 #[derive(Debug, Default)]
 pub(crate) struct Dues {
     watched: BTreeMap<RequestId, Watch>,
-    /// When the driver was not running: nobody can speak then.
+    /// Times without a running driver, in which nothing can be reported.
     blind: Vec<(Timestamp, Timestamp)>,
 }
 
-/// How long before somebody must be there to speak.
+/// Time before the deadline within which the driver must be running to report danger.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 impl Dues {
@@ -46,20 +47,20 @@ impl Dues {
         self.blind.push((from, to));
     }
 
-    /// Whether it matters when each destination has all of it.
+    /// Returns whether the delivery time of the request matters.
     pub(crate) fn is_watched(&self, request: RequestId) -> bool {
         let watch = self.watched.get(&request);
         watch.is_some_and(|watch| watch.whole_at.is_none())
     }
 
-    /// Each destination has all of it.
+    /// Records that each destination has all data.
     pub(crate) fn on_whole(&mut self, request: RequestId, at: Timestamp) {
         if let Some(watch) = self.watched.get_mut(&request) {
             watch.whole_at.get_or_insert(at);
         }
     }
 
-    /// What was said, beside what is.
+    /// Checks an event against the actual delivery.
     pub(crate) fn on_event(&mut self, event: &Event) -> Result<(), Found> {
         let watch = event
             .request
@@ -84,7 +85,7 @@ impl Dues {
             watch.at_risk &= event.at >= watch.by;
         }
         watch.missed |= *happening == Happening::DeliveryMissed;
-        // Where somebody pulled it, whether destinations have it is not asked any more.
+        // After a pull, deliveries to destinations are no longer checked.
         watch.is_over |= matches!(
             happening,
             Happening::Refused | Happening::Cancelled | Happening::Failed
@@ -93,7 +94,7 @@ impl Dues {
         Ok(())
     }
 
-    /// The verdict on all that was due before `now`.
+    /// Returns the verdict on all deliveries due before `now`.
     pub(crate) fn at_end(&self, now: Timestamp) -> Vec<Result<(), Found>> {
         let due = self
             .watched

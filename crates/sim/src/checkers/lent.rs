@@ -8,17 +8,17 @@ use super::{Found, ensure};
 pub(super) const NAME: &str =
     "what is lent used only below its load, and within hours for one request";
 
-/// What is lent for requests, and what depots said of their load.
+/// Terms of depots lent for single requests, and the load that depots report.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     terms: BTreeMap<RequestId, Vec<LentTerms>>,
     loads: BTreeMap<DepotId, u32>,
-    /// Below which loads depots are lent to all.
+    /// Load limits below which depots are lent to all requests.
     most: BTreeMap<DepotId, u32>,
 }
 
 impl Lent {
-    /// What users and depots say.
+    /// Records reports of users and depots.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else is about what is lent"
@@ -44,7 +44,7 @@ impl Lent {
         }
     }
 
-    /// Something of a request is sent to a depot, by whomever.
+    /// Checks a transfer for a request to a depot, from any sender.
     pub(crate) fn on_send(
         &self,
         at: Timestamp,

@@ -8,29 +8,29 @@ use super::{Found, ensure};
 pub(super) const NAME: &str =
     "what goes on to an address is read from depots once safe, and kept there until it has arrived";
 
-/// What goes on from depots to an address.
+/// Exports from depots to an address.
 #[derive(Debug, Default)]
 pub(crate) struct Onward {
-    /// From whose depots each is read.
+    /// For each export, the request whose depots it reads.
     of: BTreeMap<RequestId, RequestId>,
-    /// Requests that were called safe.
+    /// Requests that were reported safe.
     safe: BTreeSet<RequestId>,
-    /// Those of which all is at the address, or that nobody brings there any more.
+    /// Exports that are complete at their address, or were given up.
     over: BTreeSet<RequestId>,
 }
 
 impl Onward {
-    /// One is going to be asked for.
+    /// Records an export before it is submitted.
     pub(crate) fn on_asked(&mut self, request: RequestId, of: RequestId) {
         self.of.insert(request, of);
     }
 
-    /// From whose depots it is read, of what goes on.
+    /// Returns the request whose depots an export reads.
     pub(crate) fn of(&self, request: RequestId) -> Option<RequestId> {
         self.of.get(&request).copied()
     }
 
-    /// A chunk is asked for.
+    /// Checks a fetch of a chunk.
     pub(crate) fn on_fetch(&self, request: RequestId) -> Result<(), Found> {
         let Some(of) = self.of(request) else {
             return Ok(());
@@ -40,7 +40,8 @@ impl Onward {
         })
     }
 
-    /// Depots are to remove what they hold: only what is not wanted any more, or is at its address.
+    /// Checks that depots may remove their data. The data must be unwanted, or complete at its
+    /// address.
     pub(crate) fn on_forget(&self, of: RequestId, is_unwanted: bool) -> Result<(), Found> {
         let on = self.of.iter().find(|(_, from)| **from == of);
         let on = on.map(|(request, _)| *request);
@@ -50,7 +51,7 @@ impl Onward {
         })
     }
 
-    /// What is said of both.
+    /// Records reports about both requests.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else begins or ends what is read here"

@@ -7,14 +7,14 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "nothing of a paused request is begun";
 
-/// What waits because its user said so stays where it is.
+/// Checker that nothing moves for a paused request.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     paused: BTreeSet<RequestId>,
 }
 
 impl Pauses {
-    /// The mind says something.
+    /// Records an event of the mind.
     pub(crate) fn on_event(&mut self, event: &Event) {
         let Some(request) = event.request else { return };
         if event.happening == Happening::Paused {
@@ -29,7 +29,8 @@ impl Pauses {
         }
     }
 
-    /// The mind commands something. What is made again because its source is gone is all there is, and goes on.
+    /// Checks a command of the mind. Repair of data whose source is gone continues during a pause,
+    /// because no other copy exists.
     pub(crate) fn on_command(&self, command: &Command) -> Result<(), Found> {
         let begun = match command {
             Command::Send { request, .. }

@@ -10,22 +10,22 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "probes stay rare and within budget";
 
-/// From where, the centre where nothing is said, to where.
+/// Path from a depot, or from the centre if none is given, to a depot.
 pub(crate) type Path = (Option<DepotId>, DepotId);
 
-/// One probe at a time, to paths that nothing measured lately, for a small share of what is sent, and
-/// never outside the hours of a depot.
+/// Checker of probes: one at a time, on paths without a recent measurement, for a small share of
+/// the bytes sent, and never outside a depot's hours.
 #[derive(Debug)]
 pub(crate) struct Probes {
     permille: u64,
     rest: Duration,
     under_way: Option<(Path, Bytes)>,
-    /// Bytes sent for all requests so far, and what is set aside for the one under way.
+    /// Bytes of all probes for requests so far, including the budget of the running one.
     spent: Bytes,
     planned: Bytes,
     heard: BTreeMap<Path, Timestamp>,
     terms: BTreeMap<DepotId, DepotTerms>,
-    /// What probes for requests cost so far, and what sending them may cost at most.
+    /// Cost of probes for requests so far, and of sending the requests' data.
     paid: u64,
     priced: u64,
     probes: u64,
@@ -57,14 +57,14 @@ impl Probes {
         self.planned += Bytes::new(spec.bytes.times(u64::from(total)).get() / u64::from(data));
     }
 
-    /// A stage-in of so much may wait at these depots.
+    /// Records a stage-in of this size that may wait at these depots.
     pub(crate) fn on_near(&mut self, bytes: Bytes, depots: impl Iterator<Item = DepotId>) {
         let dearest = depots.map(|depot| self.price(depot, bytes)).max();
         self.priced += dearest.unwrap_or(0);
         self.planned += bytes;
     }
 
-    /// The terms a depot is lent on.
+    /// Records the terms of a depot.
     pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
         self.terms.insert(depot, terms.clone());
     }
@@ -74,7 +74,7 @@ impl Probes {
         terms.map_or(0, |terms| terms.sending().of(bytes).micro_usd())
     }
 
-    /// The mind was told a measurement of the path.
+    /// Records that a measurement of the path was reported to the mind.
     pub(crate) fn on_measured(&mut self, now: Timestamp, depot: DepotId) {
         self.heard.insert((None, depot), now);
     }
@@ -123,7 +123,7 @@ impl Probes {
         })
     }
 
-    /// The mind was told how a probe ended.
+    /// Records the reported end of a probe, and checks its bytes.
     pub(crate) fn on_probed(
         &mut self,
         now: Timestamp,
@@ -145,12 +145,12 @@ impl Probes {
         })
     }
 
-    /// The driver was killed: what its probe may have sent is spent.
+    /// Counts the budget of the running probe as spent, because the driver was killed.
     pub(crate) fn on_crash(&mut self) {
         self.under_way = None;
     }
 
-    /// Probes so far, and what they sent for requests.
+    /// Returns the number of probes and the bytes they sent for requests.
     pub(crate) fn sum(&self) -> (u64, Bytes) {
         (self.probes, self.spent)
     }

@@ -5,13 +5,13 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "progress in bounded steps";
 
-/// Steps in a row that may come at one moment with nothing new to tell the mind.
+/// Steps in a row allowed at one moment without new input to the mind.
 const IDLE_STEPS_MAX: u32 = 3;
-/// Steps allowed for each thing that happened, and for each virtual second: a tick and its alarms.
+/// Steps allowed for each input, and for each virtual second: one tick and its alarms.
 const STEPS_PER_INPUT: u64 = 2;
 const STEPS_PER_SECOND: u64 = 20;
 
-/// The mind does not spin, does not stop, and comes to an end.
+/// Checker that the mind neither spins nor stalls, and that it finishes.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     steps: u64,
@@ -52,7 +52,7 @@ impl Progress {
         })
     }
 
-    /// A request must have come to its end where the depots that are left permit it.
+    /// Checks that a request ended if the remaining depots permit it.
     pub(crate) fn ended(view: &RequestView, is_possible: bool) -> Result<(), Found> {
         let is_ended = match view.state {
             RequestState::Moving => view.paused.is_some(),

@@ -7,7 +7,7 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "nothing released before it is safe";
 
-/// The source stays on scratch until the world itself says that the dataset is safe.
+/// Checker that the source stays on scratch until the dataset is safe in the world.
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     asked: BTreeSet<RequestId>,
@@ -15,25 +15,25 @@ pub(crate) struct Releases {
 }
 
 impl Releases {
-    /// The user of this request asked for its release.
+    /// Records that the user of this request asked for its release.
     pub(crate) fn on_asked(&mut self, request: RequestId) {
         self.asked.insert(request);
     }
 
-    /// The mind leaves a file out: each once, and none of what was safe with it.
+    /// Checks that the mind leaves each file out only once, and none after the request was safe.
     pub(crate) fn on_left_out(&mut self, request: RequestId, is_new: bool) -> Result<(), Found> {
         ensure(NAME, is_new && !self.safe.contains(&request), || {
             format!("a file of {request} is left out twice, or when it was safe")
         })
     }
 
-    /// It was safe once.
+    /// Records that the request was safe.
     pub(crate) fn on_safe(&mut self, request: RequestId) {
         self.safe.insert(request);
     }
 
-    /// The mind says that the dataset is safe, or commands its release. `weakest` is a chunk that is
-    /// not, by what the depots really hold.
+    /// Checks a report of safety, or a release command. `weakest` is a chunk that is not safe, by
+    /// the depots' actual contents.
     pub(crate) fn on_claim(
         &self,
         request: RequestId,
@@ -50,7 +50,7 @@ impl Releases {
     }
 }
 
-/// The source is gone, and all of it is said to be safe: as far as the mind knows it is.
+/// Checks that the mind knows a request as safe whose source was released as safe.
 pub(crate) fn on_released(request: RequestId, view: Option<&RequestView>) -> Result<(), Found> {
     let lacking = view.map_or(0, |view| match view.state {
         RequestState::Delivered => 0,

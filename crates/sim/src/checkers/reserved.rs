@@ -1,4 +1,4 @@
-//! Nothing stays reserved in vain, and nothing of it is exceeded.
+//! Checks that nothing stays reserved in vain, and that no reservation is exceeded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,17 +11,19 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "reserved only while needed";
 
-/// How long rate may stay reserved that nobody needs: an answer is on its way, or somebody else may need it.
+/// Longest time that an unneeded reservation may last. An answer may be in flight, or another
+/// request may need it.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Between two looks at a path; after a longer one nobody knows what was reserved meanwhile.
+/// Longest time between two samples of a path. After a longer one the reserved rate in between is
+/// unknown.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is reserved, and since when in vain.
+/// Reservations, with the time since which each has been unneeded.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     idle_since: BTreeMap<ReservationId, Timestamp>,
-    /// When each path was last looked at.
+    /// Time of the last sample of each path.
     looks: BTreeMap<usize, Timestamp>,
 }
 
@@ -34,12 +36,12 @@ impl Reserved {
         self.idle_since.remove(&id);
     }
 
-    /// Nobody is there to need anything.
+    /// Restarts all idle times, because no driver is running.
     pub(crate) fn on_blind(&mut self, now: Timestamp) {
         self.idle_since.values_mut().for_each(|since| *since = now);
     }
 
-    /// What is needed now.
+    /// Checks all reservations against those needed now.
     pub(crate) fn on_look(
         &mut self,
         now: Timestamp,
@@ -60,8 +62,8 @@ impl Reserved {
         })
     }
 
-    /// A path from the centre carried so much since it was last looked at, with at most so much reserved for it and so
-    /// much shared meanwhile.
+    /// Checks the bytes that a path from the centre carried since its last sample, against the
+    /// highest reserved and shared rates in that time.
     pub(crate) fn on_carried(
         &mut self,
         now: Timestamp,
@@ -73,7 +75,7 @@ impl Reserved {
         let Some(at) = before.filter(|at| now.since(*at) <= LOOK) else {
             return Ok(());
         };
-        // What ended or bent within that time carried some of both.
+        // Reservations that ended and rates that changed within that time allow a little more.
         let most = (reserved + shared).saturating_mul(21) / 20 + 1;
         ensure(NAME, bytes <= most, || {
             let span = now.since(at).as_secs();

@@ -1,4 +1,5 @@
-//! Space is reserved only where it can be, for no more than there is of a dataset, and given back.
+//! Checks that space is reserved only where that is possible, at most for the dataset's size, and
+//! that it is returned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +13,18 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "space is reserved for those who need it";
 
-/// A depot that was held for lost is asked again within five minutes, and whoever was not answered asks again after
-/// two.
+/// Longest time until unused space is returned. A depot believed lost is asked again within five
+/// minutes, and an unanswered caller repeats after two.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(600);
 
-/// Space that is kept though its request sends nothing, and since when.
+/// Space kept for requests that send nothing, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     idle: BTreeMap<(DepotId, RequestId), Timestamp>,
 }
 
 impl Spaces {
-    /// The mind commands that space be reserved.
+    /// Checks a command to reserve space.
     pub(crate) fn on_reserve(
         &self,
         can_reserve: bool,
@@ -44,7 +45,7 @@ impl Spaces {
         })
     }
 
-    /// These are kept now though their requests send nothing.
+    /// Checks the space that is kept now though its requests send nothing.
     pub(crate) fn on_idle(
         &mut self,
         now: Timestamp,
@@ -62,7 +63,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// The driver is gone: nobody gives anything back.
+    /// Forgets idle space, because no driver is running that could return it.
     pub(crate) fn on_crash(&mut self) {
         self.idle.clear();
     }

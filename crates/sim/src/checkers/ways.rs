@@ -1,4 +1,5 @@
-//! Only ways that there are may be taken, and one at most may be on trial in the whole centre.
+//! Checks that only existing routes are taken, and that at most one in the whole centre is on
+//! trial.
 
 use posthaste_core::contract::Happening;
 use posthaste_types::DepotId;
@@ -7,22 +8,22 @@ use super::{Found, ensure};
 
 pub(super) const NAME: &str = "ways that are there, one tried at a time";
 
-/// What is known of trials.
+/// State of route trials.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// The depot of the way that is on trial.
+    /// Depot whose route is on trial.
     tried: Option<DepotId>,
 }
 
 impl Ways {
-    /// The mind commands that a way be taken.
+    /// Checks a command to take a route.
     pub(crate) fn on_take(&self, depot: DepotId, is_there: bool) -> Result<(), Found> {
         ensure(NAME, is_there, || {
             format!("a way to {depot} is taken that is not there")
         })
     }
 
-    /// The mind says something of a depot.
+    /// Checks an event of the mind about a depot.
     pub(crate) fn on_said(
         &mut self,
         depot: Option<DepotId>,
@@ -40,7 +41,7 @@ impl Ways {
         Ok(())
     }
 
-    /// The driver is gone: whoever starts next tries nothing.
+    /// Ends the trial, because the next driver starts without one.
     pub(crate) fn on_crash(&mut self) {
         self.tried = None;
     }

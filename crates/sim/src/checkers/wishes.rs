@@ -1,5 +1,4 @@
-//! What users wished is kept: nothing goes where it may not, faster than it may, or for more than
-//! it may cost.
+//! Checks that users' options are kept: forbidden depots, rate limits and budgets.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,22 +12,22 @@ use super::{Found, ensure};
 
 pub(crate) const NAME: &str = "wishes kept";
 
-/// Over any span of this length nothing is sent faster than it may be, but for a chunk.
+/// Time span over which a rate limit is checked, with one chunk of tolerance.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// What was sent for a request whose rate is limited.
+/// Transfers for a request with a rate limit.
 #[derive(Debug)]
 struct Limited {
     rate: ByteRate,
     chunk: Bytes,
-    /// Within the last span.
+    /// Sends within the last span.
     sent: VecDeque<(Timestamp, Bytes)>,
 }
 
-/// How long depots keep data beyond its deadline where nobody said.
+/// Time that depots keep data beyond its deadline by default.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
 
-/// What was spent for a request that has a budget, in millionths of a dollar.
+/// Budget of a request and the amount spent, in millionths of a dollar.
 #[derive(Debug)]
 struct Budget {
     most: u64,
@@ -36,7 +35,7 @@ struct Budget {
     spent: u64,
 }
 
-/// What each request may not.
+/// Limits of each request.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pinned: BTreeMap<RequestId, Vec<DepotId>>,
@@ -45,7 +44,7 @@ pub(crate) struct Kept {
     budgets: BTreeMap<RequestId, Budget>,
     terms: BTreeMap<DepotId, DepotTerms>,
     prices: BTreeMap<DepotId, DepotPrices>,
-    /// What reading for stage-ins costs.
+    /// Cost of reading each stage-in from each source.
     reading: BTreeMap<(RequestId, SourceId), SourcePrice>,
 }
 
@@ -73,7 +72,7 @@ impl Kept {
         }
     }
 
-    /// What a stage-in may cost, and what its sources cost.
+    /// Records the budget of a stage-in, and the prices of its sources.
     pub(crate) fn on_costs(
         &mut self,
         request: RequestId,
@@ -81,7 +80,7 @@ impl Kept {
         prices: &[SourcePrice],
     ) {
         if let Some(most) = budget {
-            // Asked again, it is the same.
+            // A repeated submission has the same budget.
             self.budgets.entry(request).or_insert(Budget {
                 most,
                 keep_until: Timestamp::default(),
@@ -92,7 +91,7 @@ impl Kept {
         self.reading.extend(prices);
     }
 
-    /// A chunk of a single file is read from a source.
+    /// Checks the cost of reading a chunk of a single file from a source.
     pub(crate) fn on_read(
         &mut self,
         request: RequestId,
@@ -104,12 +103,13 @@ impl Kept {
         self.spend(request, cost)
     }
 
-    /// These depots must hold their share of a request.
+    /// Records the depots that must hold their share of a request.
     pub(crate) fn on_pinned(&mut self, request: RequestId, pinned: &[DepotId]) {
         self.pinned.insert(request, pinned.to_vec());
     }
 
-    /// A request is said to be safe: the first chunk of which a depot of those that it is pinned to `lacks` anything.
+    /// Checks a request reported safe. `lacks` gives the first chunk of which a pinned depot holds
+    /// nothing.
     pub(crate) fn on_safe(
         &self,
         request: RequestId,
@@ -122,17 +122,17 @@ impl Kept {
         })
     }
 
-    /// The terms a depot is lent on.
+    /// Records the terms of a depot.
     pub(crate) fn on_lent(&mut self, depot: DepotId, terms: &DepotTerms) {
         self.terms.insert(depot, terms.clone());
     }
 
-    /// What a depot costs beyond its terms.
+    /// Records the prices of a depot beyond its terms.
     pub(crate) fn on_priced(&mut self, depot: DepotId, prices: &DepotPrices) {
         self.prices.insert(depot, prices.clone());
     }
 
-    /// Something leaves a depot for somewhere: with a budget only where that costs nothing to nobody.
+    /// Checks a transfer out of a depot. With a budget it must be free for everybody.
     pub(crate) fn on_given(
         &mut self,
         request: RequestId,
@@ -144,7 +144,7 @@ impl Kept {
         self.spend(request, cost)
     }
 
-    /// Something is begun or kept that costs so much.
+    /// Adds a cost to the request's spending, and checks its budget.
     fn spend(&mut self, request: RequestId, cost: u64) -> Result<(), Found> {
         let Some(budget) = self.budgets.get_mut(&request) else {
             return Ok(());
@@ -156,7 +156,7 @@ impl Kept {
         })
     }
 
-    /// A depot stored something of a request and keeps it.
+    /// Checks the cost of data that a depot stored and keeps for a request.
     pub(crate) fn on_stored(
         &mut self,
         now: Timestamp,
@@ -197,7 +197,7 @@ impl Kept {
 }
 
 impl Kept {
-    /// Bytes are sent to a depot, from wherever.
+    /// Checks the cost of bytes sent to a depot, from any sender.
     pub(crate) fn on_sent_on(
         &mut self,
         request: RequestId,
@@ -207,7 +207,7 @@ impl Kept {
         self.spend(request, self.cost_of_sending(depot, bytes))
     }
 
-    /// Nothing of what was begun left for the depot: it costs nothing.
+    /// Refunds the cost of a send of which no byte left for the depot.
     pub(crate) fn on_recalled(&mut self, request: RequestId, depot: DepotId, bytes: Bytes) {
         let cost = self.cost_of_sending(depot, bytes);
         if let Some(budget) = self.budgets.get_mut(&request) {
@@ -289,7 +289,7 @@ mod tests {
             kept.on_asked(request, &spec(), &wishes);
             kept
         };
-        // 10^9 bytes cost a dollar to send and two to keep for the month there is.
+        // Sending 10^9 bytes costs one dollar, and keeping them for the remaining month two.
         let bytes = Bytes::new(34_000);
         let mut kept = fresh();
         assert!(kept.on_send(start, request, depot, bytes).is_ok());

@@ -1,8 +1,8 @@
-//! Until when a request could be safe if it were the only one, what depots lose counted.
+//! Latest time by which a request could be safe if it were the only one, including depots' losses.
 //!
-//! The plan over time knows no losses: what was carried counts for good. At any one moment it is simpler: data at a
-//! depot that is gone, or came back empty since, does not count. So a request is asked about alone, at each of
-//! the moments after which a depot counts no more.
+//! The plan over time ignores losses: a transferred byte counts for good. For a single moment the
+//! rule is simpler: data counts unless its depot is gone or came back empty since. So each request
+//! is solved alone, at each moment after which a depot stops counting.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,17 +12,17 @@ use posthaste_types::Bytes;
 
 use super::Absence;
 
-/// One request on few links: a program decides.
+/// Solver effort for one request on few links; one linear program decides.
 const EFFORT: Effort = Effort {
     programs: 1,
     columns: 20_000,
 };
 
-/// The last moment, no later than its deadline, by which a demand alone can be safe; none where there is no such moment.
-/// For so long as `unnoticed` what lies on a depot that is gone counts still: nobody can know.
+/// Returns the last moment, up to its deadline, by which a demand alone can be safe; none if there
+/// is none. Data on a depot that is gone still counts for `unnoticed`, because nobody can know yet.
 ///
 /// # Errors
-/// When the solver fails.
+/// Any error of the solver.
 pub(super) fn last_moment(
     problem: &Problem,
     demand: &Demand,
@@ -39,7 +39,7 @@ pub(super) fn last_moment(
     let moments = noticed.filter(|at| (demand.release..deadline).contains(at));
     let moments: BTreeSet<Duration> = moments.chain([deadline]).collect();
     for moment in moments.into_iter().rev() {
-        // The slot it falls into counts in full.
+        // The slot that contains the moment counts in full.
         let slots = problem.grid.slots();
         let slot = (0..slots).find(|slot| problem.grid.start(slot + 1) >= moment);
         let by = slot.map_or(deadline, |slot| problem.grid.start(slot + 1));
@@ -59,7 +59,7 @@ pub(super) fn last_moment(
     Ok(None)
 }
 
-/// Since when what a depot was sent counts at a moment; none where nothing does.
+/// Returns the time since which data sent to a depot counts at a moment; none if no data counts.
 fn counts_from(
     absences: &[Absence],
     place: usize,
@@ -79,7 +79,7 @@ fn counts_from(
     Some(from)
 }
 
-/// The problem with one demand, due then, and links as far as what they carry counts.
+/// Returns the problem with one demand due then, and only link capacity that counts.
 fn alone(
     problem: &Problem,
     demand: &Demand,
@@ -115,7 +115,8 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// Two depots that carry ten bytes a second for a minute, and a request of 100 bytes that needs both.
+    /// Returns two depots that carry ten bytes a second for a minute, and a request of 100 bytes
+    /// that needs both.
     fn small() -> Problem {
         let grid = Grid::even(secs(10), 6);
         let link = |place: usize| Link {

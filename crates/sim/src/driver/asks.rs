@@ -1,4 +1,4 @@
-//! Users: what they say only when it can be so, and what they say again.
+//! User actions: those that must wait until they are possible, and those that are repeated.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Pending, Run, START};
 use crate::{report::What, rivals::Decider};
 
 impl Run<'_> {
-    /// What the checkers and the world must know of what a user asks before the mind does.
+    /// Informs the checkers and the world about a user's action before the mind sees it.
     pub(super) fn on_asked(&mut self, input: &Input) {
         if let Input::ArrivalAsked { request, spec } = input {
             self.on_stage_in(*request, spec, &[]);
@@ -79,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was wished of a request is checked from now on.
+    /// Registers the options of a request with the checkers.
     fn on_wished(&mut self, input: &Input) {
         if let Input::RequestAsked {
             request,
@@ -114,8 +114,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a user can do this now. That a dataset has been pulled is said only when it can have
-    /// been, and of one that is no longer kept whenever it comes.
+    /// Returns whether a user can do this now. A pull is reported only if it was possible, or at
+    /// any time if the dataset is no longer kept.
     pub(super) fn may_ask(&mut self, input: &Input) -> bool {
         let Input::Delivered { request } = input else {
             return true;
@@ -138,7 +138,7 @@ impl Run<'_> {
         true
     }
 
-    /// What the checkers must know of a stage-in before it is asked for.
+    /// Informs the checkers about a stage-in before it is submitted.
     fn on_stage_in_told(&mut self, request: RequestId, news: &StageInNews) {
         match news {
             StageInNews::GoesOut { .. } => self.checkers.arrivals.on_goes_out(request),
@@ -160,7 +160,7 @@ impl Run<'_> {
         }
     }
 
-    /// Codes that were chosen: the world cuts chunks by them.
+    /// Records the codes that were chosen, because the world cuts chunks by them.
     pub(super) fn heed_codes(&mut self, events: &[Event]) {
         for event in events {
             if let (Some(request), Happening::CodeChosen { code }) =
@@ -173,7 +173,7 @@ impl Run<'_> {
         }
     }
 
-    /// The service was killed at the very moment it was asked: nobody was answered, so users ask again.
+    /// Repeats the users' actions, because the service was killed before it answered them.
     pub(super) fn ask_again(&mut self, inputs: Vec<Input>) {
         let asked = inputs.into_iter().filter(|input| {
             matches!(
@@ -206,7 +206,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether every chunk can be rebuilt from depots that answer.
+    /// Returns whether every chunk can be rebuilt from depots that answer.
     pub(super) fn can_pull(&self, request: RequestId) -> bool {
         let Some(spec) = self.world.specs.get(&request) else {
             return false;

@@ -1,4 +1,4 @@
-//! Owners of circuits, who grant and refuse, and the hands that ask them.
+//! Circuit providers, which grant and refuse, and the driver's requests to them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use posthaste_types::{ByteRate, CircuitId, DepotId, ReservationId, Timestamp};
 use super::{Pending, Run, START};
 use crate::{report::What, scenario::CircuitPlan};
 
-/// What is reserved, as the owners of circuits know it.
+/// Reservations, as the circuit providers know them.
 #[derive(Debug, Default)]
 pub(super) struct Circuits {
     held: BTreeMap<ReservationId, Held>,
-    /// Those that are over: none of them comes back.
+    /// Reservations that are over. None comes back.
     over: BTreeSet<ReservationId>,
     /// Circuits that carry nothing now.
     down: BTreeSet<usize>,
@@ -30,18 +30,18 @@ struct Held {
     is_up: bool,
 }
 
-/// What comes about with a circuit.
+/// Event of a circuit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Turn {
-    /// The time of a reservation begins.
+    /// Start of a reservation's time.
     Begins(ReservationId),
-    /// It ends, unless it was made longer.
+    /// End of a reservation's time, unless it was extended.
     Ends(ReservationId),
-    /// A circuit carries nothing.
+    /// Failure of a circuit; it carries nothing.
     Down(usize),
-    /// It carries again.
+    /// Recovery of a circuit.
     Back(usize),
-    /// All that is reserved on it is lost.
+    /// Loss of all reservations on a circuit.
     Fails(usize),
 }
 
@@ -50,7 +50,7 @@ fn seconds(at: f64) -> Timestamp {
 }
 
 impl Run<'_> {
-    /// Offers of circuits, for the mind.
+    /// Returns the circuit offers for the mind.
     pub(super) fn offered_circuits(&self) -> Vec<Input> {
         let places = self.scenario.places();
         let plans = self.scenario.circuits.iter().enumerate();
@@ -69,7 +69,7 @@ impl Run<'_> {
         plans.map(offer).collect()
     }
 
-    /// Queues what befalls circuits.
+    /// Queues the events of circuits.
     pub(super) fn queue_circuits(&mut self) {
         let scenario = self.scenario;
         for (circuit, plan) in scenario.circuits.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Run<'_> {
         self.tell_after(Duration::from_millis(span), input);
     }
 
-    /// What is free on a circuit over a time, apart from what one reservation has.
+    /// Returns the free rate of a circuit over a time, not counting one reservation.
     fn free(&self, circuit: usize, span: (Timestamp, Timestamp), but: ReservationId) -> u64 {
         let plan = &self.scenario.circuits[circuit];
         let taken = plan.taken.iter().map(|[from, until, rate]| {
@@ -116,7 +116,8 @@ impl Run<'_> {
         plan.rate().saturating_sub(at_worst.max().unwrap_or(0))
     }
 
-    /// Asks the owner; one that has it under this number already says how it stands.
+    /// Requests a reservation from the provider. For a number that exists, the provider reports its
+    /// state.
     pub(super) fn reserve(
         &mut self,
         id: ReservationId,
@@ -247,7 +248,7 @@ impl Run<'_> {
         }
     }
 
-    /// The time of a reservation has begun, and its circuit carries.
+    /// Starts the time of a reservation, so that its circuit carries data.
     fn begin_reservation(&mut self, id: ReservationId) {
         let now = self.now;
         let down = &self.circuits.down;
@@ -274,7 +275,7 @@ impl Run<'_> {
         self.log(None, None, what);
     }
 
-    /// Compares what is reserved with what the mind needs, and what was carried with what could be.
+    /// Compares reservations with the mind's need, and transferred bytes with the possible ones.
     pub(super) fn check_reserved(&mut self) {
         if self.scenario.circuits.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What the mind says of data, beside the world.
+//! The mind's claims about data, compared with the world.
 
 use std::time::Duration;
 
@@ -8,19 +8,21 @@ use posthaste_types::{ChunkIndex, DepotId, RequestId};
 use super::Run;
 use crate::world::Site;
 
-/// How far from its hours a depot may go or come and still be thought to keep them: as far as the mind thinks so.
+/// Tolerance for a depot that goes or comes close to its hours, the same as the mind's.
 const HOURS_SLACK: Duration = Duration::from_secs(60);
 
 impl Run<'_> {
-    /// Compares a claim of safety with the world. A depot that is gone counts until the mind can know.
+    /// Compares a claim of safety with the world. A depot that is gone counts until the mind can
+    /// know.
     pub(super) fn check_claim(&mut self, request: RequestId, losses: u8, is_release: bool) {
-        // One that goes shortly before its hours end, or comes shortly after they begin, keeps to them.
+        // A depot keeps its hours if it goes shortly before they end, or comes shortly after they
+        // begin.
         let around = [self.now - HOURS_SLACK, self.now, self.now + HOURS_SLACK];
         let is_away = |site: &Site| !around.iter().all(|at| site.hours.is_open(*at));
         let counts = |site: &Site| site.is_reachable() || !site.is_told_gone || is_away(site);
         let weakest = self.world.weakest(request, losses, counts);
         self.check_domains(request, losses, counts);
-        // Whoever pulled and verified it needs no depot.
+        // A user that pulled and verified the dataset needs no depot.
         let weakest = weakest.filter(|_| !self.pulled.contains(&request));
         let found = self
             .checkers
@@ -33,7 +35,7 @@ impl Run<'_> {
         }
     }
 
-    /// A dataset that is safe survives the loss of any one of the domains its depots are in.
+    /// Checks that a safe dataset survives the loss of any one failure domain of its depots.
     fn check_domains(&mut self, request: RequestId, losses: u8, counts: impl Fn(&Site) -> bool) {
         let Some(spec) = self.world.specs.get(&request) else {
             return;
@@ -55,7 +57,7 @@ impl Run<'_> {
         }
     }
 
-    /// A dataset that is safe lies on every depot that it is pinned to, as far as that is there.
+    /// Checks that a safe dataset lies on every reachable depot that it is pinned to.
     fn check_pins(&mut self, request: RequestId) {
         let chunks = self
             .world
@@ -79,7 +81,8 @@ impl Run<'_> {
 mod tests {
     use crate::{Fate, Scenario, simulate};
 
-    /// Depots with the fragments of one request, of which the last goes with its data when its hours end within a minute.
+    /// Depots with the fragments of one request. The last one goes away with its data less than a
+    /// minute before its hours end.
     const GOES_EARLY: &str = "name = \"goes-early\"\nsummary = \"\"\nhorizon_s = 30
         [[depot]]\nname = \"a\"\nrate_mib_per_s = 1\ncapacity_mib = 100
         [[depot]]\nname = \"b\"\nrate_mib_per_s = 2\ncapacity_mib = 100

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Size of a fragment.
+    /// Returns the size of a fragment.
     pub(super) fn bytes_of(
         &self,
         request: RequestId,
@@ -34,7 +34,8 @@ impl Run<'_> {
             })
     }
 
-    /// Whether what is commanded goes nowhere that is drained, and wants nothing of a store that it can't do.
+    /// Checks that a command sends nothing to a drained depot, and requires nothing of a store that
+    /// it can't do.
     fn check_places(&mut self, command: &Command) {
         let world = &self.world;
         let stores = |depot| (world.place(depot)).is_some_and(|at| world.sites[at].stores);
@@ -231,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// Starts a fragment on its way from the centre.
+    /// Starts a fragment from the centre.
     fn send(
         &mut self,
         request: RequestId,
@@ -275,7 +276,7 @@ impl Run<'_> {
         }
     }
 
-    /// Stops sends and forgets their answers, as a driver that drops a connection does.
+    /// Stops sends and forgets their answers, like a driver that drops a connection.
     fn abandon(&mut self, request: RequestId, depot: DepotId) {
         self.drop_scatters(request, depot);
         self.drop_follows(request, depot);
@@ -296,7 +297,7 @@ impl Run<'_> {
         self.forget_answers(|send| send.1 == request && send.0 == depot);
     }
 
-    /// Forgets answers that are on their way.
+    /// Forgets answers in flight.
     pub(super) fn forget_answers(&mut self, matches: impl Fn(&Send) -> bool) {
         let last = (self.now + self.answer_max, u64::MAX);
         let answers: Vec<_> = self
@@ -377,7 +378,7 @@ impl Run<'_> {
         let view = mind.and_then(|mind| mind.request(request));
         let state = view.map(|view| view.state);
         let is_unwanted = matches!(state, Some(RequestState::Cancelled | RequestState::Failed));
-        // What waited for a stage-in is no stage-out.
+        // Data that waited for a stage-in is no stage-out.
         let is_said = matches!(state, None | Some(RequestState::Delivered));
         let found = self.checkers.arrivals.on_forget(request);
         self.checkers.note(self.now, found);

@@ -1,4 +1,4 @@
-//! What stage-ins may cost: what the mind is told of that, and what is counted of what it begins.
+//! Costs of stage-ins: reports to the mind, and the counted costs of its commands.
 
 use posthaste_core::contract::{ArrivalView, SourcePrice, StageInNews};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId, SourceId};
@@ -7,7 +7,7 @@ use super::Run;
 use crate::scenario::StageInPlan;
 
 impl Run<'_> {
-    /// What one may cost, and what its sources cost, where the scenario says either.
+    /// Returns the budget of a stage-in and the prices of its sources, if the scenario has either.
     pub(super) fn costs_of(&self, plan: &StageInPlan, sources: &[SourceId]) -> Option<StageInNews> {
         let prices = self.world.origins.iter().map(|origin| origin.price);
         let costs = |price: &SourcePrice| price.get_micro_usd + price.egress_micro_usd > 0;
@@ -18,7 +18,7 @@ impl Run<'_> {
         is_said.then_some(StageInNews::Costs { budget, prices })
     }
 
-    /// A chunk is read from a source, to come here or to a depot near the centre.
+    /// Counts the cost of reading a chunk from a source, to the centre or to a depot near it.
     pub(super) fn count_reading(
         &mut self,
         request: RequestId,
@@ -40,7 +40,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether what is left of its budget pays what is missing, wherever that is read.
+    /// Returns whether the remaining budget pays for the missing chunks from any source.
     pub(super) fn is_paid(&self, view: &ArrivalView) -> bool {
         let Some(budget) = view.budget_micro_usd else {
             return true;

@@ -1,5 +1,5 @@
-//! What became of each request so far, by what the mind said: it forgets finished ones in time, and to
-//! ask it about all of them costs much.
+//! State of each request, by the mind's events. The mind forgets finished requests in time, and
+//! asking it about all of them is expensive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::{report::Fate, rivals::Decider};
 #[derive(Debug, Default)]
 pub(super) struct Fates {
     known: BTreeMap<RequestId, Fate>,
-    /// Those that moved when something was last said of them. Whatever begins or ends to move says so.
+    /// Requests that moved at their last event. Every start or end of movement has an event.
     moving: BTreeSet<RequestId>,
 }
 
 impl Fates {
-    /// Remembers what an event makes of a request.
+    /// Updates a request's state from an event.
     pub(super) fn hear(&mut self, event: &Event, mind: &Decider, deadline: Option<Timestamp>) {
         let Some(request) = event.request else { return };
         if mind.is_moving(request) {
@@ -80,8 +80,8 @@ impl Fates {
         }
     }
 
-    /// Whether any request moves. Costs a look at one request most times. Rivals say nothing, and are
-    /// asked.
+    /// Returns whether any request moves. Usually looks at one request only. Baselines emit no
+    /// events, so they are asked.
     pub(super) fn is_any_moving(&self, mind: &Decider) -> bool {
         mind.is_rival_moving() || self.moving.iter().any(|request| mind.is_moving(*request))
     }

@@ -12,12 +12,12 @@ use crate::{
     world::{Arrival, Condition, Sending, Strike},
 };
 
-/// How soon a broken connection is noticed.
+/// Longest time until a broken connection is noticed.
 pub(super) const BREAK_NOTICED_MAX: Duration = Duration::from_millis(BREAK_NOTICED_MS_MAX);
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 impl Run<'_> {
-    /// Something goes wrong by itself, at several places at once perhaps.
+    /// Applies a fault that occurs by itself, possibly at several places at once.
     pub(super) fn on_strike(&mut self, strike: &Strike) {
         for &place in &strike.places {
             let blow = Blow {
@@ -31,13 +31,13 @@ impl Run<'_> {
         }
     }
 
-    /// Something goes wrong in the world.
+    /// Applies a fault in the world.
     pub(super) fn strike(&mut self, place: usize, blow: Blow) {
         self.last_change = self.now + blow.lasts.unwrap_or_default();
         if blow.kind == FaultKind::DriverCrash {
             self.strike_driver(place, blow);
         } else if place < self.world.sites.len() {
-            // One that is made small may have lost its depots.
+            // A shrunk scenario may have lost its depots.
             self.strike_site(place, blow);
         }
     }
@@ -90,7 +90,7 @@ impl Run<'_> {
                 self.tell_after(Duration::from_millis(1), input);
                 format!("somebody drains {name}")
             }
-            // Struck above: it is of no depot.
+            // Handled above, because it belongs to no depot.
             FaultKind::DriverCrash => return,
             FaultKind::SourceChanges => {
                 self.source_changed = true;
@@ -115,7 +115,7 @@ impl Run<'_> {
         }
     }
 
-    /// The service is killed. Nothing else of the world is touched: there need be no depot.
+    /// Kills the service. The rest of the world is unaffected, so no depot need exist.
     fn strike_driver(&mut self, place: usize, blow: Blow) {
         let kind = FaultKind::DriverCrash;
         self.crash();
@@ -138,7 +138,7 @@ impl Run<'_> {
         }
     }
 
-    /// It is over.
+    /// Ends a fault.
     pub(super) fn heal(
         &mut self,
         kind: FaultKind,
@@ -160,7 +160,7 @@ impl Run<'_> {
         let name = site.name.clone();
         let what = match kind {
             FaultKind::Dies | FaultKind::Wiped | FaultKind::Offline => {
-                // Its connections broke: no driver that was there overlooks that.
+                // Its connections broke, so no running driver overlooks that.
                 if !site.is_told_gone && self.mind.is_some() {
                     site.is_told_gone = true;
                     inputs.push(Input::DepotDown {
@@ -197,7 +197,7 @@ impl Run<'_> {
                 format!("nobody else has anything at {name}")
             }
             FaultKind::Drains | FaultKind::Empties => {
-                // Whoever is not there is told nothing.
+                // A driver that is down receives no report.
                 if self.mind.is_some() {
                     let depot = site.id;
                     self.checkers.drains.on_told(depot, Drain::Off);
@@ -205,7 +205,7 @@ impl Run<'_> {
                 }
                 format!("{name} is used again")
             }
-            // Healed above.
+            // Handled above.
             FaultKind::DriverCrash => return,
             FaultKind::SourceChanges | FaultKind::FileChanges => {
                 String::from("the source stays changed")
@@ -215,8 +215,8 @@ impl Run<'_> {
         self.log_world(kind, place, what);
     }
 
-    /// Returns whether something else befell the depot meanwhile, or nobody lends it yet. What befalls it outside its hours ends when
-    /// these begin.
+    /// Returns whether another fault hit the depot meanwhile, or nobody lends it yet. A fault
+    /// outside its hours ends when they begin.
     fn is_out_still(&mut self, kind: FaultKind, place: usize, ordeal: u32) -> bool {
         let site = &self.world.sites[place];
         if site.ordeal != ordeal || site.hours.is_open(self.now) {
@@ -239,7 +239,7 @@ impl Run<'_> {
         self.log(None, depot, What::World(what));
     }
 
-    /// Every connection to the depot breaks, and that is noticed soon.
+    /// Breaks every connection to the depot. The driver notices that soon.
     fn break_off(&mut self, place: usize) {
         self.world.set_condition(place, Condition::Dead);
         let depot = self.world.sites[place].id;
@@ -258,7 +258,7 @@ impl Run<'_> {
         self.tell_after(span, input);
     }
 
-    /// What was on its way is lost with its connections.
+    /// Records fragments in flight as lost with their connections.
     pub(super) fn lose(&mut self, lost: Vec<Arrival>) {
         for arrival in lost {
             let Arrival { to, sending, .. } = arrival;
@@ -287,7 +287,7 @@ impl Run<'_> {
         }
     }
 
-    /// The driver is killed: what it was sending and hearing is lost.
+    /// Kills the driver. Its sends and pending answers are lost.
     fn crash(&mut self) {
         if self.mind.is_none() {
             return;
@@ -316,7 +316,7 @@ impl Run<'_> {
         self.journal.lose(mind.and_then(Decider::into_mind));
     }
 
-    /// The driver starts from its journal: snapshot and replay must give the mind that was lost.
+    /// Restarts the driver from its journal. Snapshot and replay must give the mind that was lost.
     fn restart(&mut self, inputs: &mut Vec<Input>) {
         let Some(blind_since) = self.blind_since.take() else {
             return;
@@ -340,7 +340,7 @@ impl Run<'_> {
     }
 }
 
-/// What an operator says of a depot.
+/// Returns an operator's input about a depot.
 fn drained(depot: DepotId, drain: Drain) -> Input {
     Input::DepotDrained {
         depot,
@@ -349,7 +349,7 @@ fn drained(depot: DepotId, drain: Drain) -> Input {
     }
 }
 
-/// Whether it befalls a depot, or its link.
+/// Returns whether the fault belongs to a depot or its link.
 fn is_of_depot(kind: FaultKind) -> bool {
     is_outage(kind)
         || matches!(
@@ -362,7 +362,7 @@ fn is_of_depot(kind: FaultKind) -> bool {
         )
 }
 
-/// Whether the depot itself is out while it lasts.
+/// Returns whether the depot itself is down during the fault.
 fn is_outage(kind: FaultKind) -> bool {
     match kind {
         FaultKind::Dies

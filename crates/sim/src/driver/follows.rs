@@ -1,4 +1,5 @@
-//! Depots that send on what they still receive: the driver tells of it after what it follows, and gives it up with that.
+//! Forwards of fragments that still arrive. The driver reports such a forward after the send it
+//! follows, and drops it with that send.
 
 use std::time::Duration;
 
@@ -11,20 +12,20 @@ use super::{
 };
 use crate::{checkers::End, world::Sending};
 
-/// How soon the driver tells of one once what it follows has ended.
+/// Delay of the report about a forward after the end of the send it follows.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
-/// One that goes on while it still arrives.
+/// Forward of a fragment that still arrives.
 #[derive(Debug, Clone)]
 pub(super) struct Following {
-    /// What it follows.
+    /// Send that it follows.
     leader: Send,
-    /// How it ended, where it did before that.
+    /// Result of the forward, if it ended before the send it follows.
     ended: Option<Option<Fault>>,
 }
 
 impl Run<'_> {
-    /// Lets a depot send on what is on its way to it, or what it holds by now.
+    /// Forwards a fragment that is on its way to a depot, or that it already holds.
     pub(super) fn follow(&mut self, from: DepotId, send: Send) {
         let leader = (from, send.1, send.2, send.3);
         if self.checkers.conservation.is_flying(&leader) {
@@ -35,7 +36,7 @@ impl Run<'_> {
         self.send_on(from, send, true);
     }
 
-    /// Tells how a send ended; of one that follows another, when that one has.
+    /// Reports the end of a send. A forward that follows another send is reported after that one.
     pub(super) fn tell_send(&mut self, span: Duration, send: Send, fault: Option<Fault>) {
         match self.forwards.following.get_mut(&send) {
             Some(following) => following.ended = Some(fault),
@@ -43,7 +44,7 @@ impl Run<'_> {
         }
     }
 
-    /// A send ended: what follows it is told of from now on, or ends too.
+    /// Handles the end of a send. Its followers are reported from now on, or end too.
     pub(super) fn end_following(&mut self, leader: Send, end: End) {
         if end == End::Stored {
             let is_led = !self.forwards.following.contains_key(&leader);
@@ -69,7 +70,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody waits for it any more, wherever it is.
+    /// Takes back a forward that nobody waits for any more, wherever it is.
     fn take_back(&mut self, from: DepotId, send: Send, ended: Option<Option<Fault>>) {
         let (depot, request, chunk, fragment) = send;
         if ended == Some(None) {
@@ -80,19 +81,20 @@ impl Run<'_> {
                 (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
             };
             self.world.drop_followed(place, is_it);
-            // It may have gone as any other, where all was there when it was ordered.
+            // The transfer was an ordinary forward if the depot held the fragment when it was
+            // ordered.
             if let Some(giver) = self.world.place(from) {
                 self.world.drop_between(giver, place, is_it);
             }
         }
     }
 
-    /// The driver gives up what goes to a depot from others: also what it would have told of later.
+    /// Drops forwards to a depot, including those whose report is pending.
     pub(super) fn drop_follows(&mut self, request: RequestId, to: DepotId) {
         self.forget_follows(|send| send.1 == request && send.0 == to);
     }
 
-    /// The driver is dead: what followed something from the centre is cut off with that.
+    /// Cuts off forwards that followed a send from the centre, because the driver died.
     pub(super) fn crash_follows(&mut self) {
         self.forget_follows(|_| true);
     }

@@ -1,4 +1,4 @@
-//! Depots that send on what they hold: as their owners' processes do, they go on when the driver dies.
+//! Forwards between depots. They continue when the driver dies, like the real relays.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,36 +11,36 @@ use crate::{
     world::{Arrival, Condition, Node, Sending},
 };
 
-/// Everything that depots are told to send on.
+/// All forwards that depots were ordered to start.
 #[derive(Debug, Default)]
 pub(super) struct Forwards {
-    /// Whose answer the driver waits for, and who sends.
+    /// Forwards the driver waits for, with the sending depots.
     live: BTreeMap<Send, DepotId>,
-    /// What a driver that is dead ordered: nobody waits for the answer.
+    /// Number of forwards ordered by a dead driver. Nobody waits for their answer.
     orphans: BTreeMap<(DepotId, Send), u32>,
-    /// Those that go on while they still arrive: the driver tells of none before what it follows.
+    /// Forwards of fragments that still arrive. The driver reports none before the send it follows.
     pub(super) following: BTreeMap<Send, Following>,
 }
 
 impl Forwards {
-    /// The answer is there, or nobody waits for it any more. Returns who sent it.
+    /// Removes a forward that was answered or that nobody waits for. Returns its sender.
     pub(super) fn end(&mut self, send: &Send) -> Option<DepotId> {
         self.live.remove(send)
     }
 
-    /// A depot will send it on once it has coded it.
+    /// Adds a fragment that a depot will forward once it has coded it.
     pub(super) fn insert(&mut self, send: Send, from: DepotId) {
         self.live.insert(send, from);
     }
 
-    /// Whole chunks on their way to a destination.
+    /// Returns the number of whole chunks in flight to a destination.
     pub(super) fn whole_to(&self, to: DepotId) -> usize {
         let live = self.live.keys();
         let live = live.filter(|send| send.0 == to && send.3 == FragmentIndex::WHOLE);
         live.count()
     }
 
-    /// Whether what arrived, or was lost, is one that nobody waits for. It is counted off.
+    /// Counts off a forward that arrived or was lost. Returns whether nobody waited for it.
     fn take_orphan(&mut self, from: DepotId, send: Send) -> bool {
         let Some(count) = self.orphans.get_mut(&(from, send)) else {
             return false;
@@ -54,7 +54,7 @@ impl Forwards {
 }
 
 impl Run<'_> {
-    /// A send ended, whoever sent.
+    /// Handles the end of a send, from any sender.
     pub(super) fn end_send(&mut self, send: Send, end: End) {
         self.end_following(send, end);
         let whole = self.scatters.end(&send);
@@ -69,12 +69,12 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
     }
 
-    /// Lets a depot send on what it holds.
+    /// Forwards a fragment that a depot holds.
     pub(super) fn forward(&mut self, from: DepotId, send: Send) {
         self.send_on(from, send, false);
     }
 
-    /// Lets a depot send on what it holds, or what is on its way there.
+    /// Forwards a fragment that a depot holds, or that is on its way there.
     pub(super) fn send_on(&mut self, from: DepotId, send: Send, follows: bool) {
         let (depot, request, chunk, fragment) = send;
         let bytes = self.bytes_of(request, chunk, fragment);
@@ -91,7 +91,7 @@ impl Run<'_> {
         };
         let is_coming = follows && self.world.is_coming(giver, &bytes_on_way);
         let holds = site.holds(request, chunk, fragment) || is_coming;
-        // One that something befell may have lost it, and nobody may know yet.
+        // A depot hit by a fault may have lost it before anybody knows.
         let is_sound = holds || site.ordeal > 0 || self.forwards.following.contains_key(&send);
         let found = self.checkers.conservation.on_forward(from, send, is_sound);
         self.checkers.note(self.now, found);
@@ -123,7 +123,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes back what is on its way to a depot from others, as far as the driver knows of it.
+    /// Takes back forwards in flight to a depot, as far as the driver knows of them.
     pub(super) fn drop_forwards(&mut self, request: RequestId, to: DepotId) {
         let Some(place) = self.world.place(to) else {
             return;
@@ -141,7 +141,8 @@ impl Run<'_> {
         }
     }
 
-    /// The driver is dead: depots go on, and nobody hears of it.
+    /// Marks forwards as orphans, because depots continue after the driver died and nobody receives
+    /// their answers.
     pub(super) fn orphan_forwards(&mut self) {
         self.drop_gathers(|_| true);
         for (send, from) in std::mem::take(&mut self.forwards.live) {
@@ -151,7 +152,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether what arrived, or was lost on its way, was ordered by a driver that is dead.
+    /// Returns whether an arrival or a loss belongs to a dead driver's order.
     pub(super) fn is_orphan(&mut self, arrival: &Arrival) -> bool {
         let Arrival { from, to, sending } = *arrival;
         let id = |node: Node| node.place().map(|place| self.world.sites[place].id);

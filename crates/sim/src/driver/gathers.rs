@@ -1,5 +1,6 @@
-//! Destinations that take fragments of a chunk from depots and rebuild it, and depots that rebuild one fragment of it. Unlike
-//! depots that send on, they stop when the driver dies: nobody waits for them.
+//! Gathers: destinations that rebuild a chunk from fragments of several depots, and depots that
+//! rebuild one fragment. Unlike forwards, they stop when the driver dies, because nobody waits for
+//! them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,29 +21,29 @@ use crate::{
 
 type Key = (DepotId, RequestId, ChunkIndex);
 
-/// A chunk being gathered.
+/// Chunk that is being gathered.
 #[derive(Debug)]
 pub(super) struct Gathering {
-    /// What comes of it: the chunk, or one fragment.
+    /// Result: the chunk, or one fragment.
     keeps: FragmentIndex,
     needed: usize,
     share: Bytes,
-    /// Everybody who was named.
+    /// All depots that were named.
     named: Vec<DepotId>,
-    /// Who was not asked yet.
+    /// Depots that were not asked yet.
     reserve: VecDeque<(DepotId, FragmentIndex)>,
     asked: BTreeMap<DepotId, Timestamp>,
     came: usize,
     told: Vec<GiverEnd>,
-    /// The answer is on its way.
+    /// End of the gather, with the answer in flight.
     is_over: bool,
 }
 
-/// Everything being gathered.
+/// All running gathers.
 pub(super) type Gathers = BTreeMap<Key, Gathering>;
 
 impl Run<'_> {
-    /// Lets a destination gather a chunk, or a depot a fragment of one.
+    /// Starts a gather of a chunk at a destination, or of a fragment at a depot.
     pub(super) fn gather(
         &mut self,
         key: Key,
@@ -60,7 +61,7 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
         for &(giver, fragment) in &from {
             let site = self.world.site(giver);
-            // One that something befell may have lost it, and nobody may know yet.
+            // A depot hit by a fault may have lost it before anybody knows.
             let is_sound =
                 site.is_some_and(|site| site.holds(request, chunk, fragment) || site.ordeal > 0);
             let given = (to, request, chunk, fragment);
@@ -98,14 +99,15 @@ impl Run<'_> {
         }
     }
 
-    /// Not more is on its way to a destination than it should be.
+    /// Checks that no more is in flight to a destination than allowed.
     pub(super) fn check_deliveries(&self, to: DepotId) -> Result<(), crate::checkers::Found> {
         let gathered = self.gathers.keys().filter(|key| key.0 == to).count();
         let forwarded = self.forwards.whole_to(to);
         self.checkers.capacity.on_delivery(to, gathered + forwarded)
     }
 
-    /// Asks the next one in reserve; where nobody is left and too few will come, it fails.
+    /// Asks the next depot in reserve. The gather fails if none is left and too few fragments will
+    /// come.
     fn ask_next(&mut self, key: Key) {
         let (to, request, chunk) = key;
         loop {
@@ -149,7 +151,7 @@ impl Run<'_> {
         }
     }
 
-    /// A fragment of a chunk that is gathered has arrived, or was lost on its way. Returns whether it was one.
+    /// Handles a fragment of a gather that arrived or was lost. Returns whether it belonged to one.
     pub(super) fn on_gathered(&mut self, arrival: &Arrival, is_lost: bool) -> bool {
         let Some((key, giver)) = self.gathered(arrival) else {
             return false;
@@ -181,7 +183,7 @@ impl Run<'_> {
         true
     }
 
-    /// What comes of it is rebuilt and stored, or there is no room.
+    /// Rebuilds and stores the result, or reports that there is no room.
     fn keep_gathered(&mut self, key: Key) {
         let (to, request, chunk) = key;
         let keeps = self.gathers.get(&key).map(|gathering| gathering.keeps);
@@ -194,7 +196,7 @@ impl Run<'_> {
         self.end_gather(key, latency, fault);
     }
 
-    /// Answers, and takes back what is still on its way for it.
+    /// Answers, and takes back fragments still in flight for it.
     fn end_gather(&mut self, key: Key, span: Duration, fault: Option<Fault>) {
         let (depot, request, chunk) = key;
         self.drop_gathered(key);
@@ -226,7 +228,7 @@ impl Run<'_> {
         }
     }
 
-    /// A chunk's gathering ended, one way or the other. Returns whether it was one.
+    /// Handles the end of a gather. Returns whether the send was one.
     pub(super) fn end_gathering(&mut self, send: &Send) -> bool {
         let key = (send.0, send.1, send.2);
         let is_it = |gathering: &&Gathering| gathering.keeps == send.3;
@@ -241,8 +243,7 @@ impl Run<'_> {
         ended.is_some()
     }
 
-    /// Gives up what some destinations gather; their answers, where those are on their way, are another's
-    /// affair.
+    /// Drops some gathers. Answers in flight are handled elsewhere.
     pub(super) fn drop_gathers(&mut self, matches: impl Fn(&Key) -> bool) {
         let open = self.gathers.iter();
         let open = open.filter(|(key, of)| !of.is_over && matches(key));
@@ -253,7 +254,7 @@ impl Run<'_> {
         }
     }
 
-    /// A destination is gone: nothing is gathered there any more.
+    /// Fails all gathers at a destination that is gone.
     pub(super) fn lose_gathers(&mut self, to: DepotId, span: Duration) {
         let open = self.gathers.iter();
         let open = open.filter(|(key, of)| !of.is_over && key.0 == to);
@@ -263,8 +264,8 @@ impl Run<'_> {
         }
     }
 
-    /// For which chunk a fragment is that arrived where it is gathered, and who sent it. Destinations take no
-    /// fragment for themselves.
+    /// Returns the chunk and the sender of a fragment that arrived for a gather. Destinations
+    /// accept no fragments for themselves.
     fn gathered(&self, arrival: &Arrival) -> Option<(Key, DepotId)> {
         let Arrival { from, to, sending } = arrival;
         let id = |node: &Node| Some(self.world.sites.get(node.place()?)?.id);

@@ -1,4 +1,4 @@
-//! Stage-ins: what the driver does for them in the model world, and what befalls their sources.
+//! Stage-ins: the driver's work for them in the model world, and the faults of their sources.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -18,16 +18,16 @@ use crate::{
     world::{Arrival, Carried, Condition, Node, Sending},
 };
 
-/// Nobody submits before the sources were looked at.
+/// Earliest time of a submission, after the sources were examined.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
-/// How soon a broken connection is noticed, in milliseconds.
+/// Longest time until a broken connection is noticed, in milliseconds.
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
-/// How often, of a thousand times, what is to be removed can't be just then.
+/// Permille of removals that fail temporarily.
 const KEPT_PERMILLE: u64 = 200;
 
 impl Run<'_> {
-    /// What the mind is told of the sources.
+    /// Returns the reports about sources for the mind.
     pub(super) fn found_sources(&self) -> Vec<Input> {
         let found = self.world.origins.iter().map(|origin| Input::SourceFound {
             source: origin.id,
@@ -39,7 +39,7 @@ impl Run<'_> {
         found.collect()
     }
 
-    /// Queues what users want to have here, numbered after what they want to send.
+    /// Queues the stage-ins, numbered after the stage-outs.
     pub(super) fn queue_stage_ins(&mut self, seed: u64) {
         let before: u64 = self.scenario.requests.iter().map(|plan| plan.count).sum();
         let plans = self.scenario.stage_ins.iter();
@@ -128,7 +128,7 @@ impl Run<'_> {
         }
     }
 
-    /// What lies where of one, as its plan says.
+    /// Returns the holdings of a stage-in, as its plan says.
     fn holdings(&self, plan: &StageInPlan, bytes: Bytes) -> Vec<Holding> {
         let sizes = plan.split(bytes).into_iter();
         let holdings = plan.holdings.iter().zip(sizes);
@@ -175,7 +175,7 @@ impl Run<'_> {
         self.log(Some(request), None, What::User(asked));
     }
 
-    /// Asks a source for a chunk.
+    /// Fetches a chunk from a source.
     pub(super) fn fetch(&mut self, request: RequestId, source: SourceId, chunk: ChunkIndex) {
         let found = self.checkers.arrivals.on_fetch(request, source, chunk);
         self.checkers.note(self.now, found);
@@ -228,7 +228,7 @@ impl Run<'_> {
         self.quit_near(|of, from| of == request && from == source);
     }
 
-    /// Forgets answers about chunks that are on their way to the mind.
+    /// Forgets answers about chunks on their way to the mind.
     fn forget_chunks(&mut self, matches: impl Fn(RequestId, SourceId) -> bool) {
         let answers: Vec<_> = self
             .queue
@@ -260,14 +260,14 @@ impl Run<'_> {
         }
     }
 
-    /// Says what is here.
+    /// Reports the chunks that are here.
     pub(super) fn survey(&mut self, request: RequestId) {
         let chunks = self.checkers.arrivals.here(request);
         let span = Duration::from_millis(self.dice.between(1, 300));
         self.tell_after(span, Input::ArrivalSurveyed { request, chunks });
     }
 
-    /// Gives files their names, or removes what was written.
+    /// Publishes the files, or removes the written data.
     pub(super) fn settle_arrival(&mut self, request: RequestId, keep: bool) {
         let found = self.checkers.arrivals.on_settle(request, keep);
         self.checkers.note(self.now, found);
@@ -277,7 +277,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was read for one that goes the other way is to be removed.
+    /// Removes the source of an export.
     pub(super) fn release_arrival(&mut self, request: RequestId) {
         let found = self.checkers.arrivals.on_release(request);
         self.checkers.note(self.now, found);
@@ -291,7 +291,7 @@ impl Run<'_> {
         self.tell_after(span, input);
     }
 
-    /// What the checkers must know of an input before the mind does.
+    /// Informs the checkers about an input before the mind sees it.
     pub(super) fn on_told_inbound(&mut self, input: &Input) {
         match input {
             Input::ChunkArrived {
@@ -316,7 +316,8 @@ impl Run<'_> {
         }
     }
 
-    /// A chunk came from a source: it is written and noted, and the mind is told, or not.
+    /// Handles a chunk from a source: writes it, notes it, and reports it to the mind unless the
+    /// answer is lost.
     pub(super) fn on_chunk(&mut self, arrival: &Arrival) {
         let Some(place) = self.world.origin_at(arrival.from) else {
             return;
@@ -354,7 +355,7 @@ impl Run<'_> {
         self.tell_after(latency + span, input);
     }
 
-    /// What a path from a source carried since the last time.
+    /// Returns the bytes a path from a source carried since the last measurement.
     pub(super) fn measure_inbound(&self, carried: &Carried) -> Option<Input> {
         let place = self.world.origin_at(carried.from)?;
         Some(Input::Inbound {
@@ -365,7 +366,7 @@ impl Run<'_> {
         })
     }
 
-    /// The driver is killed: what it was fetching and hearing is lost.
+    /// Kills the driver. Its fetches and pending answers are lost.
     pub(super) fn crash_inbound(&mut self) {
         for place in 0..self.world.origins.len() {
             self.world.drop_inbound(place, |_| true);
@@ -386,7 +387,7 @@ impl Run<'_> {
         }
     }
 
-    /// Something befalls a source.
+    /// Applies a fault to a source.
     pub(super) fn strike_source(&mut self, place: usize, blow: Blow) {
         let Blow { kind, lasts, .. } = blow;
         self.last_change = self.now + lasts.unwrap_or_default();
@@ -425,7 +426,7 @@ impl Run<'_> {
         }
     }
 
-    /// Every connection to a source breaks, and that is noticed soon.
+    /// Breaks every connection to a source. The driver notices that soon.
     fn break_off_source(&mut self, place: usize) {
         self.world.set_origin(place, Condition::Dead);
         let source = self.world.origins[place].id;
@@ -445,7 +446,7 @@ impl Run<'_> {
         }
     }
 
-    /// It is over.
+    /// Ends a fault of a source.
     pub(super) fn heal_source(&mut self, kind: FaultKind, place: usize, ordeal: u32) {
         let name = self.world.origins[place].name.clone();
         let what = match kind {
@@ -464,7 +465,7 @@ impl Run<'_> {
         self.log(None, None, What::World(what));
     }
 
-    /// Whether the sources that are left could have given all of it within the time there was.
+    /// Returns whether the remaining sources could have given all data within the time.
     pub(super) fn could_be_here(&self, view: &ArrivalView, needed_s: u64) -> bool {
         let gives = |id: &SourceId| {
             let mut shares = view.shares.iter();
@@ -477,7 +478,7 @@ impl Run<'_> {
                     && self.world.inbound_rate(place) > 0
             })
         };
-        // What lies apart can come only if somebody gives each of it.
+        // With separate holdings, each one needs a source that gives it.
         let holdings = self.checkers.arrivals.holdings(view.request);
         let is_there = if holdings.is_empty() {
             view.spec.sources.iter().any(gives)

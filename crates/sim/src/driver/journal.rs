@@ -6,14 +6,14 @@ use crate::checkers::{Found, ensure};
 
 pub(super) const NAME: &str = "snapshot and replay give the same mind";
 
-/// Steps between two snapshots for each so many bytes of the last: at most a microsecond or so of
-/// writing and reading for each step, however much the mind knows.
+/// Bytes of the last snapshot for each step before the next one. Limits the work to about a
+/// microsecond for each step, whatever the mind's size.
 const BYTES_PER_STEP: u64 = 1000;
 
-/// What survives the driver: a snapshot and the inputs since.
+/// Data that survives the driver: a snapshot and the inputs since.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Whether anybody will read it.
+    /// Need for the journal; false if nothing will read it.
     is_kept: bool,
     snapshot: Vec<u8>,
     /// Steps since the last snapshot.
@@ -40,18 +40,18 @@ impl Journal {
         }
     }
 
-    /// Whether it is time for a snapshot: after `every` steps, and later when it is large.
+    /// Returns whether a snapshot is due: after `every` steps, or later if it is large.
     pub(super) fn is_due(&self, every: u64) -> bool {
         let large = self.snapshot.len() as u64 / BYTES_PER_STEP;
         self.steps >= every.max(large)
     }
 
-    /// Keeps the mind that was killed, to compare with.
+    /// Keeps the mind that was killed, for comparison.
     pub(super) fn lose(&mut self, mind: Option<Mind>) {
         self.lost = mind;
     }
 
-    /// The mind from snapshot and replay, and whether it is the one that was lost.
+    /// Returns the mind from snapshot and replay, and whether it equals the one that was lost.
     pub(super) fn recover(&mut self) -> (Option<Mind>, Result<(), Found>) {
         let mut mind = match Mind::restore(&self.snapshot) {
             Ok(mind) => mind,
@@ -75,7 +75,7 @@ impl Journal {
 }
 
 impl Run<'_> {
-    /// Writes the mind and reads it back; it goes on as what was read.
+    /// Serializes the mind and reads it back. The run continues with the result.
     pub(super) fn round_trip(&mut self, mind: Mind) -> Mind {
         let snapshot = mind.snapshot();
         let restored = Mind::restore(&snapshot);

@@ -1,4 +1,4 @@
-//! Stage-ins that wait at depots near the centre: what the driver does for that in the model world.
+//! Stage-ins that wait at depots near the centre: the driver's work for them in the model world.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -16,7 +16,7 @@ use crate::{
     world::{Arrival, Condition, Node, Sending},
 };
 
-/// How soon a broken connection is noticed, in milliseconds.
+/// Longest time until a broken connection is noticed, in milliseconds.
 const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 type Leg = (RequestId, SourceId, ChunkIndex);
@@ -28,7 +28,7 @@ pub(super) struct Nears {
 }
 
 impl Nears {
-    /// What of a stage-in is on its way to a depot.
+    /// Returns the leg of a stage-in's chunk that is on its way to a depot.
     fn to(&self, depot: DepotId, request: RequestId, chunk: ChunkIndex) -> Option<Leg> {
         let mut all = self.under_way.iter();
         let found = all.find(|((of, _, which), to)| (*of, *which, **to) == (request, chunk, depot));
@@ -37,7 +37,7 @@ impl Nears {
 }
 
 impl Run<'_> {
-    /// The depots on which a stage-in may wait, as its plan says.
+    /// Returns the depots at which a stage-in may wait, as its plan says.
     pub(super) fn near_of(&self, request: RequestId, plan: &StageInPlan) -> Option<Input> {
         let near = plan.via.iter().filter_map(|name| {
             let origins = self.world.origins.iter();
@@ -54,7 +54,7 @@ impl Run<'_> {
         })
     }
 
-    /// Asks a source for a chunk that is to go on to a depot near the centre.
+    /// Fetches a chunk that goes on to a depot near the centre.
     pub(super) fn prestage(&mut self, leg: Leg, depot: DepotId) {
         let (request, source, chunk) = leg;
         let found = self.checkers.arrivals.on_prestage(request, source, chunk);
@@ -83,7 +83,7 @@ impl Run<'_> {
         }
     }
 
-    /// The source did not give it.
+    /// Handles a failed read from the source.
     fn miss(&mut self, span: Duration, leg: Leg, fault: Fault) {
         self.nears.under_way.remove(&leg);
         let (request, source, chunk) = leg;
@@ -96,7 +96,7 @@ impl Run<'_> {
         self.tell_after(span, input);
     }
 
-    /// The depot did, or did not, take it.
+    /// Answers whether the depot stored the chunk.
     fn answer_prestage(&mut self, span: Duration, leg: Leg, depot: DepotId, fault: Option<Fault>) {
         self.nears.under_way.remove(&leg);
         let (request, source, chunk) = leg;
@@ -117,7 +117,8 @@ impl Run<'_> {
         self.tell_after(span, input);
     }
 
-    /// A chunk came from a source and goes on to a depot near the centre. Whether it was such a one.
+    /// Forwards a chunk from a source to a depot near the centre. Returns whether the arrival was
+    /// one.
     pub(super) fn on_read_for_near(&mut self, leg: Leg, fault: Option<Fault>) -> bool {
         let Some(&depot) = self.nears.under_way.get(&leg) else {
             return false;
@@ -139,7 +140,8 @@ impl Run<'_> {
         true
     }
 
-    /// A chunk has arrived at a depot near the centre, or is lost on its way there. Whether it was such a one.
+    /// Handles a chunk that arrived at a depot near the centre, or was lost. Returns whether the
+    /// arrival was one.
     pub(super) fn on_near(&mut self, arrival: &Arrival, lost: Option<Duration>) -> bool {
         let Arrival { from, to, sending } = arrival;
         let (request, chunk) = (sending.request, sending.chunk);
@@ -175,7 +177,7 @@ impl Run<'_> {
         true
     }
 
-    /// Stops what goes from a source to depots near the centre, and forgets its answers.
+    /// Stops prestaging from a source to depots near the centre, and forgets its answers.
     pub(super) fn quit_near(&mut self, matches: impl Fn(RequestId, SourceId) -> bool) {
         let all = self.nears.under_way.iter();
         let quit = all.filter(|((request, source, _), _)| matches(*request, *source));
@@ -211,7 +213,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a source is a depot near the centre that does not hold a chunk, or can't be reached.
+    /// Returns the fault of a depot near the centre that lacks the chunk or is unreachable.
     pub(super) fn lacks(
         &self,
         source: SourceId,
@@ -228,7 +230,7 @@ impl Run<'_> {
         (!holds).then_some(Fault::SourceVanished)
     }
 
-    /// What was being read from a depot near the centre is lost with its connections.
+    /// Fails reads from a depot near the centre, because its connections broke.
     pub(super) fn break_off_near(&mut self, depot: DepotId) {
         let origins = self.world.origins.iter();
         let place = origins

@@ -1,4 +1,4 @@
-//! What is noted of a run while it is played.
+//! Records of a run, taken while it is played.
 
 use posthaste_core::{Settings, contract::RequestState};
 use posthaste_types::{DepotId, RequestId};
@@ -10,12 +10,12 @@ use crate::{
     rivals::Decider,
 };
 
-/// Entries of the timeline kept.
+/// Timeline entries kept.
 const TIMELINE_MAX: usize = 5000;
-/// The same when the timeline is asked for.
+/// Timeline entries kept if a recording is requested.
 const RECORDED_MAX: usize = 100_000;
 
-/// Plays a scenario like `simulate_with`, drawing samples all the while: what plots are made of.
+/// Plays a scenario like `simulate_with`, and draws the samples that plots are made of.
 #[must_use]
 pub fn simulate_recorded(
     scenario: &Scenario,
@@ -33,8 +33,8 @@ pub fn simulate_recorded(
     (run.into_report(seed), recording.unwrap_or_default())
 }
 
-/// Plays a scenario like `simulate`, and tells the story of one of its requests, a sentence an entry:
-/// as it stands at the end. None when the mind does not know that request, or is down, at the end.
+/// Plays a scenario like `simulate`, and returns the story of one request as it stands at the end,
+/// one sentence an entry. None if the mind does not know the request, or is down, at the end.
 #[must_use]
 pub fn simulate_explained(
     scenario: &Scenario,
@@ -69,7 +69,7 @@ impl Run<'_> {
         }
     }
 
-    /// Draws a sample of the world and of what the mind forecasts, if anybody asked.
+    /// Draws a sample of the world and of the mind's forecasts, if requested.
     pub(super) fn sample(&mut self) {
         if self.recorder.is_none() {
             return;
@@ -81,13 +81,13 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes that each depot holds.
+    /// Returns the bytes each depot holds.
     pub(super) fn used(&self) -> Vec<u64> {
         let sites = self.world.sites.iter();
         sites.map(|site| site.used.get()).collect()
     }
 
-    /// Follows the fan-out of the first request.
+    /// Records the fan-out of the first request.
     pub(super) fn note_fan_out(&mut self) {
         let Some(view) = self
             .mind

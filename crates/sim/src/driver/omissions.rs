@@ -1,4 +1,5 @@
-//! A file of each source that changes while it is read: what lies of it in chunks that were sent before is not what comes after.
+//! Source files that change while they are read. Chunks sent earlier then contain an outdated
+//! version of the file.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,10 +12,10 @@ use super::{
 };
 use crate::world::{Arrival, Node};
 
-/// The first so many chunks hold something of the file.
+/// Number of leading chunks that contain bytes of the file.
 const CHUNKS: u32 = 3;
 
-/// What became of that file.
+/// State of the changed file.
 #[derive(Debug, Default)]
 pub(super) struct Omissions {
     pub(super) has_changed: bool,
@@ -32,8 +33,8 @@ fn taken_back((depot, request, chunk, fragment): Send) -> Input {
 }
 
 impl Run<'_> {
-    /// What was read of a chunk at the centre has something of the file, or is no longer what lies elsewhere: that is told. Returns
-    /// whether it was.
+    /// Reports a chunk read at the centre that contains bytes of the changed file, or that no
+    /// longer equals its fragments elsewhere. Returns whether it did.
     pub(super) fn meets_file(
         &mut self,
         request: RequestId,
@@ -73,7 +74,7 @@ impl Run<'_> {
         is_elsewhere
     }
 
-    /// The same of a send that arrived, which is taken back then.
+    /// Reports a send of such a chunk that arrived, and takes it back.
     pub(super) fn on_file(&mut self, arrival: &Arrival) -> bool {
         let Arrival { from, to, sending } = arrival;
         let site = to.place().map(|place| &self.world.sites[place]);
@@ -95,7 +96,7 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
     }
 
-    /// What depots hold of a chunk is of no use from now on.
+    /// Discards what depots hold of a chunk.
     pub(super) fn renew(&mut self, request: RequestId, chunk: ChunkIndex) {
         self.omissions.renewed.insert((request, chunk));
         let piece = self.bytes_of(request, chunk, FragmentIndex::new(0));
@@ -107,7 +108,8 @@ impl Run<'_> {
             let each = if is_destination { whole } else { piece };
             site.take_back(request, chunk, each);
         }
-        // Answers on their way are of the chunk as it was: the service sees that by their digests.
+        // Answers in flight are about the old version of the chunk. The service recognizes that by
+        // their digests.
         for pending in self.queue.values_mut() {
             if let Pending::Tell { input, .. } = pending
                 && let Some((send, true)) = answered(input)

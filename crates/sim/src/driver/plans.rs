@@ -1,4 +1,4 @@
-//! Plans over time: solved at once, and answered after as long as that would have taken.
+//! Plans over time: solved at once, and answered after the time that solving would have taken.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use posthaste_solve::{columns, solve};
 
 use super::Run;
 
-/// What asking takes, however small the problem.
+/// Fixed time of a solver call, for a problem of any size.
 const OVERHEAD: Duration = Duration::from_millis(20);
-/// What a program of [`LARGE`] variables takes (`docs/benchmarks/plan.md`), and time grows with the square.
+/// Time for a program of [`LARGE`] variables (`docs/benchmarks/plan.md`). The time grows with the
+/// square of the variables.
 const LARGE_TAKES: Duration = Duration::from_millis(500);
 const LARGE: u64 = 5000;
 
 impl Run<'_> {
-    /// Solves what the mind asks for. The answer is charged as if every program the effort allows had been
-    /// solved, each as large as it may be.
+    /// Solves a problem of the mind. The answer is charged as if every program the effort allows
+    /// had been solved, each of the largest allowed size.
     pub(super) fn solve(&mut self, number: u64, problem: &Problem, effort: Effort) {
         let schedule = solve(problem, effort).ok();
         let columns = columns(problem).min(effort.columns) as u64;

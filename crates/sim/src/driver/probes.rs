@@ -1,5 +1,5 @@
-//! Probes: blocks of no meaning that flow to a depot like fragments, one after the other, from the centre or from another
-//! depot.
+//! Probes: meaningless blocks that flow to a depot like fragments, one after the other, from the
+//! centre or another depot.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::{
     world::{Condition, Node, Sending},
 };
 
-/// Stands for a probe where a request is named; users' requests are counted from one.
+/// Request id of a probe. Ids of users' requests start at one.
 const NOBODY: RequestId = RequestId::new(0);
-/// Blocks a probe is cut into at least.
+/// Smallest number of blocks of a probe.
 const BLOCKS_MIN: u64 = 200;
 /// Largest block.
 const BLOCK_BYTES_MAX: Bytes = Bytes::mebi(1);
-/// A probe of which nothing is heard for this long is given up.
+/// Time without news after which a probe is given up.
 pub(super) const OVERDUE: Duration = Duration::from_secs(30);
 
-/// A probe under way.
+/// Running probe.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    /// The depot that sends, and its place; none where the centre does.
+    /// Depot that sends, with its place; none if the centre sends.
     from: Option<(DepotId, usize)>,
     depot: DepotId,
     place: usize,
@@ -34,7 +34,6 @@ pub(super) struct UnderWay {
     budget: Bytes,
     block: Bytes,
     carried: Bytes,
-    /// Which one it is.
     number: u64,
 }
 
@@ -101,7 +100,6 @@ impl Run<'_> {
         self.send_block();
     }
 
-    /// Sends the next block.
     fn send_block(&mut self) {
         let Some(under_way) = &mut self.probing else {
             return;
@@ -116,7 +114,7 @@ impl Run<'_> {
         self.world.send(from, to, sending);
     }
 
-    /// A block of the probe is there. Whether it was one.
+    /// Handles an arrived block. Returns whether it belonged to the probe.
     pub(super) fn on_block(&mut self, sending: &Sending) -> bool {
         if sending.request != NOBODY {
             return false;
@@ -134,7 +132,7 @@ impl Run<'_> {
         true
     }
 
-    /// The probe is over, and the mind hears of it after `span` and half a round trip.
+    /// Ends the probe. The mind receives the result after `span` and half a round trip.
     pub(super) fn end_probe(&mut self, span: Duration) {
         let Some(under_way) = self.probing.take() else {
             return;
@@ -164,7 +162,7 @@ impl Run<'_> {
         self.tell_after(span + latency, input);
     }
 
-    /// Nothing was heard of this probe for long.
+    /// Gives up a probe without news.
     pub(super) fn on_overdue(&mut self, epoch: u32, number: u64) {
         let is_there = self.probing.as_ref().is_some_and(|it| it.number == number);
         if is_there && epoch == self.epoch {
@@ -172,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// The driver died, and its probe with it.
+    /// Forgets the probe, because the driver died.
     pub(super) fn forget_probe(&mut self) {
         if let Some(under_way) = self.probing.take() {
             self.drop_blocks(&under_way);
@@ -187,8 +185,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a probe from the centre ran to the site since the last measurement, and what else there was is not
-    /// known.
+    /// Returns whether a probe from the centre to the site ran since the last measurement, so other
+    /// traffic on that path is unknown.
     pub(super) fn is_probed(&self, place: usize) -> bool {
         let is_now = self
             .probing
@@ -197,7 +195,7 @@ impl Run<'_> {
         is_now || self.was_probed == Some(place)
     }
 
-    /// What the checker of probes must know of an input.
+    /// Informs the checker of probes about an input.
     pub(super) fn heed_measures(&mut self, input: &Input) {
         let (now, probes) = (self.now, &mut self.checkers.probes);
         if let Input::Throughput {
@@ -221,19 +219,19 @@ impl Run<'_> {
         }
     }
 
-    /// A measurement ends here.
+    /// Ends a measurement interval of the probe.
     pub(super) fn measure_probe(&mut self) {
         let from_centre = self.probing.as_ref().filter(|it| it.from.is_none());
         self.was_probed = from_centre.map(|it| it.place);
     }
 }
 
-/// Whether it belongs to a probe.
+/// Returns whether the transfer is a block of a probe.
 pub(super) fn is_block(sending: &Sending) -> bool {
     sending.request == NOBODY
 }
 
-/// A probe that did not begin.
+/// Returns the input for a probe that did not begin.
 fn nothing(path: (Option<DepotId>, DepotId)) -> Input {
     let (sent, bytes, window, is_bound) = (Bytes::ZERO, Bytes::ZERO, Duration::ZERO, true);
     match path {

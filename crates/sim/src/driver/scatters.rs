@@ -1,7 +1,7 @@
-//! Depots that are sent a chunk whole, code it, keep a fragment and send the others on.
+//! Scatters: depots that receive a whole chunk, code it, keep a fragment and forward the others.
 //!
-//! Until the chunk is there, one answer speaks for all of it. From then on each fragment is as one that a
-//! depot sends on.
+//! Until the chunk has arrived, one answer counts for all its fragments. From then on each fragment
+//! is an ordinary forward.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,29 +20,29 @@ use crate::{
     world::{Arrival, Condition, Node, Sending},
 };
 
-/// Who codes which chunk.
+/// Coding depot and its chunk.
 type Key = (DepotId, RequestId, ChunkIndex);
 
-/// A chunk on its way to who codes it.
+/// Chunk on its way to the depot that codes it.
 #[derive(Debug)]
 struct Scattering {
     kept: FragmentIndex,
     pieces: BTreeMap<DepotId, FragmentIndex>,
 }
 
-/// Everything that is coded elsewhere.
+/// All chunks coded at depots.
 #[derive(Debug, Default)]
 pub(super) struct Scatters {
-    /// Chunks that are not there yet, or of which nothing was begun.
+    /// Chunks that have not arrived, or of which no fragment was begun.
     open: BTreeMap<Key, Scattering>,
-    /// Bytes of chunks that went for the fragment which is kept, until that is answered.
+    /// Bytes of the whole chunk for each kept fragment, until that is answered.
     whole: BTreeMap<Send, Bytes>,
-    /// Who sends on which fragment, and since when it does.
+    /// Sending depot of each fragment, and the start of its forward.
     pieces: BTreeMap<Send, (DepotId, Option<Timestamp>)>,
 }
 
 impl Scatters {
-    /// What was on its way to be kept, if it was a chunk to code. It is over.
+    /// Ends a fragment. Returns the bytes of the whole chunk if it was sent for coding.
     pub(super) fn end(&mut self, send: &Send) -> Option<Bytes> {
         self.pieces.remove(send);
         self.whole.remove(send)
@@ -134,7 +134,8 @@ impl Run<'_> {
         self.tell_after(span, failed);
     }
 
-    /// What arrived from the centre, or was lost on its way, was a chunk to code. Returns whether it was.
+    /// Handles a chunk to be coded that arrived from the centre or was lost. Returns whether the
+    /// arrival was one.
     pub(super) fn on_to_be_coded(&mut self, arrival: &Arrival, lost: Option<Duration>) -> bool {
         let Arrival { from, to, sending } = arrival;
         let site = to.place().map(|place| &self.world.sites[place]);
@@ -173,7 +174,7 @@ impl Run<'_> {
         true
     }
 
-    /// Stores the fragment that who codes keeps.
+    /// Stores the fragment that the coding depot keeps.
     fn keep_own(&mut self, (depot, request, chunk): Key, fragment: FragmentIndex, span: Duration) {
         let send = (depot, request, chunk, fragment);
         if let Some(fault) = self.store_among_relays(send) {
@@ -181,7 +182,7 @@ impl Run<'_> {
         }
     }
 
-    /// Who codes sends one fragment on.
+    /// Forwards one fragment from the coding depot.
     fn send_piece(&mut self, (depot, request, chunk): Key, to: DepotId, fragment: FragmentIndex) {
         let send = (to, request, chunk, fragment);
         let (Some(from), Some(place)) = (self.world.place(depot), self.world.place(to)) else {
@@ -205,7 +206,7 @@ impl Run<'_> {
             .send(Node::site(from), Node::site(place), sending);
     }
 
-    /// A fragment that was coded elsewhere is stored: how long it took is told first.
+    /// Reports a stored fragment that a depot coded, after the duration of its transfer.
     pub(super) fn tell_piece(&mut self, send: Send, span: Duration) {
         let (depot, request, chunk, _) = send;
         let piece = self.scatters.pieces.get(&send);
@@ -220,7 +221,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing of a chunk was begun: every fragment of it has failed.
+    /// Fails every fragment of a chunk of which none was begun.
     pub(super) fn on_scatter_failed(&mut self, key: Key) {
         let (depot, request, chunk) = key;
         if let Some(open) = self.scatters.open.remove(&key) {
@@ -231,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// A depot is not to get anything more of a request: neither what is coded elsewhere, nor what it codes for
+    /// Stops all fragments of a request to a depot: those coded elsewhere, and those it codes for
     /// others.
     pub(super) fn drop_scatters(&mut self, request: RequestId, depot: DepotId) {
         let open = self
@@ -256,7 +257,7 @@ impl Run<'_> {
                 (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
             };
             for arrival in self.world.drop_between(from, to, is_it) {
-                // One that a driver ordered which is dead is counted off.
+                // A fragment ordered by a dead driver is counted off.
                 self.is_orphan(&arrival);
             }
         }
@@ -268,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    /// Chunks that some were sent to code are given up, with all that was to come of them.
+    /// Gives up chunks that some depots should code, with all their fragments.
     fn drop_open(&mut self, matches: impl Fn(&Key) -> bool) {
         let keys: Vec<Key> = self
             .scatters
@@ -314,7 +315,7 @@ impl Run<'_> {
         }
     }
 
-    /// The driver is dead: what was not there yet to be coded never will be.
+    /// Gives up chunks that have not arrived, because the driver is dead.
     pub(super) fn crash_scatters(&mut self) {
         self.drop_open(|_| true);
         self.scatters = Scatters::default();

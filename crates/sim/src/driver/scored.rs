@@ -1,4 +1,4 @@
-//! Runs that are compared: the mind or a rival, and the world with nobody deciding.
+//! Runs for comparison: the mind or a baseline, and the world without decisions.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,30 +13,30 @@ use crate::{
     world::Condition,
 };
 
-/// What a world is that was watched.
+/// Observed world.
 pub(crate) struct Watched {
     pub(crate) seen: Seen,
     pub(crate) egress: Option<ByteRate>,
-    /// Of each site: what it has room for, and a number it shares with what it fails together with.
+    /// Capacity of each site, and the numbers of its failure domains.
     pub(crate) capacities: Vec<(Bytes, Vec<u32>)>,
-    /// What was asked, when, since the start, and by when it must be safe.
+    /// Requests, each with its submission and deadline since the start.
     pub(crate) requests: Vec<(RequestId, Duration, Duration, RequestSpec)>,
-    /// How long a depot can be gone before everybody knows.
+    /// Longest time a depot can be gone before all drivers know.
     pub(crate) unnoticed: Duration,
 }
 
-/// What is noted of a run that is scored.
+/// Records of a run that is scored.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
-    /// Where each request was sent.
+    /// Depots each request was sent to.
     pub(super) reached: BTreeSet<(RequestId, DepotId)>,
-    /// Chunks that came whole to a destination.
+    /// Chunks that reached a destination whole.
     pub(super) whole: BTreeSet<(RequestId, ChunkIndex)>,
-    /// Bytes that depots sent on to destinations.
+    /// Bytes that depots forwarded to destinations.
     pub(super) delivered: Bytes,
 }
 
-/// Plays a scenario with the mind, or a rival in its place.
+/// Plays a scenario with the mind, or with a baseline in its place.
 pub(crate) fn score(
     scenario: &Scenario,
     seed: u64,
@@ -50,7 +50,7 @@ pub(crate) fn score(
     run.score(seed)
 }
 
-/// Plays a scenario with the mind, of which it is asked nothing but these requests.
+/// Plays a scenario with a mind that is asked only for these requests.
 pub(crate) fn score_only(
     scenario: &Scenario,
     seed: u64,
@@ -62,7 +62,7 @@ pub(crate) fn score_only(
     run.score(seed)
 }
 
-/// Plays a scenario with nobody deciding and notes what the paths would have carried.
+/// Plays a scenario without decisions, and records the rates of its paths.
 pub(crate) fn watch(scenario: &Scenario, seed: u64) -> Watched {
     let mut run = Run::new(scenario, seed, Settings::default());
     run.replace(Rival::Idle);
@@ -89,7 +89,7 @@ pub(crate) fn watch(scenario: &Scenario, seed: u64) -> Watched {
     }
 }
 
-/// The failure domains of each depot: the places of theirs among those there are.
+/// Returns the failure domains of each depot, as places among all domains.
 fn domains(scenario: &Scenario) -> impl Iterator<Item = Vec<u32>> {
     scenario.depots.iter().map(|plan| {
         let terms = plan.terms();
@@ -127,7 +127,7 @@ impl Run<'_> {
         }
     }
 
-    /// Something is stored: a chunk that came whole is noted, if anybody counts.
+    /// Records a chunk that was stored whole, if the run is scored.
     pub(super) fn on_stored(&mut self, send: Send, span: Duration) {
         let (_, request, chunk, fragment) = send;
         if let Some(noted) = &mut self.noted
@@ -138,13 +138,14 @@ impl Run<'_> {
         self.tell_piece(send, span);
     }
 
-    /// Lets a rival decide. The checkers keep silent then: they hold the mind to its promises.
+    /// Replaces the mind by a baseline. The checkers keep silent then, because they check the
+    /// mind's promises.
     fn replace(&mut self, rival: Rival) {
         self.mind = Some(Decider::rival(rival));
         self.checkers.mute();
     }
 
-    /// Notes what the paths carry now, if anybody watches.
+    /// Records the current rates of the paths, if the world is watched.
     pub(super) fn see(&mut self) {
         let Some(seen) = &mut self.seen else { return };
         let rate = |place: usize| match self.world.sites[place].condition() {

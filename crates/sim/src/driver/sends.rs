@@ -1,4 +1,4 @@
-//! Sends, as inputs answer them, and what relays store of what they do among themselves.
+//! Sends, as inputs answer them, and transfers stored among relays.
 
 use posthaste_core::contract::{Fault, Input};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
@@ -6,11 +6,11 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 use super::{Run, follows::SOON};
 use crate::world::Sending;
 
-/// A fragment on its way to a depot.
+/// Fragment on its way to a depot.
 pub(super) type Send = (DepotId, RequestId, ChunkIndex, FragmentIndex);
 
 impl Run<'_> {
-    /// Takes a send back, where it still waits for a connection.
+    /// Takes a send back if it still waits for a connection.
     pub(super) fn recall(&mut self, (depot, request, chunk, fragment): Send) {
         let is_it = |sending: &Sending| {
             (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
@@ -30,8 +30,8 @@ impl Run<'_> {
         }
     }
 
-    /// A depot stores what nobody sent it from here, or has no room; none where there is no such depot. Returns the
-    /// fault that the driver hears of, if any: an answer may be lost.
+    /// Stores a fragment that the centre did not send. Returns the fault that the driver learns, if
+    /// any, because an answer may be lost; none if there is no such depot.
     pub(super) fn store_among_relays(&mut self, send: Send) -> Option<Option<Fault>> {
         let (depot, request, chunk, fragment) = send;
         let bytes = self.bytes_of(request, chunk, fragment);
@@ -60,7 +60,7 @@ impl Run<'_> {
     }
 }
 
-/// What a driver hears of a send.
+/// Returns the driver's input about a send.
 pub(super) fn answer((depot, request, chunk, fragment): Send, fault: Option<Fault>) -> Input {
     match fault {
         None => Input::FragmentStored {
@@ -79,7 +79,7 @@ pub(super) fn answer((depot, request, chunk, fragment): Send, fault: Option<Faul
     }
 }
 
-/// Which send an input answers, and whether by a store.
+/// Returns the send an input answers, and whether it was stored.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "nothing else answers a send"

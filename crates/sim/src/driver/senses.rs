@@ -1,4 +1,4 @@
-//! What the driver perceives of the world: answers to probes, measurements, arrivals.
+//! The driver's view of the world: answers to probes, measurements, arrivals.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{MEASURE_EVERY, PROBE_TIMEOUT, Run, START};
 use crate::world::{Arrival, Condition, Node, Sending};
 
 impl Run<'_> {
-    /// Asks every depot whether it is there.
+    /// Probes every depot for liveness.
     pub(super) fn probe(&mut self) {
         for place in 0..self.world.sites.len() {
             let (span, input) = self.probe_one(place);
@@ -17,7 +17,7 @@ impl Run<'_> {
         }
     }
 
-    /// What asking one of them will tell, and when.
+    /// Returns the answer of one depot, and its delay.
     pub(super) fn probe_one(&mut self, place: usize) -> (Duration, Input) {
         let site = &mut self.world.sites[place];
         site.lapse(self.now);
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    /// Measures what each depot took since the last time.
+    /// Measures the bytes each depot received since the last time.
     pub(super) fn measure(&mut self, inputs: &mut Vec<Input>) {
         for carried in self.world.measure() {
             let Some(place) = carried.to.place() else {
@@ -78,7 +78,8 @@ impl Run<'_> {
         self.check_spaces();
     }
 
-    /// At the start of a scenario that says so: what one path carries, as other traffic shows.
+    /// Returns the rate of one path as other traffic shows it, at the start of a scenario with
+    /// monitoring.
     fn monitor(&self) -> Option<Input> {
         let gone = self.now.since(START);
         if gone >= Duration::from_secs(self.scenario.monitored_s) {
@@ -99,7 +100,8 @@ impl Run<'_> {
         })
     }
 
-    /// A fragment has arrived at a depot: it is checked, stored and answered, or not.
+    /// Handles a fragment that arrived at a depot: checks it, stores it and answers, unless a fault
+    /// prevents it.
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let Arrival { from, to, sending } = arrival;
         if to == Node::CENTRE {
@@ -165,7 +167,7 @@ impl Run<'_> {
         let found = self.checkers.capacity.on_stored(id, used, capacity);
         self.checkers.note(self.now, found);
         if is_orphan {
-            // Whoever ordered it is dead.
+            // The driver that ordered it is dead.
             return;
         }
         if fault.is_none() {

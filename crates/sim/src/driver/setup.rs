@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Tells the mind of the world and queues all that will happen to it.
+    /// Reports the world to the mind, and queues all future events.
     pub(super) fn set_up(&mut self, seed: u64) {
         let slowest = self
             .world
@@ -54,7 +54,7 @@ impl Run<'_> {
         self.queue_gateways();
     }
 
-    /// What is known of every depot from the start.
+    /// Returns the reports about every depot at the start.
     fn known_sites(&self) -> Vec<Input> {
         let added = self.world.sites.iter().map(|site| Input::DepotAdded {
             depot: site.id,
@@ -119,7 +119,7 @@ impl Run<'_> {
         told.chain(follows).chain(stores).chain(reserves).collect()
     }
 
-    /// What a driver does all the time.
+    /// Starts the driver's periodic work.
     pub(super) fn start_routine(&mut self) {
         let epoch = self.epoch;
         let every = Duration::from_secs(self.scenario.probe_every_s);
@@ -127,7 +127,7 @@ impl Run<'_> {
         self.after(super::MEASURE_EVERY, Pending::Measure { epoch });
     }
 
-    /// What is lent for one request: of depots that are several, each.
+    /// Returns the terms of depots lent for one request, for each depot of a numbered name.
     fn lent(&self, plan: &LentPlan) -> Vec<LentTerms> {
         let sites = self.world.sites.iter().zip(&self.scenario.depots);
         let named = sites.filter(|(_, depot)| {
@@ -137,7 +137,7 @@ impl Run<'_> {
         named.map(|(site, _)| plan.terms(site.id)).collect()
     }
 
-    /// What depots say of their load.
+    /// Queues the depots' load reports.
     fn queue_loads(&mut self) {
         let sites = self.world.sites.iter().zip(&self.scenario.depots);
         let told = sites.flat_map(|(site, plan)| {
@@ -154,7 +154,7 @@ impl Run<'_> {
         }
     }
 
-    /// What each depot says of its load when it is asked now: what it said last.
+    /// Returns the current load of each depot: its last report.
     pub(super) fn loads_now(&self) -> Vec<Input> {
         let now_s = self.now.since(START).as_secs_f64();
         let sites = self.world.sites.iter().zip(&self.scenario.depots);
@@ -209,7 +209,7 @@ impl Run<'_> {
         }
     }
 
-    /// A user lets something wait, and go on.
+    /// Queues a user's pause of a request, and its resumption.
     pub(super) fn queue_pause(
         &mut self,
         request: RequestId,
@@ -293,7 +293,7 @@ fn submitted(wish: &Wish<'_>) -> Input {
     let (request, spec) = (wish.request, wish.spec.clone());
     let optimizer = wish.plan.optimizer.as_deref();
     let optimizer = optimizer.and_then(|name| name.parse::<Method>().ok());
-    // What makes no sense was refused when it was read.
+    // Invalid options were rejected when the scenario was read.
     let wishes = Wishes {
         forbidden: wish.without.clone(),
         deliver_by: wish.deliver_by.map(|by| START + by),

@@ -1,4 +1,4 @@
-//! Depots that keep space for datasets: the driver asks them, and tells what they answered.
+//! Space reservations at depots: the driver's requests and the reports of their answers.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Run<'_> {
         self.tell_after(span, told);
     }
 
-    /// Space is kept as long as it was asked for, and for those only who may still send.
+    /// Expires reservations of space, and checks that only requests which may still send keep any.
     pub(super) fn check_spaces(&mut self) {
         let now = self.now;
         self.world.sites.iter_mut().for_each(|site| site.lapse(now));

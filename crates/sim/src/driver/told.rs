@@ -1,4 +1,4 @@
-//! What checkers must know of inputs.
+//! Inputs, as the checkers need them.
 
 use posthaste_core::contract::Input;
 use posthaste_types::{DepotId, FragmentIndex};
@@ -7,7 +7,7 @@ use super::{Run, sends::answered};
 use crate::checkers::End;
 
 impl Run<'_> {
-    /// What the checkers must know of an input before the mind does.
+    /// Informs the checkers about an input before the mind sees it.
     pub(super) fn on_told(&mut self, input: &Input) {
         if let Input::DepotDown { depot, .. } = input
             && let Some(site) = self.world.site(*depot)
@@ -59,14 +59,14 @@ impl Run<'_> {
         self.end_send(send, end);
     }
 
-    /// Who uses a depot may have to do without it.
+    /// Relaxes the checks of requests that use a depot, because they may lose it.
     fn loosen(&mut self, depot: DepotId) {
         let uses = self.world.specs.iter();
         let uses = uses.filter(|(_, spec)| spec.via.contains(&depot));
         uses.for_each(|(request, _)| self.checkers.domains.on_loose(*request));
     }
 
-    /// Notes since when each destination of a request has all of it, where that matters.
+    /// Records the time since which each destination of a request has all data, if that matters.
     fn note_whole_after(&mut self, input: &Input) {
         if let Input::DepotInventory { request, .. }
         | Input::FragmentStored {

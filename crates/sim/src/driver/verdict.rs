@@ -16,11 +16,12 @@ use crate::{
     world::{Condition, Site},
 };
 
-/// How long the mind may leave a depot alone after the last fault, in seconds, and then some.
+/// Longest time, in seconds, that the mind may leave a depot alone after the last fault, with a
+/// margin.
 const SETTLING_S: u64 = 330;
 
 impl Run<'_> {
-    /// The last verdicts, and the report.
+    /// Returns the report, with the last verdicts.
     pub(super) fn into_report(mut self, seed: u64) -> Report {
         let now = self.now;
         let mut found = self.checkers.deadlines.at_end(now);
@@ -84,7 +85,8 @@ impl Run<'_> {
         }
     }
 
-    /// The mind's books of each stage-in beside what is here, and whether it should be.
+    /// Compares the mind's state of each stage-in with the chunks that are here, and whether it
+    /// should be complete.
     fn judge_stage_ins(&self, mind: &Mind, needed_s: u64) -> Vec<Result<(), Found>> {
         let views = mind.stage_ins();
         let judged = views.flat_map(|view| {
@@ -110,7 +112,7 @@ impl Run<'_> {
         )
     }
 
-    /// The mind's books of each live depot beside what it holds.
+    /// Compares the mind's belief of each live depot's contents with its actual contents.
     fn compare_books(&self, mind: &Mind) -> Vec<Result<(), Found>> {
         let states = mind.depots();
         let up: BTreeSet<DepotId> = states
@@ -130,7 +132,7 @@ impl Run<'_> {
                     continue;
                 };
                 let site = &self.world.sites[place];
-                // Whoever is being asked what it holds answers for itself.
+                // A depot that is being asked for its inventory answers for itself.
                 let is_sure = site.condition() == Condition::Well
                     && up.contains(&depot)
                     && !site.is_told_gone;
@@ -143,7 +145,7 @@ impl Run<'_> {
                     .unwrap_or_default();
                 let mut held = held(site, &view);
                 if !held.is_subset(&believed) {
-                    // A copy that another depot holds too stops counting where it is in the way.
+                    // A copy that another depot also holds stops counting if it is in the way.
                     let elsewhere = holders.iter().filter(|(holder, _)| *holder != depot);
                     let spare: BTreeSet<_> = elsewhere.flat_map(|(_, held)| held).collect();
                     held.retain(|held| believed.contains(held) || !spare.contains(held));
@@ -161,7 +163,8 @@ impl Run<'_> {
         found
     }
 
-    /// What was safe and can't be rebuilt any more from those who are there is said to be so.
+    /// Checks that a dataset which was safe and can't be rebuilt any more from the remaining depots
+    /// is reported.
     fn told_of_losses(&self, mind: &Mind) -> Vec<Result<(), Found>> {
         let is_open = |view: &RequestView| match view.state {
             RequestState::Moving => view.safe_at.is_some(),
@@ -199,14 +202,16 @@ impl Run<'_> {
         found
     }
 
-    /// Whether all of it is said to lie at its destinations, not only with whoever pulled it, and to be kept there now.
+    /// Returns whether all data is reported at its destinations, not only at a user that pulled it,
+    /// and is to be kept there now.
     fn is_called_delivered(&self, view: &RequestView) -> bool {
         let delivery = view.delivery.as_ref();
         let is_there = delivery.is_some_and(|delivery| delivery.whole_at.is_some());
         view.state == RequestState::Delivered && is_there
     }
 
-    /// What a destination lacks that is there, and that the mind knows to be there or not.
+    /// Returns a destination that is up, with a chunk it lost. `is_known` says whether the mind
+    /// knows that the destination is up.
     fn lost_there(
         &self,
         mind: &Mind,
@@ -229,7 +234,7 @@ impl Run<'_> {
         lacking.next()
     }
 
-    /// Notes what is said of a source that is gone though it is not so.
+    /// Checks an event that reports a source as gone and its data as safe.
     pub(super) fn check_release(&mut self, event: &Event) {
         let (Happening::Released, Reason::AllSafe { .. }, Some(request)) =
             (&event.happening, &event.reason, event.request)
@@ -242,7 +247,8 @@ impl Run<'_> {
         self.checkers.note(self.now, found);
     }
 
-    /// Whether a destination is back without what was delivered there, and the mind has not heard of it.
+    /// Returns whether a destination is back without delivered data, and the mind does not know
+    /// yet.
     pub(super) fn has_untold_loss(&self) -> bool {
         let mind = self.mind.as_ref().and_then(Decider::as_mind);
         mind.is_some_and(|mind| {
@@ -251,7 +257,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether a depot is gone, for no hours of its own, and the mind was told.
+    /// Returns whether a depot is gone within its hours, and the mind knows.
     fn is_known_gone(&self, depot: DepotId) -> bool {
         let place = self.world.place(depot);
         place.is_none_or(|place| {
@@ -261,11 +267,11 @@ impl Run<'_> {
         })
     }
 
-    /// Time in which the slowest depot takes all that was asked for, and then some.
+    /// Returns the time in which the slowest depot receives all requested data, with a margin.
     fn needed_s(&self, mind: &Mind) -> u64 {
         let slowest = self.world.slowest();
         let all: u64 = mind.requests().map(|view| all_bytes(&view).get()).sum();
-        // A request whose rate is limited takes its time however fast depots are.
+        // A request with a rate limit takes its time, however fast depots are.
         let limited = mind.requests().filter_map(|view| {
             let rate = view.wishes.rate_max?;
             Some(rate.time_for(all_bytes(&view)).as_secs())
@@ -274,7 +280,7 @@ impl Run<'_> {
         SETTLING_S + 4 * (all + inbound) / slowest.max(1) + 4 * limited.sum::<u64>()
     }
 
-    /// Whether the depots that are left could have made the request safe within the time there was.
+    /// Returns whether the remaining depots could have made the request safe in time.
     fn is_possible(&self, view: &RequestView, needed_s: u64) -> bool {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
@@ -304,7 +310,7 @@ impl Run<'_> {
         let can_pin = pinned.all(|depot| is_open(*depot) && is_well(*depot, column));
         let is_direct = |depot| view.pinned.is_empty() && is_direct(depot);
         let ends = &view.spec.destinations;
-        // Where losses are to be survived, all of it at one destination is one more that holds something of it.
+        // If losses must be survived, a whole copy at one destination counts as one more holder.
         let losses = view.spec.code.parity();
         let is_whole = losses == 0 && ends.iter().copied().any(is_direct);
         let is_stood_in = losses > 0
@@ -324,7 +330,7 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Whether a depot fails together with no other, for certain.
+    /// Returns whether a depot certainly shares no failure domain with another.
     fn is_apart(&self, depot: DepotId) -> bool {
         let place = self.world.place(depot);
         place.is_some_and(|place| {
@@ -336,7 +342,7 @@ impl Run<'_> {
         })
     }
 
-    /// What sending bytes of a request to a depot and keeping them there costs.
+    /// Returns the cost of sending bytes of a request to a depot and keeping them there.
     fn cost(&self, view: &RequestView, depot: DepotId, bytes: Bytes) -> u64 {
         const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
         let until = view.wishes.keep_until;
@@ -353,13 +359,13 @@ impl Run<'_> {
     }
 }
 
-/// Everything of a request, coded.
+/// Returns the bytes of all fragments of a request.
 fn all_bytes(view: &RequestView) -> Bytes {
     let (bytes, code) = (view.spec.bytes, view.spec.code);
     Bytes::new(bytes.get() * u64::from(code.total()) / u64::from(code.data()))
 }
 
-/// Chunks that these can't be rebuilt from.
+/// Returns the number of chunks that these fragments can't rebuild.
 fn beyond_rebuilding(
     view: &RequestView,
     held: impl Iterator<Item = (ChunkIndex, FragmentIndex)>,
@@ -376,7 +382,7 @@ fn beyond_rebuilding(
     u32::try_from(lost).unwrap_or(u32::MAX)
 }
 
-/// What a site really holds of a request.
+/// Returns the fragments of a request that a site actually holds.
 fn held(site: &Site, view: &RequestView) -> BTreeSet<(ChunkIndex, FragmentIndex)> {
     let masks = site.held.get(&view.request);
     let masks = masks.map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Gateways that come and go, and the hands that take another way.
+//! Gateways that go away and come back, and data that takes another route.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,20 +14,20 @@ use crate::{
     world::{Arrival, Node},
 };
 
-/// Which ways data takes, as the hands know it.
+/// Routes of data, as the driver knows them.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// The one that was commanded, by the place of the depot.
+    /// Commanded route of each depot, by the depot's place.
     wanted: BTreeMap<usize, usize>,
     taken: BTreeMap<usize, usize>,
-    /// Depots whose way changed since they were last measured.
+    /// Depots whose route changed since their last measurement.
     turning: BTreeSet<usize>,
     /// Gateways that are gone.
     gone: BTreeSet<usize>,
 }
 
 impl Run<'_> {
-    /// The ways there are, for the mind; every driver that starts says them.
+    /// Returns the existing routes for the mind. Every driver that starts reports them.
     pub(super) fn found_ways(&mut self) -> Vec<Input> {
         let places = 0..self.world.sites.len();
         let mut found = Vec::new();
@@ -49,7 +49,7 @@ impl Run<'_> {
         found
     }
 
-    /// Queues when gateways go and come.
+    /// Queues the outages of gateways.
     pub(super) fn queue_gateways(&mut self) {
         let scenario = self.scenario;
         for (gateway, plan) in scenario.gateways.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Run<'_> {
         }
     }
 
-    /// The mind wants data for a depot to go this way.
+    /// Executes the mind's choice of a route to a depot.
     pub(super) fn take(&mut self, depot: DepotId, way: u8) {
         let Some(place) = self.world.place(depot) else {
             return;
@@ -77,8 +77,8 @@ impl Run<'_> {
         }
     }
 
-    /// Lets data go the way that is wanted if it opens, or the first that does. Returns that way if it is
-    /// another one than before.
+    /// Switches to the wanted route if it is open, else to the first open one. Returns the route if
+    /// it changed.
     fn turn_way(&mut self, place: usize) -> Option<usize> {
         let ways = self.world.ways_to(place);
         let wanted = self.ways.wanted.get(&place).copied().unwrap_or(0);
@@ -96,7 +96,7 @@ impl Run<'_> {
         Some(way)
     }
 
-    /// A gateway goes, and what was on its way through it is lost; or it comes again.
+    /// Handles a gateway that goes away, with the data in flight through it, or that comes back.
     pub(super) fn on_gateway(&mut self, gateway: usize, is_gone: bool) {
         let name = self.scenario.gateways[gateway].name.clone();
         let what = match is_gone {
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
     }
 
-    /// All connections from the centre to a depot break.
+    /// Breaks all connections from the centre to a depot.
     fn break_way(&mut self, place: usize) {
         let to = Node::site(place);
         let dropped = self.world.drop_sends(place, |_| true).into_iter();
@@ -136,7 +136,8 @@ impl Run<'_> {
         self.lose(lost.collect());
     }
 
-    /// Whether what was measured last says nothing of the way that is taken: some of it went another.
+    /// Returns whether the last measurement says nothing about the current route, because some data
+    /// took another one.
     pub(super) fn was_turning(&mut self, place: usize) -> bool {
         self.ways.turning.remove(&place)
     }

@@ -1,4 +1,4 @@
-//! A run as one HTML page: nothing is loaded from anywhere, and it reads well by day and by night.
+//! A run as one self-contained HTML page, in light and dark colours.
 
 mod facts;
 mod figures;
@@ -12,19 +12,19 @@ use figures::{figures, marks};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What a page says beyond the run itself.
+/// Texts of a page beyond the run itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// What the scenario shows, in a sentence.
+    /// Summary of the scenario in a sentence.
     pub summary: &'a str,
-    /// The scenario as it was read.
+    /// Source text of the scenario.
     pub scenario: &'a str,
-    /// The command that plays it again.
+    /// Command that replays the run.
     pub command: &'a str,
 }
 
-/// The page. It is well-formed XML as well, and its size is bounded whatever the run: plots are thinned
-/// and tables cut, saying so.
+/// Returns the page. It is also well-formed XML. Its size is bounded for every run: plots are
+/// thinned and tables cut, with a note.
 #[must_use]
 pub fn page(report: &Report, recording: &Recording, page: &Page<'_>) -> String {
     let marks = marks(report, recording);
@@ -60,8 +60,7 @@ pub fn page(report: &Report, recording: &Recording, page: &Page<'_>) -> String {
     html
 }
 
-/// Text as it may stand in an element or an attribute. Characters that no document may hold are
-/// replaced.
+/// Escapes text for an element or an attribute. Replaces characters that no document may contain.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -79,14 +78,14 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// JSON as it may stand in a script element: nothing in it ends the element.
+/// Escapes JSON for a script element, so that nothing in it ends the element.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
 }
 
-/// A moment of the run, for people.
+/// Formats a time of the run for people.
 fn moment(at_s: f64) -> String {
     format!("{at_s:.1} s")
 }
@@ -133,7 +132,10 @@ mod tests {
         (report, html)
     }
 
-    /// Every element's name, and the text between them; panics where the page is not well formed.
+    /// Returns every element's name, and the text between them.
+    ///
+    /// # Panics
+    /// If the page is not well formed.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the other pieces don't matter here"

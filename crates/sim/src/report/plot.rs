@@ -1,33 +1,33 @@
-//! Plots as SVG, by our own small functions: stacked areas and lines over time, with marks.
+//! Plots as SVG, without a library: stacked areas and lines over time, with marks.
 
 use std::fmt::Write;
 
 use super::page::escape;
 
-/// The drawing's size and the margins around the plotted ground, in its own units.
+/// Width of the drawing, and the margins around its plot area, in its own units.
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 28.0;
-/// How high above the ground the rows of symbols are, and how wide a symbol is.
+/// Heights of the symbol rows above the plot area.
 const MARK_ROWS: [f64; 3] = [0.0, 14.0, 28.0];
 const MARK_WIDTH: f64 = 14.0;
-/// Colours there are.
+/// Number of colours.
 pub(super) const COLORS: usize = 12;
 
-/// Something that happened, shown as a line across the plot with a symbol above.
+/// Event, shown as a line across the plot with a symbol above.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Mark {
     pub(super) at_s: f64,
-    /// The style's class.
+    /// CSS class.
     pub(super) class: &'static str,
     pub(super) symbol: &'static str,
     pub(super) title: String,
 }
 
-/// A line or an area: a name, and a number for each moment; NaN where there is none.
+/// Line or area: a name, and a number for each moment; NaN for no number.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// What numbers up to `most` are divided by, and how that unit is written.
+    /// Returns the divisor for numbers up to `most`, and its unit.
     fn scale(self, most: f64) -> (f64, &'static str) {
         const BYTES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
         const RATES: [&str; 6] = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s"];
@@ -73,13 +73,13 @@ impl Unit {
     }
 }
 
-/// One plot.
+/// Single plot.
 #[derive(Debug)]
 pub(super) struct Chart<'a> {
     pub(super) id: &'static str,
     pub(super) label: &'static str,
     pub(super) moments: &'a [f64],
-    /// Where the plot ends: at the last moment or after.
+    /// End of the plot: the last moment or later.
     pub(super) end_s: f64,
     pub(super) series: Vec<Series>,
     pub(super) shape: Shape,
@@ -87,7 +87,7 @@ pub(super) struct Chart<'a> {
     pub(super) marks: &'a [Mark],
 }
 
-/// Where numbers lie on the drawing.
+/// Mapping of numbers to positions on the drawing.
 struct Ground {
     end_s: f64,
     low: f64,
@@ -106,7 +106,7 @@ impl Ground {
 }
 
 impl Chart<'_> {
-    /// The plot as an SVG element.
+    /// Returns the plot as an SVG element.
     pub(super) fn to_svg(&self) -> String {
         let (low, high) = self.range();
         let ground = Ground {
@@ -128,7 +128,7 @@ impl Chart<'_> {
         svg
     }
 
-    /// What the script shows where the pointer is: moments, and each series in the plot's unit.
+    /// Returns the script's data for the pointer: moments, and each series in the plot's unit.
     pub(super) fn to_json(&self) -> serde_json::Value {
         let (low, high) = self.range();
         let (divisor, unit) = self.unit.scale(high.max(-low));
@@ -148,8 +148,8 @@ impl Chart<'_> {
         })
     }
 
-    /// The lowest and the highest number shown. Of lines the outermost hundredths are cut off: a
-    /// forecast before the first measurement says little.
+    /// Returns the lowest and the highest number shown. For lines the outermost hundredths are cut
+    /// off, because a forecast before the first measurement is unreliable.
     fn range(&self) -> (f64, f64) {
         let (low, high) = match self.shape {
             Shape::Stacked => {
@@ -163,7 +163,7 @@ impl Chart<'_> {
                 let cut = all.len() / 100;
                 let first = all.get(cut).copied().unwrap_or(0.0);
                 let last = all.iter().rev().nth(cut).copied().unwrap_or(0.0).max(0.0);
-                // However short the danger was, it shows.
+                // Negative slack is visible, however short it lasted.
                 let is_below = all.first().is_some_and(|least| *least < 0.0);
                 (first.min(if is_below { -last / 8.0 } else { 0.0 }), last)
             }
@@ -306,7 +306,7 @@ fn draw_marks(marks: &[Mark], ground: &Ground, svg: &mut String) {
     }
 }
 
-/// Round numbers from `low` to `high`, about `count` of them.
+/// Returns round numbers from `low` to `high`, about `count` of them.
 fn ticks(low: f64, high: f64, count: u32) -> Vec<f64> {
     let rough = ((high - low) / f64::from(count)).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());
@@ -322,7 +322,7 @@ fn ticks(low: f64, high: f64, count: u32) -> Vec<f64> {
         .collect()
 }
 
-/// A number with no more digits than it needs.
+/// Formats a number with as few digits as possible.
 fn number(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,4 +1,4 @@
-//! Samples of a run, drawn once a virtual second and coarser when it is long: what plots are made of.
+//! Samples of a run for plots, drawn once a virtual second, and less often in long runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,53 +10,53 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{Scenario, scenario::SECONDS_A_MONTH};
 
-/// Numbers kept for all samples together: 4 MB.
+/// Most numbers kept for all samples together: 4 MB.
 const NUMBERS_MAX: usize = 500_000;
-/// Samples kept, and kept however many depots there are.
+/// Most samples kept, and the number kept with any number of depots.
 const SAMPLES_MAX: usize = 4000;
 const SAMPLES_MIN: usize = 100;
-/// Requests whose slack is followed: the first ones. More than a person tells apart.
+/// Number of requests whose slack is followed: the first ones. A plot with more is unreadable.
 const FOLLOWED_MAX: usize = 24;
 
-/// How things stood at one moment.
+/// State at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// When, since the start.
+    /// Time of the sample since the start.
     pub at: Duration,
-    /// Bytes a second that each depot took on average since the sample before.
+    /// Average rate of each depot since the previous sample, in bytes a second.
     pub rates: Vec<u64>,
     /// Bytes each depot holds.
     pub used: Vec<u64>,
-    /// Deadline less p90 finish of each followed request that moves, in microseconds; none while no
-    /// finish is in sight.
+    /// Deadline minus p90 finish of each followed request that moves, in microseconds; none without
+    /// a forecast finish.
     pub slacks: Vec<(RequestId, Option<i64>)>,
-    /// What was spent so far, in millionths of a dollar.
+    /// Money spent so far, in millionths of a dollar.
     pub micro_usd: u64,
 }
 
-/// Everything that was drawn in a run.
+/// All samples of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recording {
-    /// In order; rates and use are in the order of the report's depots.
+    /// Samples in the order of time. Rates and use are in the order of the report's depots.
     pub samples: Vec<Sample>,
-    /// Every request as it stood at the end.
+    /// Every request, as it stood at the end.
     pub requests: Vec<RequestView>,
-    /// What each depot held of the first request at the end, as the mind knew it.
+    /// Fragments of the first request at each depot at the end, as the mind knew them.
     pub holders: Vec<(DepotId, Vec<(ChunkIndex, FragmentIndex)>)>,
-    /// Whether any depot has a price.
+    /// Presence of a price at any depot.
     pub is_priced: bool,
 }
 
 /// Prices of a depot, in millionths of a dollar.
 #[derive(Debug, Clone, Copy)]
 struct Price {
-    /// For 10^9 bytes sent there.
+    /// Price of sending 10^9 bytes to it.
     gigabyte: u128,
-    /// For 10^9 bytes kept there a month.
+    /// Price of keeping 10^9 bytes there a month.
     gigabyte_month: u128,
 }
 
-/// Draws the samples.
+/// Recorder of samples.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     samples: Vec<Sample>,
@@ -65,14 +65,14 @@ pub(crate) struct Recorder {
     followed: Vec<RequestId>,
     /// Virtual seconds between two samples.
     stride: u64,
-    /// Looks at the world since the last sample.
+    /// Observations since the last sample.
     looks: u64,
     last_look: Duration,
-    /// Bytes each depot took since the last sample, and since the last look.
+    /// Bytes each depot received since the last sample, and since the last observation.
     moved: Vec<u64>,
     new: Vec<u64>,
-    /// Spent so far, in 10^-15 of a dollar, the second for a month given in microseconds: nothing is
-    /// rounded away.
+    /// Cost of sending so far, in 10^-15 of a dollar. `kept_cost` also has a factor of microseconds
+    /// in a month. Nothing is rounded.
     sent_cost: u128,
     kept_cost: u128,
 }
@@ -109,7 +109,7 @@ impl Recorder {
         }
     }
 
-    /// A depot took this many bytes more.
+    /// Records bytes that a depot received.
     pub(crate) fn on_moved(&mut self, depot: DepotId, bytes: u64) {
         let place = (depot.get() as usize).wrapping_sub(1);
         if let Some(new) = self.new.get_mut(place) {
@@ -117,7 +117,7 @@ impl Recorder {
         }
     }
 
-    /// Looks at the world, and keeps what it sees when it is time.
+    /// Observes the world, and keeps a sample if one is due.
     pub(crate) fn sample(&mut self, at: Duration, used: Vec<u64>, mind: Option<&Mind>) {
         self.spend(at, &used);
         self.looks += 1;
@@ -174,11 +174,11 @@ impl Recorder {
             .collect()
     }
 
-    /// Makes one sample of two, and draws half as many from now on.
+    /// Merges samples in pairs, and halves the sampling rate.
     fn thin(&mut self) {
         self.stride *= 2;
         let before = std::mem::take(&mut self.samples);
-        // The first stands for the start and has no span.
+        // The first sample stands for the start and has no span.
         let mut rest = before.into_iter();
         self.samples.extend(rest.next());
         while let Some(early) = rest.next() {
@@ -191,7 +191,7 @@ impl Recorder {
         }
     }
 
-    /// Draws the last sample, and hands all of them over.
+    /// Draws the last sample, and returns all samples.
     pub(crate) fn finish(mut self, at: Duration, used: Vec<u64>, mind: Option<&Mind>) -> Recording {
         self.stride = 1;
         self.sample(at, used, mind);
@@ -208,7 +208,7 @@ impl Recorder {
     }
 }
 
-/// Two samples in a row as one: rates as their average, everything else as it was in the end.
+/// Merges two consecutive samples: rates are averaged, everything else is taken from the later one.
 fn merge(start: Duration, early: Sample, late: Sample) -> Sample {
     let first = early.at.saturating_sub(start).as_micros();
     let second = late.at.saturating_sub(early.at).as_micros();
@@ -224,7 +224,7 @@ fn merge(start: Duration, early: Sample, late: Sample) -> Sample {
 }
 
 impl Recording {
-    /// The slack of each followed request over time, in seconds.
+    /// Returns the slack of each followed request over time, in seconds.
     #[must_use]
     pub fn slacks(&self) -> BTreeMap<RequestId, Vec<(f64, f64)>> {
         let mut lines: BTreeMap<RequestId, Vec<(f64, f64)>> = BTreeMap::new();
@@ -240,7 +240,7 @@ impl Recording {
     }
 }
 
-/// Microseconds as seconds.
+/// Converts microseconds to seconds.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a plot needs no more than 52 bits"

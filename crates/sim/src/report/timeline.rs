@@ -1,12 +1,12 @@
-//! A run as JSON lines: what happened and how things stood, in the order of time.
+//! A run as JSON lines: events and samples in the order of time.
 
 use serde_json::{Value, json};
 
 use super::{Entry, Recording, Report, Sample, What, recording::seconds};
 
-/// The lines of a run: one JSON object each, without the line end. The first (`kind` is `run`) says what
-/// was played, the last (`end`) what came of it; between them are events and samples (`sample`).
-/// Seconds count from the start of the run.
+/// Returns the lines of a run, one JSON object each, without the line end. The first (`kind` is
+/// `run`) describes the run, the last (`end`) its result. Between them are events and samples
+/// (`sample`). Seconds count from the start of the run.
 pub fn timeline<'a>(
     report: &'a Report,
     recording: &'a Recording,
@@ -179,7 +179,7 @@ mod tests {
             report.sent.get() as f64,
             moved("alpha \"<b>\"") + moved("beta"),
         );
-        // What a depot took of a fragment when it died was sent again.
+        // Bytes that a dead depot had received of a fragment were sent again.
         assert!(
             moved <= sent * 1.02 && moved > 0.9 * sent,
             "{moved} of {sent}"

@@ -1,4 +1,4 @@
-//! As file transfer services do: point to point, no deadlines, concurrency found by trying.
+//! Policy of file transfer services: point to point, no deadlines, concurrency found by trial.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use posthaste_types::{DepotId, FragmentIndex, RequestId};
 
 use super::{Ledger, Pick, Policy};
 
-/// Transfers at once to begin with, and at most.
+/// Transfers in parallel at the start.
 const BEGIN: usize = 2;
 const MOST: usize = 32;
-/// Seconds between two looks at what concurrency brings.
+/// Seconds between two adjustments of the concurrency.
 const PERIOD_S: u32 = 10;
 
-/// What is known of one destination.
+/// State of one destination.
 #[derive(Debug, Default)]
 struct Channel {
     at_once: usize,
     stored: u64,
     failed: u64,
     before: u64,
-    /// Whose turn it was last: requests go side by side.
+    /// Request of the last turn. Requests proceed in parallel.
     last: Option<RequestId>,
 }
 
@@ -55,7 +55,8 @@ impl Policy for Adaptive {
             .map_or(BEGIN, |channel| channel.at_once.max(BEGIN))
     }
 
-    /// One more while more arrives than before, half after failures, one less when less arrives.
+    /// Raises the concurrency by one while more arrives than before. Halves it after failures, and
+    /// lowers it by one if less arrives.
     fn look(&mut self, _ledger: &Ledger) {
         self.looks += 1;
         if !self.looks.is_multiple_of(PERIOD_S) {

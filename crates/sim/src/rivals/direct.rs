@@ -6,7 +6,7 @@ use posthaste_types::{DepotId, FragmentIndex};
 
 use super::{Ledger, Pick, Policy};
 
-/// One request after the other: as they came, or by deadline.
+/// Policy that serves requests one by one: in submission order, or by deadline.
 pub(super) struct Direct {
     pub(super) by_deadline: bool,
 }
@@ -18,7 +18,7 @@ impl Policy for Direct {
             .filter(|(_, order)| order.spec.destinations.contains(&depot));
         let open = ours.filter_map(|(request, order)| Some((request, order, order.next_whole()?)));
         let (request, _, chunk) = if self.by_deadline {
-            // What is late already waits until the others are done.
+            // A late request waits until the others are done.
             open.min_by_key(|(_, order, _)| {
                 let deadline = order.spec.deadline;
                 (Reverse(deadline > ledger.now), deadline)

@@ -1,4 +1,4 @@
-//! The books every rival keeps: what lies where, what is on its way, who answers.
+//! State that every baseline keeps: fragments at depots, fragments in flight, reachable depots.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,25 +9,25 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Reque
 
 use super::Pick;
 
-/// A depot with fragments on their way that stores nothing for this long is left alone.
+/// Time without a stored fragment after which a depot with fragments in flight is left alone.
 const STALL: Duration = Duration::from_secs(15);
-/// For how long.
+/// Time for which a stalled depot is left alone.
 const HOLD: Duration = Duration::from_secs(15);
-/// The rate believed of a depot nobody measured and whose owner says nothing, in bytes a second.
+/// Assumed rate of a depot without a measurement or a declared rate, in bytes a second.
 const UNKNOWN_RATE: u64 = 10 << 20;
 
-/// What is known of a depot.
+/// State of a depot.
 #[derive(Debug)]
 pub(super) struct Depot {
     pub(super) is_up: bool,
-    /// Whether it was away since its holdings were asked for last.
+    /// Absence since its holdings were last requested.
     was_away: bool,
     pub(super) free: u64,
     flights: usize,
     flying: u64,
     progress: Timestamp,
     held_until: Timestamp,
-    /// Bytes a second: what it took lately, or is said to take.
+    /// Recent or declared rate, in bytes a second.
     pub(super) rate: u64,
     is_measured: bool,
 }
@@ -47,7 +47,8 @@ impl Depot {
         }
     }
 
-    /// A moving mean of about five measurements; what was not saturated is a lower bound.
+    /// Updates the moving mean of about five measurements. An unsaturated measurement is a lower
+    /// bound.
     fn measure(&mut self, rate: u64, is_saturated: bool) {
         if !is_saturated {
             self.rate = self.rate.max(rate);
@@ -60,7 +61,7 @@ impl Depot {
     }
 }
 
-/// A fragment at a depot or on its way there.
+/// Fragment at a depot or on its way there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) depot: DepotId,
@@ -68,12 +69,12 @@ pub(super) struct Place {
     pub(super) is_stored: bool,
 }
 
-/// One request.
+/// State of a request.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) spec: RequestSpec,
     submitted: Timestamp,
-    /// Where the fragments of each chunk are.
+    /// Places of the fragments of each chunk.
     pub(super) chunks: Vec<Vec<Place>>,
     pub(super) safe_at: Option<Timestamp>,
     state: RequestState,
@@ -94,7 +95,7 @@ impl Order {
         whole > usize::from(code.parity()) || fragments.count() + whole >= usize::from(code.total())
     }
 
-    /// The first chunk that is neither whole at the destination nor on its way there.
+    /// Returns the first chunk that is neither whole at the destination nor on its way there.
     pub(super) fn next_whole(&self) -> Option<usize> {
         (0..self.chunks.len()).find(|&chunk| {
             let mut places = self.chunks[chunk].iter();
@@ -102,7 +103,7 @@ impl Order {
         })
     }
 
-    /// Indexes of fragments of a chunk that are nowhere and on no way.
+    /// Returns the indexes of a chunk's fragments that are neither stored nor in flight.
     pub(super) fn missing(&self, chunk: usize) -> impl Iterator<Item = u8> {
         let places = &self.chunks[chunk];
         let is_whole = places
@@ -117,7 +118,7 @@ impl Order {
         (0..self.spec.code.total()).filter(move |&index| !is_safe && !has(index))
     }
 
-    /// Whether a depot has a fragment of a chunk, or will.
+    /// Returns whether a depot has a fragment of a chunk, or will.
     pub(super) fn has(&self, chunk: usize, depot: DepotId) -> bool {
         self.chunks[chunk].iter().any(|place| place.depot == depot)
     }
@@ -128,7 +129,7 @@ pub(super) struct Ledger {
     pub(super) now: Timestamp,
     depots: BTreeMap<DepotId, Depot>,
     pub(super) orders: BTreeMap<RequestId, Order>,
-    /// How often something that was somewhere, or on its way, is there no more.
+    /// Number of fragments, stored or in flight, that were lost.
     pub(super) losses: u64,
 }
 
@@ -144,7 +145,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Depots that may be sent to now.
+    /// Returns the depots that accept fragments now.
     pub(super) fn depots(&self) -> Vec<DepotId> {
         let usable = self
             .depots
@@ -171,7 +172,7 @@ impl Ledger {
         self.orders.get(&request).is_some_and(Order::is_moving)
     }
 
-    /// Requests that move, in the order they came.
+    /// Returns the moving requests, in the order they came.
     pub(super) fn moving(&self) -> impl Iterator<Item = (RequestId, &Order)> {
         let orders = self.orders.iter().filter(|(_, order)| order.is_moving());
         orders.map(|(request, order)| (*request, order))
@@ -191,7 +192,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a fragment as on its way; false when the depot has no room for it.
+    /// Records a fragment as in flight. Returns false if the depot has no room for it.
     pub(super) fn start(&mut self, depot: DepotId, pick: Pick) -> bool {
         let bytes = self.bytes(pick);
         let now = self.now;
@@ -314,7 +315,8 @@ impl Ledger {
         self.abandon(depot, true, out);
     }
 
-    /// Gives up what is on its way to a depot, and with `all` what lies there, until it is asked.
+    /// Gives up fragments in flight to a depot, and with `all` those stored there until its
+    /// inventory is known.
     fn abandon(&mut self, depot: DepotId, all: bool, out: &mut Outbox) {
         self.losses += 1;
         if let Some(known) = self.depots.get_mut(&depot) {
@@ -397,14 +399,15 @@ impl Ledger {
                 known.progress = self.now;
                 known.free = known.free.saturating_sub(bytes);
             } else if known.flights == 0 {
-                // Nothing gets through: a pause, or a refusal would be answered by the same again.
+                // Nothing gets through, so a pause is needed: each rejection would cause the same
+                // send again.
                 known.held_until = self.now + Duration::from_secs(1);
             }
         }
         self.settle(request);
     }
 
-    /// A request whose chunks are all safe is.
+    /// Marks a request as safe if all its chunks are.
     fn settle(&mut self, request: RequestId) {
         let now = self.now;
         if let Some(order) = self.orders.get_mut(&request)
@@ -416,7 +419,7 @@ impl Ledger {
         }
     }
 
-    /// Leaves depots alone that store nothing of what is on its way to them.
+    /// Leaves depots alone that store none of the fragments in flight to them.
     pub(super) fn drop_stalled(&mut self, out: &mut Outbox) {
         let now = self.now;
         let is_stalled = |depot: &Depot| depot.flights > 0 && depot.progress + STALL < now;

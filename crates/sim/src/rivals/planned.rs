@@ -1,4 +1,4 @@
-//! The plan over time, made anew every few seconds from what depots took lately, and followed.
+//! The plan over time as a policy, recomputed every few seconds from the depots' recent rates.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,13 +13,13 @@ use super::{
 
 /// Looks, a second each, between two plans.
 const PLAN_EVERY: u32 = 5;
-/// How far ahead of the plan depots may be fed, so that none is idle until the next one.
+/// Time by which transfers may run ahead of the plan, so that no depot is idle before the next one.
 const AHEAD: Duration = Duration::from_secs(15);
 /// Length of the slots between deadlines.
 const STEP: Duration = Duration::from_secs(10);
-/// Plans end here: what is due later is looked at later.
+/// End of plans. Later deadlines are planned later.
 const HORIZON: Duration = Duration::from_secs(900);
-/// What is planned with, of a hundred of the rate a depot took lately.
+/// Percentage of a depot's recent rate that plans use.
 const CAUTION_PERCENT: u64 = 90;
 
 #[derive(Debug, Default)]
@@ -42,8 +42,8 @@ impl Policy for Planned {
         }
     }
 
-    /// What the plan gives the depot, by deadline; when it has all of that, whatever is most urgent:
-    /// forecasts err, and a depot that is idle helps nobody.
+    /// Chooses from the depot's planned requests by deadline, then the most urgent request.
+    /// Forecasts err, and an idle depot helps nobody.
     fn next(&mut self, ledger: &Ledger, depot: DepotId) -> Option<Pick> {
         let uses = |order: &Order| {
             order.spec.via.contains(&depot) || order.spec.destinations.contains(&depot)
@@ -91,8 +91,8 @@ fn size(order: &Order, pick: Pick) -> u64 {
     }
 }
 
-/// Whole chunks go to the destination from behind, fragments to depots from the front, so that the two
-/// meet and hardly a chunk is sent both ways.
+/// Returns the next chunk for the destination, from the end. Depots get fragments from the front,
+/// so hardly a chunk is sent both ways.
 fn whole(order: &Order) -> Option<usize> {
     let mut chunks = (0..order.chunks.len()).rev();
     chunks
@@ -130,7 +130,7 @@ impl Planned {
     }
 }
 
-/// What moves now, as a plan sees it: the centre, and a link to each depot.
+/// Returns the planning problem of the moving requests: the centre, and a link to each depot.
 fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) -> Problem {
     let left = |order: &Order| order.spec.deadline.since(ledger.now);
     let marks: Vec<Duration> = orders.iter().map(|(_, order)| left(order)).collect();
@@ -172,7 +172,7 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
             code: order.spec.code,
             held: via.clone().copied().chain(sink).map(|id| at(&id)).collect(),
             release: Duration::ZERO,
-            // Behind all that can still be in time.
+            // Late requests come after all that can still be in time.
             offload_by: Some(if is_late { last } else { left(order).min(last) }),
             deliver_by: None,
             not_before: None,
@@ -195,7 +195,7 @@ fn problem(ledger: &Ledger, orders: &[(RequestId, &Order)], depots: &[DepotId]) 
     }
 }
 
-/// Bytes of a request at a depot or on their way there.
+/// Returns the bytes of a request at a depot or in flight to it.
 fn held(order: &Order, depot: DepotId) -> u64 {
     let here = |place: &&Place| place.depot == depot;
     let chunks = order.chunks.iter().enumerate();

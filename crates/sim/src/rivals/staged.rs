@@ -1,4 +1,4 @@
-//! Coded fragments over depots, placed without a look at time or rates.
+//! Coded fragments over depots, placed without regard to time or rates.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use posthaste_types::{DepotId, FragmentIndex, RequestId};
 
 use super::{Ledger, Pick, Policy, ledger::Order};
 
-/// Chunks of a request looked at for one depot: as many are encoded at once.
+/// Chunks of a request examined for one depot. As many are encoded at once.
 const CHUNKS_MAX: usize = 32;
 
-/// Fragment i of every chunk goes to the i-th depot of the request.
+/// Policy that sends fragment i of every chunk to the i-th depot of the request.
 #[derive(Debug, Default)]
 pub(super) struct StaticSplit {
     cursors: Cursors,
 }
 
-/// Fragments of one chunk after the other go to the depots that are up, in turn.
+/// Policy that sends the fragments of one chunk after the other to the reachable depots, in turn.
 #[derive(Debug, Default)]
 pub(super) struct RoundRobin {
     cursors: Cursors,
 }
 
-/// Where the chunks begin that still lack something a depot could get.
+/// First chunk of each request that still lacks a fragment a depot could get.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     first: BTreeMap<(RequestId, DepotId), usize>,
@@ -29,7 +29,7 @@ pub(super) struct Cursors {
 }
 
 impl Cursors {
-    /// The next chunks of a request that lack fragments and have none at the depot.
+    /// Returns the next chunks of a request that lack fragments and have none at the depot.
     pub(super) fn open<'a>(
         &mut self,
         ledger: &Ledger,

@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use crate::random::Dice;
 
-/// A number, or two between which the seed draws one.
+/// Number, or a range from which the seed draws one.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Amount {
@@ -11,7 +11,7 @@ pub(crate) enum Amount {
 }
 
 impl Amount {
-    /// The amount in thousandths.
+    /// Draws the amount, in thousandths.
     pub(crate) fn draw_milli(self, dice: &mut Dice) -> u64 {
         match self.ends_milli() {
             (low, high) if matches!(self, Self::Drawn(_)) => dice.between(low, high),
@@ -19,18 +19,18 @@ impl Amount {
         }
     }
 
-    /// The amount of mebibytes in bytes.
+    /// Draws an amount of mebibytes, in bytes.
     pub(crate) fn draw_bytes(self, dice: &mut Dice) -> u64 {
         from_milli_mebi(self.draw_milli(dice))
     }
 
-    /// The least and the most it can be, of mebibytes in bytes.
+    /// Returns the least and the most of an amount of mebibytes, in bytes.
     pub(crate) fn ends_bytes(self) -> (u64, u64) {
         let (low, high) = self.ends_milli();
         (from_milli_mebi(low), from_milli_mebi(high))
     }
 
-    /// The least and the most it can be, in thousandths.
+    /// Returns the least and the most, in thousandths.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "scenarios hold small positive numbers"
@@ -56,7 +56,7 @@ impl Amount {
     }
 }
 
-/// Mebibytes as bytes, to the nearest.
+/// Converts mebibytes to bytes, to the nearest.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "scenarios hold small positive numbers"
@@ -69,20 +69,20 @@ pub(crate) fn mebi(amount: f64) -> u64 {
     (amount * 1_048_576.0).round() as u64
 }
 
-/// Thousandths of a mebibyte as bytes.
+/// Converts thousandths of a mebibyte to bytes.
 fn from_milli_mebi(milli: u64) -> u64 {
     milli * (1 << 20) / 1000
 }
 
-/// A price in dollars.
+/// Price in dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 pub(crate) struct Price(f64);
 
-/// What prices by the month mean by one: 30 days.
+/// Length of a month in prices: 30 days.
 pub(crate) const SECONDS_A_MONTH: u64 = 30 * 86_400;
 
 impl Price {
-    /// In millionths of a dollar.
+    /// Returns the price in millionths of a dollar.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

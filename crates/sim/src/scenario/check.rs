@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario that reads well.
+//! Checks for scenarios that are well-formed but inconsistent.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{
     Varies, pairs,
 };
 
-/// Names a scenario gives.
+/// Names that a scenario defines.
 struct Names<'a> {
     depots: BTreeSet<&'a str>,
     links: BTreeSet<&'a str>,
@@ -35,7 +35,7 @@ impl Names<'_> {
     }
 }
 
-/// Says what is wrong first.
+/// Returns the first inconsistency of a scenario as an error.
 pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     let names = names(scenario)?;
     if scenario.probe_every_s == 0 || scenario.snapshot_every == 0 {

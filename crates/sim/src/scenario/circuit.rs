@@ -1,4 +1,4 @@
-//! Circuits of a scenario: what can be reserved, what others have reserved, and what befalls them.
+//! Circuits of a scenario: their terms, reservations of others, and outages.
 
 use posthaste_core::contract::CircuitTerms;
 use posthaste_types::{ByteRate, DepotId};
@@ -11,42 +11,41 @@ use super::{Amount, Price, mebi};
 #[serde(deny_unknown_fields)]
 pub(crate) struct CircuitPlan {
     pub(crate) name: String,
-    /// Where it leads to.
+    /// Depots it leads to.
     pub(crate) depots: Vec<String>,
-    /// Most that can be reserved, by all together.
+    /// Highest rate of all reservations together.
     pub(crate) rate_mib_per_s: f64,
-    /// From asking until data can flow.
+    /// Lead time from the request until data can flow.
     pub(crate) lead_s: u64,
-    /// The shortest that can be reserved.
+    /// Shortest reservation.
     #[serde(default)]
     pub(crate) least_s: u64,
     #[serde(default)]
     pub(crate) usd_per_hour: Price,
-    /// How long its owner takes to answer.
+    /// Response time of its provider.
     #[serde(default = "default_answer")]
     pub(crate) answer_s: Amount,
-    /// How much later than asked for it is up.
+    /// Delay of its setup beyond the requested time.
     #[serde(default = "default_late")]
     pub(crate) up_late_s: Amount,
-    /// What others have reserved: from, until, and how much.
+    /// Reservations of others: from, until, and the rate.
     #[serde(default)]
     pub(crate) taken: Vec<[f64; 3]>,
-    /// Requests refused whatever is free, of a thousand.
+    /// Permille of requests refused although rate is free.
     #[serde(default)]
     pub(crate) refused_permille: u64,
-    /// When it refuses everything: from and until.
+    /// Times in which it refuses all requests: from and until.
     #[serde(default)]
     pub(crate) refuses_s: Vec<[f64; 2]>,
-    /// When it carries nothing: from and until.
+    /// Times in which it carries nothing: from and until.
     #[serde(default)]
     pub(crate) down_s: Vec<[f64; 2]>,
-    /// When all that is reserved on it is lost.
+    /// Times at which all its reservations are lost.
     #[serde(default)]
     pub(crate) fails_s: Vec<f64>,
 }
 
 impl CircuitPlan {
-    /// On which terms it is offered.
     pub(crate) fn terms(&self, depots: Vec<DepotId>) -> CircuitTerms {
         CircuitTerms {
             name: self.name.clone(),
@@ -59,12 +58,12 @@ impl CircuitPlan {
         }
     }
 
-    /// Bytes a second.
+    /// Returns its rate in bytes a second.
     pub(crate) fn rate(&self) -> u64 {
         mebi(self.rate_mib_per_s)
     }
 
-    /// What is wrong with it.
+    /// Checks the table of the circuit.
     pub(super) fn check(&self, is_depot: impl Fn(&str) -> bool) -> Result<(), String> {
         if let Some(unknown) = self.depots.iter().find(|name| !is_depot(name)) {
             return Err(format!("no depot is called `{unknown}`"));

@@ -1,4 +1,4 @@
-//! Gateways of a scenario: what they carry, to which depots, and when they are gone.
+//! Gateways of a scenario: their capacity, depots and outages.
 
 use serde::Deserialize;
 
@@ -8,19 +8,19 @@ use super::{Amount, Scenario, Varies};
 #[serde(deny_unknown_fields)]
 pub(crate) struct GatewayPlan {
     pub(crate) name: String,
-    /// Where it leads to.
+    /// Depots it leads to.
     pub(crate) depots: Vec<String>,
-    /// What it carries, for all of them together.
+    /// Capacity for all these depots together.
     pub(crate) rate_mib_per_s: Amount,
     #[serde(default)]
     pub(crate) varies: Varies,
-    /// When it is gone: from and until.
+    /// Times in which it is gone: from and until.
     #[serde(default)]
     pub(crate) gone_s: Vec<[f64; 2]>,
 }
 
 impl GatewayPlan {
-    /// What is wrong with it.
+    /// Checks the table of the gateway.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let places = scenario.places();
         let unknown = |name: &&String| !places.contains_key(name.as_str());
@@ -43,7 +43,7 @@ impl GatewayPlan {
     }
 }
 
-/// Says what is wrong with the gateways first.
+/// Returns the first inconsistency of the gateways as an error.
 pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     for gateway in &scenario.gateways {
         let checked = gateway.check(scenario);

@@ -1,4 +1,4 @@
-//! Where stage-ins come from and what is asked for, as tables.
+//! Sources and stage-ins of a scenario, as tables.
 
 use posthaste_core::contract::{Priority, StageInNews};
 use posthaste_types::{Bytes, RequestId};
@@ -7,32 +7,33 @@ use serde::Deserialize;
 use super::{Amount, Price, Scenario, Varies};
 use crate::report::Fate;
 
-/// An endpoint that holds data users want at the centre.
+/// Endpoint that holds data users want at the centre.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourcePlan {
     pub(crate) name: String,
-    /// It is this depot, read by the centre: it holds what waits there for stage-ins, and nothing else.
+    /// Depot that it stands for, read by the centre. It then holds only the data that waits there
+    /// for stage-ins.
     pub(crate) near: Option<String>,
-    /// Of its path to the centre.
+    /// Rate of its path to the centre.
     pub(crate) rate_mib_per_s: Amount,
     #[serde(default = "default_latency")]
     pub(crate) latency_ms: Amount,
-    /// What 10^9 bytes that are read cost, and a thousand GETs.
+    /// Price of reading 10^9 bytes. `usd_per_1000_gets` is the price of a thousand GETs.
     #[serde(default)]
     pub(crate) usd_per_gb_out: Price,
     #[serde(default)]
     pub(crate) usd_per_1000_gets: Price,
-    /// Whether the mind is told the most it gives.
+    /// Declaration of its highest rate to the mind.
     #[serde(default)]
     pub(crate) advertises: bool,
-    /// How far the rate strays, of a thousand.
+    /// Deviation of the rate, in permille.
     #[serde(default)]
     pub(crate) jitter_permille: u64,
-    /// How often.
+    /// Period of the deviation.
     #[serde(default = "default_jitter_every")]
     pub(crate) jitter_every_s: f64,
-    /// How the rate changes over time.
+    /// Change of the rate over time.
     #[serde(default)]
     pub(crate) varies: Varies,
 }
@@ -41,7 +42,7 @@ pub(crate) struct SourcePlan {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StageInPlan {
-    /// How many like this.
+    /// Number of stage-ins like this.
     #[serde(default = "default_count")]
     pub(crate) count: u64,
     #[serde(default = "default_zero")]
@@ -49,70 +50,69 @@ pub(crate) struct StageInPlan {
     pub(crate) size_mib: Amount,
     #[serde(default = "default_chunk")]
     pub(crate) chunk_mib: f64,
-    /// From its submission.
+    /// Deadline, from its submission.
     pub(crate) deadline_s: Amount,
-    /// From its submission as well; without it, it may be there at once.
+    /// Earliest arrival, from its submission. Without one it may arrive at once.
     pub(crate) not_before_s: Option<Amount>,
-    /// Where it lies. Empty: all sources there are.
+    /// Sources of the data. Empty: all sources.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
-    /// Depots near the centre on which it may wait; each is also a source of that name.
+    /// Depots near the centre on which it may wait. Each is also a source of that name.
     #[serde(default)]
     pub(crate) via: Vec<String>,
-    /// It goes the other way: out, and what it reads is removed once all of it is there.
+    /// Export, whose source is removed once all data is there.
     #[serde(default)]
     pub(crate) release: bool,
-    /// It goes on to an address from the depots of the request of this number.
+    /// Number of the request whose depots an export to an address reads.
     pub(crate) of: Option<u64>,
-    /// What lies at which of them. Empty: each holds all of it.
+    /// Holdings of the sources. Empty: each source holds everything.
     #[serde(default)]
     pub(crate) holdings: Vec<HoldingPlan>,
-    /// How much it matters beside others, by name or as a number.
+    /// Priority, by name or as a number.
     pub(crate) priority: Option<String>,
-    /// Whose it is, and on whose account it comes.
+    /// Owner. `project` is the account it is charged to.
     #[serde(default)]
     pub(crate) owner: String,
     #[serde(default)]
     pub(crate) project: String,
-    /// Most that may be read for it.
+    /// Highest rate of its reads.
     pub(crate) rate_max_mib_per_s: Option<Amount>,
-    /// Most that it may cost in dollars.
     pub(crate) budget_usd: Option<Price>,
     #[serde(default)]
     pub(crate) best_effort: bool,
     pub(crate) cancel_after_s: Option<Amount>,
-    /// From its submission: its user lets it wait then, and for how long; for ever without that.
+    /// Time of its user's pause, from its submission, for `pause_for_s`; without that, for ever.
     pub(crate) pause_after_s: Option<Amount>,
     pub(crate) pause_for_s: Option<Amount>,
-    /// How the moment moves at which it is wanted.
+    /// Changes of its deadline.
     #[serde(default)]
     pub(crate) moves: Vec<MovePlan>,
-    /// What must become of it with every seed.
+    /// Outcomes allowed with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,
 }
 
-/// What a stage-in brings is wanted at another moment than was said. All times are from its submission.
+/// Change of a stage-in's deadline and earliest arrival. All times count from its submission.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MovePlan {
-    /// When that is said.
+    /// Time of the change.
     pub(crate) after_s: Amount,
     pub(crate) not_before_s: Amount,
     pub(crate) deadline_s: Amount,
 }
 
-/// Some of a stage-in, that lies at some of its sources.
+/// Share of a stage-in that lies at some of its sources.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HoldingPlan {
-    /// How much, beside what the others say.
+    /// Size, relative to the other holdings.
     pub(crate) weight: u64,
     pub(crate) sources: Vec<String>,
 }
 
 impl StageInPlan {
-    /// That it goes the other way, or on from depots.
+    /// Returns the report that it is an export to a place, or from depots to an address.
     pub(crate) fn goes_elsewhere(&self) -> Option<StageInNews> {
         let on = self.of.map(|of| StageInNews::GoesOn {
             of: RequestId::new(of),
@@ -123,14 +123,14 @@ impl StageInPlan {
         on.or(out)
     }
 
-    /// Whose it is, where the scenario says that.
+    /// Returns the report of its owner and project, if the scenario names them.
     pub(crate) fn is_for(&self) -> Option<StageInNews> {
         let (owner, project) = (self.owner.clone(), self.project.clone());
         let is_said = !owner.is_empty() || !project.is_empty();
         is_said.then_some(StageInNews::IsFor { owner, project })
     }
 
-    /// Bytes of each holding: their weights' shares of all, the last one what is left.
+    /// Returns the bytes of each holding by weight. The last one gets the remainder.
     pub(crate) fn split(&self, bytes: Bytes) -> Vec<Bytes> {
         let weights = self.holdings.iter().map(|holding| holding.weight);
         let all = weights.clone().sum::<u64>().max(1);
@@ -144,7 +144,6 @@ impl StageInPlan {
         sizes
     }
 
-    /// How much it matters.
     pub(crate) fn priority(&self) -> Result<Priority, String> {
         let priority = self.priority.as_deref().map(str::parse).transpose();
         let priority: Option<Priority> =
@@ -153,7 +152,7 @@ impl StageInPlan {
     }
 }
 
-/// More than anybody tells apart.
+/// Highest weight. Finer differences are useless.
 const HOLDING_WEIGHT_MAX: u64 = 1000;
 
 fn default_count() -> u64 {
@@ -172,7 +171,7 @@ fn default_jitter_every() -> f64 {
     1.0
 }
 
-/// Says what is wrong first with the tables about stage-ins.
+/// Returns the first inconsistency of the stage-in tables as an error.
 pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     let mut names = std::collections::BTreeSet::new();
     for source in &scenario.sources {
@@ -246,7 +245,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-/// The amounts those tables say.
+/// Returns the amounts in the stage-in tables.
 pub(super) fn amounts(scenario: &Scenario) -> impl Iterator<Item = Amount> + '_ {
     let sources = scenario.sources.iter();
     let sources = sources.flat_map(|plan| [plan.rate_mib_per_s, plan.latency_ms]);

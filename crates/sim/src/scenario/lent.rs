@@ -1,4 +1,4 @@
-//! Depots that are lent for some requests alone, as tables.
+//! Depots lent for single requests, as tables.
 
 use posthaste_core::contract::{LentTerms, Windows};
 use posthaste_types::DepotId;
@@ -6,23 +6,22 @@ use serde::Deserialize;
 
 use super::{DepotPlan, Scenario};
 
-/// Most cores' worth of load for each core: more than any machine has.
+/// Highest load for each core, far above that of any machine.
 const LOAD_MAX: f64 = 1000.0;
 
-/// Disk that is lent for one request, beside how it is lent to all.
+/// Terms of disk lent for one request, besides its general terms.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LentPlan {
     pub(crate) depot: String,
-    /// When; always without any.
+    /// Hours of the lending; without any, always.
     #[serde(default)]
     pub(crate) hours: String,
-    /// While its machine has less to do than this, as cores' worth for each core.
+    /// Load for each core below which it is lent.
     pub(crate) load_below: Option<f64>,
 }
 
 impl LentPlan {
-    /// The same as the mind knows it.
     pub(crate) fn terms(&self, depot: DepotId) -> LentTerms {
         LentTerms {
             depot,
@@ -32,7 +31,7 @@ impl LentPlan {
     }
 }
 
-/// A load in thousandths.
+/// Converts a load to thousandths.
 pub(crate) fn permille(load: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -43,7 +42,7 @@ pub(crate) fn permille(load: f64) -> u32 {
     permille
 }
 
-/// Says what is wrong first with what is lent for requests.
+/// Returns the first inconsistency of the lent depots as an error.
 pub(super) fn check(scenario: &Scenario) -> Result<(), String> {
     let is_load = |load: f64| (0.0..=LOAD_MAX).contains(&load);
     for lent in scenario.requests.iter().flat_map(|plan| &plan.lent) {

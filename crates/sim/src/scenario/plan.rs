@@ -1,4 +1,4 @@
-//! What a scenario's file can say, table by table.
+//! Tables of a scenario's file.
 
 use std::collections::BTreeMap;
 
@@ -12,99 +12,101 @@ use crate::report::Fate;
 #[serde(deny_unknown_fields)]
 pub(crate) struct DepotPlan {
     pub(crate) name: String,
-    /// How many like this: `name-1`, `name-2` and so on, each with what the seed draws for it.
+    /// Number of depots like this: `name-1`, `name-2` and so on. The seed draws the values of each.
     #[serde(default = "default_count")]
     pub(crate) count: u64,
-    /// What it was called before it was numbered.
+    /// Name before numbering.
     #[serde(skip)]
     pub(crate) template: Option<String>,
-    /// Of its path from the centre.
+    /// Rate of its path from the centre.
     pub(crate) rate_mib_per_s: Amount,
     #[serde(default = "default_latency")]
     pub(crate) latency_ms: Amount,
     pub(crate) capacity_mib: Amount,
-    /// What its own way in carries, whoever sends.
+    /// Ingress capacity, for all senders.
     pub(crate) way_in_mib_per_s: Option<Amount>,
-    /// What its own way out carries, whoever receives.
+    /// Egress capacity, for all receivers.
     pub(crate) way_out_mib_per_s: Option<Amount>,
-    /// Whether its owner says what it lends.
+    /// Declaration of its rate by its owner.
     #[serde(default)]
     pub(crate) advertises: bool,
-    /// Whether it is of a release that can code chunks.
+    /// Ability of its release to code chunks.
     #[serde(default = "yes")]
     pub(crate) codes: bool,
-    /// Whether it is of a release that can send on what it still receives.
+    /// Ability of its release to forward a fragment it still receives.
     #[serde(default)]
     pub(crate) follows: bool,
-    /// Whether it lies in a store, which does nothing by itself.
+    /// Store, which does nothing by itself.
     #[serde(default)]
     pub(crate) stores: bool,
-    /// Whether it is of a release that can keep space for datasets.
+    /// Ability of its release to reserve space for datasets.
     #[serde(default)]
     pub(crate) reserves: bool,
-    /// How far the rate strays, of a thousand.
+    /// Deviation of the rate, in permille.
     #[serde(default)]
     pub(crate) jitter_permille: u64,
-    /// How often.
+    /// Period of the deviation.
     #[serde(default = "default_jitter_every")]
     pub(crate) jitter_every_s: f64,
-    /// When its owner lends it, like 20-06: it is there then and only then, and the mind knows.
+    /// Hours in which its owner lends it, like 20-06. It is up in these hours only, and the mind
+    /// knows them.
     #[serde(default)]
     pub(crate) hours: String,
-    /// Whether it belongs to the site, for want of others.
+    /// Landmark: a depot of the site, used for want of others.
     #[serde(default)]
     pub(crate) landmark: bool,
-    /// What sending 10^9 bytes there costs.
+    /// Price of sending 10^9 bytes to it.
     #[serde(default)]
     pub(crate) usd_per_gb: Price,
-    /// What keeping 10^9 bytes there for a month costs.
+    /// Price of keeping 10^9 bytes there for a month.
     #[serde(default)]
     pub(crate) usd_per_gb_month: Price,
-    /// What a thousand requests cost: one for each fragment that is stored there, or read.
+    /// Price of a thousand operations: one for each fragment stored or read.
     #[serde(default)]
     pub(crate) usd_per_1000_puts: Price,
     #[serde(default)]
     pub(crate) usd_per_1000_gets: Price,
-    /// What 10^9 bytes that leave it cost, and to a depot or domain by name.
+    /// Price of 10^9 bytes of egress. `usd_per_gb_out_to` gives prices to depots or domains by
+    /// name.
     #[serde(default)]
     pub(crate) usd_per_gb_out: Price,
     #[serde(default)]
     pub(crate) usd_per_gb_out_to: BTreeMap<String, Price>,
-    /// Packets lost on its path from the centre, of a thousand.
+    /// Permille of packets lost on its path from the centre.
     #[serde(default)]
     pub(crate) loss_permille: u64,
     /// Connections that share that loss.
     #[serde(default = "default_streams")]
     pub(crate) streams: u64,
-    /// How the rate changes over time.
+    /// Change of the rate over time.
     #[serde(default)]
     pub(crate) varies: Varies,
-    /// What it fails together with: names of domains, separated by commas.
+    /// Failure domains: names, separated by commas.
     pub(crate) domain: Option<String>,
-    /// Hops from the centre: others push on to those of a higher level.
+    /// Hops from the centre. Depots push to those of a higher level.
     #[serde(default = "default_level")]
     pub(crate) level: u8,
-    /// Mean time from one repair to the next failure, and until it is repaired.
+    /// Mean time between a repair and the next failure. `mttr_s` is the mean time to repair.
     pub(crate) mtbf_s: Option<f64>,
     pub(crate) mttr_s: Option<f64>,
-    /// Failures that lose the data as well, of a thousand.
+    /// Permille of failures that also lose the data.
     #[serde(default)]
     pub(crate) wiped_permille: u64,
-    /// When it is away: from and to, in seconds.
+    /// Times of absence: from and to, in seconds.
     #[serde(default)]
     pub(crate) offline_s: Vec<[f64; 2]>,
-    /// What it says of its load: from when, in seconds, and how much.
+    /// Load reports: time in seconds, and load.
     #[serde(default)]
     pub(crate) load: Vec<[f64; 2]>,
-    /// Nothing is sent there while that is this or more, whoever it is for.
+    /// Load from which nothing is sent there, for any request.
     pub(crate) load_max: Option<f64>,
-    /// Mean time it is there and away by turns.
+    /// Mean time it is up. `offline_mean_s` is the mean time it is away.
     pub(crate) online_mean_s: Option<f64>,
     pub(crate) offline_mean_s: Option<f64>,
 }
 
 impl DepotPlan {
-    /// What it costs beyond its terms.
+    /// Returns its prices beyond its terms.
     pub(crate) fn prices(&self) -> DepotPrices {
         let to = |(to, usd): (&String, &Price)| EgressPrice {
             to: to.clone(),
@@ -118,7 +120,6 @@ impl DepotPlan {
         }
     }
 
-    /// On which terms it is lent.
     pub(crate) fn terms(&self) -> DepotTerms {
         DepotTerms {
             windows: self.windows().unwrap_or_default(),
@@ -129,7 +130,7 @@ impl DepotPlan {
         }
     }
 
-    /// Its hours; always without any.
+    /// Returns its hours; without any, always.
     pub(crate) fn windows(&self) -> Result<Windows, WindowsError> {
         if self.hours.is_empty() {
             Ok(Windows::default())
@@ -151,32 +152,33 @@ fn default_latency() -> Amount {
 fn default_jitter_every() -> f64 {
     1.0
 }
-/// The most connections a copy opens over one path.
+/// Returns the most connections a copy opens over one path.
 fn default_streams() -> u64 {
     64
 }
 
-/// How a rate changes over time; what is named multiplies.
+/// Change of a rate over time. All given factors multiply.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Varies {
-    /// A file beside the scenario: seconds and Mbit/s, line by line. It takes the place of the rate.
+    /// Trace file beside the scenario, with a line of seconds and Mbit/s for each point. It
+    /// replaces the rate.
     pub(crate) trace: Option<String>,
-    /// The same, written here.
+    /// Trace, written in the scenario.
     pub(crate) trace_mbit_per_s: Option<Vec<[f64; 2]>>,
-    /// What to multiply the trace with.
+    /// Factor of the trace.
     pub(crate) scale: Option<f64>,
-    /// Whether the seed draws where in the trace it begins.
+    /// Random start within the trace, drawn by the seed.
     #[serde(default)]
     pub(crate) begins_anywhere: bool,
-    /// High and low by turns.
+    /// Alternation of a high and a low rate.
     pub(crate) two_state: Option<TwoState>,
-    /// A factor for each hour of the day in UTC, of a thousand.
+    /// Permille of the rate for each hour of the day in UTC.
     pub(crate) daily_permille: Option<Vec<u64>>,
 }
 
 impl Varies {
-    /// What to multiply the trace with, in thousandths.
+    /// Returns the factor of the trace, in thousandths.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -190,19 +192,19 @@ impl Varies {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TwoState {
-    /// What is left of the rate while it is low, of a thousand.
+    /// Permille of the rate that is left in the low state.
     pub(crate) low_permille: u64,
     pub(crate) high_mean_s: f64,
     pub(crate) low_mean_s: f64,
 }
 
-/// Something between these depots and the rest of the world that they share.
+/// Link that these depots share on their way to the rest of the world.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkPlan {
     pub(crate) name: String,
     pub(crate) rate_mib_per_s: Amount,
-    /// Empty: all.
+    /// Depots behind it. Empty: all.
     #[serde(default)]
     pub(crate) depots: Vec<String>,
     #[serde(default)]
@@ -213,7 +215,7 @@ pub(crate) struct LinkPlan {
     pub(crate) varies: Varies,
 }
 
-/// What the path from one depot to another carries.
+/// Capacity of the path from one depot to another.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathPlan {
@@ -235,15 +237,15 @@ pub(crate) struct DomainPlan {
     pub(crate) wiped_permille: u64,
 }
 
-/// What others send over a link, or over the path to a depot.
+/// Traffic of others over a link, or over the path to a depot.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackgroundPlan {
     #[serde(default = "default_count")]
     pub(crate) count: u64,
-    /// A link or a depot.
+    /// Name of the link or depot.
     pub(crate) on: String,
-    /// Drawn anew each time it begins.
+    /// Rate, drawn each time it begins.
     pub(crate) rate_mib_per_s: Amount,
     pub(crate) on_mean_s: f64,
     pub(crate) off_mean_s: f64,
@@ -252,7 +254,7 @@ pub(crate) struct BackgroundPlan {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequestPlan {
-    /// How many like this.
+    /// Number of requests like this.
     #[serde(default = "default_count")]
     pub(crate) count: u64,
     #[serde(default = "default_zero")]
@@ -260,71 +262,70 @@ pub(crate) struct RequestPlan {
     pub(crate) size_mib: Amount,
     #[serde(default = "default_chunk")]
     pub(crate) chunk_mib: f64,
-    /// Whether its chunks are encrypted: depots store a tag with each.
+    /// Encryption of its chunks: depots store a tag with each.
     #[serde(default)]
     pub(crate) encrypted: bool,
-    /// From its submission.
+    /// Deadline, from its submission.
     pub(crate) deadline_s: Amount,
     pub(crate) code: String,
-    /// Empty: every depot but the destination, or those it can be.
+    /// Depots it may use. Empty: every depot that can't be a destination.
     #[serde(default)]
     pub(crate) via: Vec<String>,
-    /// How many of those the seed draws; without it, all.
+    /// Number of those depots that the seed draws; without one, all.
     pub(crate) via_count: Option<usize>,
-    /// One of them, where a numbered name is given.
+    /// Destination. For a numbered name, one of its depots.
     pub(crate) destination: Option<String>,
-    /// More of them: it is delivered when each has all of it.
+    /// Further destinations. The request is delivered when each has all data.
     #[serde(default)]
     pub(crate) destinations: Vec<String>,
     #[serde(default = "default_true")]
     pub(crate) release: bool,
     #[serde(default)]
     pub(crate) best_effort: bool,
-    /// How many files it has.
     #[serde(default = "default_count")]
     pub(crate) files: u64,
-    /// What chooses how many fragments go to a depot at once, by name.
+    /// Optimizer of the fragments in flight to a depot, by name.
     pub(crate) optimizer: Option<String>,
-    /// How much it matters beside others, by name or as a number.
+    /// Priority, by name or as a number.
     pub(crate) priority: Option<String>,
-    /// Whose it is, and on whose account it goes.
+    /// Owner. `project` is the account it is charged to.
     #[serde(default)]
     pub(crate) owner: String,
     #[serde(default)]
     pub(crate) project: String,
-    /// Depots that may be lost, or the chance of a thousand that data is lost; the code is chosen then.
+    /// Number of depots that may be lost, or in `loss_permille_max` the permitted permille of data
+    /// loss. Either chooses the code.
     pub(crate) survive: Option<u32>,
     pub(crate) loss_permille_max: Option<u32>,
-    /// Losses that suffice by the deadline where there is no time for all of the code.
+    /// Losses that suffice by the deadline if time is too short for the whole code.
     pub(crate) safe_with: Option<u32>,
     /// Depots that must hold their share of it.
     #[serde(default)]
     pub(crate) pin: Vec<String>,
-    /// Depots that are lent for it alone.
+    /// Depots lent for this request alone.
     #[serde(default)]
     pub(crate) lent: Vec<LentPlan>,
     /// Depots that may hold none of it.
     #[serde(default)]
     pub(crate) without: Vec<String>,
-    /// Whether what is lost is made again only when one more loss is all that is survived.
+    /// Lazy repair: only when a single further loss can be survived.
     #[serde(default)]
     pub(crate) lazy_repair: bool,
-    /// Most that it may cost.
     pub(crate) budget_usd: Option<f64>,
-    /// Most that may be sent for it.
+    /// Highest rate of its transfers.
     pub(crate) rate_max_mib_per_s: Option<f64>,
     pub(crate) cancel_after_s: Option<Amount>,
-    /// From its submission: its user lets it wait then, and for how long; for ever without that.
+    /// Time of its user's pause, from its submission, for `pause_for_s`; without that, for ever.
     pub(crate) pause_after_s: Option<Amount>,
     pub(crate) pause_for_s: Option<Amount>,
     pub(crate) delivered_after_s: Option<Amount>,
-    /// From its submission: somebody else removes its source then, and it is known beforehand.
+    /// Time at which another party removes its source, from its submission, known in advance.
     pub(crate) purge_s: Option<Amount>,
-    /// From its submission: when every destination is to have all of it.
+    /// Time by which every destination is to have all data, from its submission.
     pub(crate) deliver_by_s: Option<Amount>,
-    /// Whether rate is reserved for it: `auto`, `always` or `never`.
+    /// Use of reservations: `auto`, `always` or `never`.
     pub(crate) reserve: Option<String>,
-    /// What must become of it with every seed.
+    /// Outcomes allowed with every seed.
     #[serde(default)]
     pub(crate) expect: Vec<Fate>,
 }
@@ -342,40 +343,40 @@ fn default_true() -> bool {
     true
 }
 
-/// What goes wrong.
+/// Kinds of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FaultKind {
-    /// The depot is gone; connections break.
+    /// Outage of the depot; connections break.
     Dies,
-    /// The depot is gone and nothing says so: the network swallows everything.
+    /// Silent outage of the depot: the network drops all packets.
     Vanishes,
-    /// The depot answers probes and stores nothing.
+    /// Hang of the depot: it answers probes and stores nothing.
     Hangs,
-    /// The depot is gone and comes back empty.
+    /// Outage of the depot, which comes back empty.
     Wiped,
-    /// The link carries `rate_mib_per_s` from now on.
+    /// Link rate of `rate_mib_per_s` from now on.
     Slows,
-    /// The depot says that it is full.
+    /// Depot that reports itself full.
     Full,
-    /// Somebody else takes `takes_mib` of the depot, or what is free of it.
+    /// Use of `takes_mib` of the depot, or of its free space, by another party.
     Neighbour,
-    /// The service is killed and starts again from its journal.
+    /// Kill of the service, which restarts from its journal.
     DriverCrash,
-    /// A file of every request changes.
+    /// Change of a file in every request.
     SourceChanges,
-    /// One file of every request changes: some of its chunks have something of it.
+    /// Change of one file in every request, with bytes in some of its chunks only.
     FileChanges,
-    /// The depot leaves cleanly, with its data; connections are closed.
+    /// Clean departure of the depot, with its data; connections are closed.
     Offline,
-    /// An operator drains the depot: nothing new goes there.
+    /// Drain of the depot by an operator: nothing new goes there.
     Drains,
-    /// The same, and what lies only there goes on to others.
+    /// Drain of the depot by an operator; data that lies only there moves to others.
     Empties,
 }
 
 impl FaultKind {
-    /// What can befall a source of stage-ins.
+    /// Faults of a source of stage-ins.
     pub(crate) const OF_SOURCES: [Self; 4] =
         [Self::Dies, Self::Vanishes, Self::Slows, Self::SourceChanges];
 }
@@ -386,15 +387,15 @@ pub(crate) struct FaultPlan {
     #[serde(default = "default_count")]
     pub(crate) count: u64,
     pub(crate) at_s: Amount,
-    /// Empty: the seed names one; a numbered name: one of them.
+    /// Depot of the fault. Empty: the seed chooses one. A numbered name: one of its depots.
     #[serde(default)]
     pub(crate) depot: String,
-    /// All depots of this domain together.
+    /// Domain whose depots all fail together.
     pub(crate) domain: Option<String>,
-    /// A source of stage-ins.
+    /// Source of stage-ins.
     pub(crate) source: Option<String>,
     pub(crate) kind: FaultKind,
-    /// How long it lasts; without it, for ever.
+    /// Duration; without one the fault is permanent.
     pub(crate) for_s: Option<Amount>,
     pub(crate) rate_mib_per_s: Option<Amount>,
     pub(crate) takes_mib: Option<Amount>,

@@ -1,23 +1,23 @@
-//! Bandwidth that was measured over time.
+//! Measured bandwidth over time.
 
 use std::time::Duration;
 
 /// Most points of a trace: a year of minutes.
 const POINTS_MAX: usize = 530_000;
 
-/// Bytes a second of a megabit a second.
+/// Bytes a second in one megabit a second.
 const MEGABIT: f64 = 125_000.0;
 
-/// Rates by turns, each for some time.
+/// Sequence of rates, each for some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// Bytes a second, and for how long.
+    /// Rates in bytes a second, each with its duration.
     points: Vec<(u64, Duration)>,
 }
 
 impl Trace {
-    /// From moments in seconds and megabits a second: each holds until the next moment. The last
-    /// moment only says when it begins again; what it carries is not used.
+    /// Builds a trace from points of seconds and megabits a second; each rate holds until the next
+    /// point. The last point only marks where the trace starts again; its rate is unused.
     pub(crate) fn new(points: &[(f64, f64)]) -> Result<Self, String> {
         let fine = |number: f64| number.is_finite() && (0.0..1e9).contains(&number);
         if !points.iter().all(|(at, rate)| fine(*at) && fine(*rate)) {
@@ -42,7 +42,7 @@ impl Trace {
         })
     }
 
-    /// From lines of two numbers.
+    /// Parses lines of two numbers.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -65,7 +65,7 @@ impl Trace {
         self.points.len()
     }
 
-    /// A point of it: bytes a second, and for how long.
+    /// Returns a point: bytes a second and its duration.
     pub(crate) fn point(&self, place: usize) -> (u64, Duration) {
         self.points[place]
     }

@@ -1,4 +1,4 @@
-//! What the users of a scenario wish beyond a deadline.
+//! Options of a scenario's requests beyond a deadline.
 
 use posthaste_core::contract::{Repair, Reserve, Survive, Wishes};
 use posthaste_types::ByteRate;
@@ -15,10 +15,10 @@ fn micro_usd(usd: f64) -> u64 {
 }
 
 impl RequestPlan {
-    /// The wishes as the mind takes them.
+    /// Returns the options for the mind.
     ///
     /// # Errors
-    /// What makes no sense, in words.
+    /// A description of the invalid option.
     pub(crate) fn wishes(&self) -> Result<Wishes, String> {
         let priority = self.priority.as_deref().map(str::parse).transpose();
         Ok(Wishes {

@@ -1,4 +1,4 @@
-//! Draws a scenario: a world as a seed would have it, with everything that can go wrong in it.
+//! Draws a scenario: a random world with all kinds of faults.
 
 mod circuits;
 mod dear;
@@ -17,7 +17,7 @@ use pauses::pause;
 use sites::Sites;
 use space::{drains, neighbours};
 
-/// Codes that are drawn, and their fragments.
+/// Codes that are drawn, with their numbers of fragments.
 const CODES: [(&str, u64); 10] = [
     ("1+0", 1),
     ("2+0", 2),
@@ -31,8 +31,8 @@ const CODES: [(&str, u64); 10] = [
     ("4+2", 6),
 ];
 
-/// Faults and how often each is drawn. A source that changes ends every request, so mostly something
-/// else is tried.
+/// Faults with their frequencies. A source that changes ends every request, so other faults are
+/// drawn more often.
 const FAULTS: [(&str, u64); 9] = [
     ("dies", 20),
     ("vanishes", 15),
@@ -45,38 +45,37 @@ const FAULTS: [(&str, u64); 9] = [
     ("file-changes", 8),
 ];
 
-/// Chunks of a request at most: enough for every rule to apply, few enough to be played in
-/// milliseconds.
+/// Most chunks of a request: enough for every rule to apply, few enough to play in milliseconds.
 const CHUNKS_MAX: u64 = 120;
 
-/// The scenario of a seed, as TOML: the same seed draws the same. Everything in it is a plain number, so
-/// that taking something out leaves the rest as it was.
+/// Draws the scenario of a seed, as TOML. Equal seeds give equal scenarios. Everything in it is a
+/// plain number, so removing something leaves the rest unchanged.
 #[must_use]
 pub fn draw(seed: u64) -> String {
     let mut dice = Dice::new(seed, "swarm");
     let dice = &mut dice;
     let mut text = head(seed, dice);
     let depots = dice.between(1, 7);
-    // With levels some depots are nearer to destinations than others.
+    // With levels, some depots are nearer to destinations than others.
     let levels = if dice.chance(400) {
         dice.between(2, 3)
     } else {
         1
     };
-    // What is wished, and what it costs, is drawn apart, so that the worlds stay those they were.
+    // Options and costs have dice of their own, so that the other values of a seed stay unchanged.
     let wishes = &mut Dice::new(seed, "wishes");
     let costs = wishes.chance(300);
-    // What can be reserved, likewise.
+    // Reservations also have dice of their own.
     let reserved = &mut Dice::new(seed, "circuits");
     let reserves = reserved.chance(350);
-    // Where chunks are coded, likewise.
+    // So do the places of coding.
     let coders = &mut Dice::new(seed, "coders");
-    // Who lets something wait, likewise.
+    // So do pauses.
     let pauses = &mut Dice::new(seed, "pauses");
     let codes = coding(coders, &mut text);
-    // Who can send on what still comes, likewise.
+    // So do the depots that can forward fragments in flight.
     let followers = &mut Dice::new(seed, "followers");
-    // Who can keep space, and who else wants it, likewise.
+    // So do the depots that can reserve space, and other parties that use it.
     let keepers = &mut Dice::new(seed, "spaces");
     let keeps = keepers.chance(500);
     let mut sites = Sites::draw(depots, seed);
@@ -117,7 +116,7 @@ pub fn draw(seed: u64) -> String {
     if keeps {
         neighbours(depots, keepers, &mut text);
     }
-    // Of dice of their own, so that the rest is what it would be without them.
+    // Dice of their own leave the rest unchanged.
     drains(depots, &mut Dice::new(seed, "drains"), &mut text);
     sites.write(&mut text);
     let dice = &mut Dice::new(seed, "swarm of stage-ins");
@@ -132,7 +131,7 @@ pub fn draw(seed: u64) -> String {
     text
 }
 
-/// Says where chunks are coded, in some worlds. Whether it did.
+/// Writes the place of coding, in some worlds. Returns whether it did.
 fn coding(coders: &mut Dice, text: &mut String) -> bool {
     let codes = coders.chance(400);
     if codes {
@@ -143,7 +142,7 @@ fn coding(coders: &mut Dice, text: &mut String) -> bool {
     codes
 }
 
-/// What is said of the whole world.
+/// Returns the settings of the whole world.
 fn head(seed: u64, dice: &mut Dice) -> String {
     let mut text = format!(
         "name = \"swarm-{seed}\"\nsummary = \"Drawn by the swarm with seed {seed}.\"\n\
@@ -162,7 +161,7 @@ fn head(seed: u64, dice: &mut Dice) -> String {
     text
 }
 
-/// Sources, what is wanted from them, and what befalls them.
+/// Writes sources, stage-ins and the sources' faults.
 fn stage_ins(
     dice: &mut Dice,
     apart: &mut Dice,
@@ -205,7 +204,7 @@ fn stage_ins(
     }
     for _ in 0..dice.between(0, 5) {
         let kinds = ["dies", "vanishes", "slows", "source-changes"];
-        // One that changes ends all that comes from it, so mostly something else is tried.
+        // A source that changes ends all its stage-ins, so other faults are drawn more often.
         let last = if dice.chance(100) { 3 } else { 2 };
         let kind = kinds[index(dice.between(0, last))];
         let (at, source) = (tenths(dice.between(0, 3000)), dice.between(1, sources));
@@ -229,7 +228,7 @@ fn stage_ins(
     }
 }
 
-/// One that is wanted. The sources it comes from.
+/// Writes a stage-in. Returns its sources.
 fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) -> Vec<String> {
     let (chunks, quarters) = (dice.between(0, CHUNKS_MAX), dice.between(1, 24));
     let deadline = dice.between(10, 900);
@@ -275,7 +274,7 @@ fn stage_in(sources: u64, dice: &mut Dice, text: &mut String) -> Vec<String> {
     all
 }
 
-/// What lies where of the last stage-in: mostly everywhere.
+/// Writes the holdings of the last stage-in. Usually each source holds everything.
 fn holdings(sources: &[String], dice: &mut Dice, text: &mut String) {
     if sources.len() < 2 || dice.chance(500) {
         return;
@@ -311,7 +310,7 @@ fn depot(number: u64, dice: &mut Dice, text: &mut String) {
     weather(dice, text);
 }
 
-/// Failures again and again, now and then.
+/// Writes recurring failures, now and then.
 fn failing(dice: &mut Dice, text: &mut String) {
     if dice.chance(80) {
         let (mean, repair, wiped) = (
@@ -326,7 +325,7 @@ fn failing(dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// How a depot and its path change by themselves, now and then.
+/// Writes changes of a depot and its path over time, now and then.
 fn weather(dice: &mut Dice, text: &mut String) {
     if dice.chance(100) {
         let (loss, streams) = (dice.between(1, 10), dice.between(1, 64));
@@ -354,12 +353,13 @@ fn weather(dice: &mut Dice, text: &mut String) {
 fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     let destination = dice.chance(300).then(|| dice.between(1, depots));
     let staging = depots - u64::from(destination.is_some());
-    // Now and then more fragments than there are depots.
+    // Now and then a code has more fragments than there are depots.
     let most = if dice.chance(60) { 6 } else { staging.max(1) };
     let codes = CODES.iter().filter(|(_, total)| *total <= most).count() as u64;
     let (code, _) = CODES[index(dice.between(0, codes - 1))];
     let (chunks, quarters) = (dice.between(1, CHUNKS_MAX), dice.between(1, 24));
-    // Now and then the destination has to stand in for a depot. Of what was drawn already: the other worlds stay what they are.
+    // Now and then the destination must replace a depot. Earlier draws decide, so that the other
+    // worlds stay unchanged.
     let stands_in = destination.is_some() && (chunks + 2 * quarters) % 4 == 1;
     let mut one_more = CODES.iter().rev();
     let one_more = one_more.find(|(code, total)| *total == staging + 1 && !code.ends_with("+0"));
@@ -382,7 +382,7 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
         if (chunks + quarters) % 2 == 0 && more != destination {
             let _ = writeln!(text, "destinations = [\"depot-{more}\"]");
         }
-        // Also of what was drawn already: the other worlds stay what they are.
+        // Earlier draws decide this too, so that the other worlds stay unchanged.
         if quarters % 5 < 3 {
             let by_s = 10 + (chunks * 37 + quarters * 101) % 1490;
             let _ = writeln!(text, "deliver_by_s = {by_s}");
@@ -396,7 +396,7 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
             .collect();
         let _ = writeln!(text, "via = [{}]", via.join(", "));
     }
-    // Of what was drawn already, as above.
+    // Earlier draws decide, as above.
     let (pinned, is_pinned) = (
         1 + (chunks * 7 + quarters) % depots,
         (chunks + 3 * quarters) % 5 == 0,
@@ -421,7 +421,7 @@ fn request(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// What a depot costs, in cents; some are free.
+/// Writes the prices of a depot, in cents; some depots are free.
 fn price(dice: &mut Dice, text: &mut String) {
     for key in ["usd_per_gb", "usd_per_gb_month"] {
         if dice.chance(600) {
@@ -431,10 +431,11 @@ fn price(dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// What its user wishes beyond a deadline, now and then.
+/// Writes a user's options beyond a deadline, now and then.
 fn wish(costs: bool, dice: &mut Dice, text: &mut String) {
     if costs && dice.chance(600) {
-        // Up to ten dollars a gigabyte, and up to a gigabyte or two: mostly too little, or too much.
+        // Up to ten dollars a gigabyte, and up to a gigabyte or two: mostly too little, or too
+        // much.
         let cents = dice.between(0, 99);
         let dollars = dice.between(0, 5);
         let _ = writeln!(text, "budget_usd = {dollars}.{cents:02}");

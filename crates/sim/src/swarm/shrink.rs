@@ -1,31 +1,31 @@
-//! Makes a failing scenario small: takes away whatever can go while it still fails. It knows TOML and next
-//! to nothing of scenarios: what makes no scenario is no candidate.
+//! Reduces a failing scenario: removes everything it can while the scenario still fails. Knows TOML
+//! and hardly anything about scenarios: a candidate that is no scenario is skipped.
 
 use toml::{Table, Value};
 
 use crate::Scenario;
 
-/// What a scenario can't do without, or what says nothing.
+/// Keys that a scenario needs, or that have no effect.
 const KEPT: [&str; 3] = ["name", "summary", "kind"];
 
-/// One thing that can be made less of. Lists are the arrays of tables: depots, requests, faults.
+/// Single reduction. Lists are the arrays of tables: depots, requests, faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Cut {
-    /// A half of a list.
+    /// Half of a list.
     Half { list: String, second: bool },
-    /// One of a list, and what refers to it by its name.
+    /// Entry of a list, and all references to its name.
     Entry { list: String, place: usize },
-    /// A setting of the world, or of one of a list.
+    /// Setting of the world, or of a list's entry.
     Setting { at: Place, key: String },
-    /// Half a number.
+    /// Number, cut in half.
     Number { at: Place, key: String },
 }
 
-/// The world itself, or one of a list.
+/// Location: the world itself, or an entry of a list.
 type Place = Option<(String, usize)>;
 
-/// The smallest scenario that was found within `plays_max` plays and still fails: `text` itself at worst.
-/// Greedy: the coarsest cuts first, again and again until none goes.
+/// Returns the smallest failing scenario found within `plays_max` plays; `text` itself at worst.
+/// The search is greedy: it repeats the coarsest cuts first until none succeeds.
 pub fn shrink(text: &str, plays_max: u32, mut is_failing: impl FnMut(&str) -> bool) -> String {
     let Ok(mut smallest) = text.parse::<Table>() else {
         return text.to_owned();
@@ -35,7 +35,8 @@ pub fn shrink(text: &str, plays_max: u32, mut is_failing: impl FnMut(&str) -> bo
     loop {
         let mut is_smaller = false;
         let mut place = 0;
-        // The list of cuts is made anew after each that goes, and gone on with where it was.
+        // The list of cuts is rebuilt after each success, and the search continues at the same
+        // place.
         while let Some(cut) = cuts(&smallest).get(place) {
             let candidate = apply(cut, &smallest);
             let text = candidate.to_string();
@@ -57,7 +58,7 @@ pub fn shrink(text: &str, plays_max: u32, mut is_failing: impl FnMut(&str) -> bo
     }
 }
 
-/// The lists of a scenario with how long each is, what matters least first.
+/// Returns the lists of a scenario with their lengths, the least important first.
 fn lists(scenario: &Table) -> Vec<(String, usize)> {
     let mut lists: Vec<(String, usize)> = scenario
         .iter()
@@ -73,7 +74,7 @@ fn lists(scenario: &Table) -> Vec<(String, usize)> {
     lists
 }
 
-/// Everything that can be tried, coarsest first.
+/// Returns all possible cuts, the coarsest first.
 fn cuts(scenario: &Table) -> Vec<Cut> {
     let lists = lists(scenario);
     let mut cuts = Vec::new();
@@ -99,7 +100,7 @@ fn cuts(scenario: &Table) -> Vec<Cut> {
                 continue;
             };
             for (key, value) in table {
-                // Depots, requests and faults go one by one; what else is a list goes with all that is in it.
+                // Depots, requests and faults go one by one; any other list goes as a whole.
                 let is_kept = KEPT.contains(&key.as_str()) || (at.is_none() && is_list(value));
                 let (at, key) = (at.clone(), key.clone());
                 if is_number && (value.is_integer() || value.is_float()) {
@@ -113,7 +114,7 @@ fn cuts(scenario: &Table) -> Vec<Cut> {
     cuts
 }
 
-/// Whether it is a list with something in it; an empty one is a setting that may go.
+/// Returns whether the value is a list with entries. An empty list is a setting that may go.
 fn is_list(value: &Value) -> bool {
     let list = value.as_array().filter(|list| !list.is_empty());
     list.is_some_and(|list| list.iter().all(Value::is_table))
@@ -168,7 +169,8 @@ fn apply(cut: &Cut, scenario: &Table) -> Table {
     less
 }
 
-/// Takes out what refers to a depot or source by its name: its faults, its place in `via`, a destination.
+/// Removes all references to a depot or source by name: its faults, its place in `via`, a
+/// destination.
 fn forget(scenario: &mut Table, name: &str) {
     let is_it = |value: &Value| value.as_str() == Some(name);
     for (_, list) in scenario.iter_mut() {
@@ -189,7 +191,7 @@ fn forget(scenario: &mut Table, name: &str) {
     }
 }
 
-/// Half of a number, in whole numbers above one.
+/// Returns half of a number, as an integer above one.
 fn halved(number: &Value) -> Value {
     if let Some(number) = number.as_integer().filter(|number| *number > 1) {
         Value::Integer(number / 2)
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
     use crate::{simulate, swarm::draw};
 
-    /// A checker that is broken: it objects whenever a depot is lost.
+    /// Returns whether a depot is lost. Stands for a broken checker.
     fn is_lost(text: &str) -> bool {
         let report = simulate(&Scenario::parse(text).unwrap(), 5);
         let mut events = report.timeline.iter();
@@ -227,7 +229,8 @@ mod tests {
             least
                 .iter()
                 .all(|(list, least)| length(&table, list) >= *least)
-                // A depot that fails by itself needs no fault, and somebody who leaves lets a run last longer.
+                // A depot that fails by itself needs no fault, and a neighbour that leaves prolongs
+                // a run.
                 && !["mtbf", "neighbour"].iter().any(|word| text.contains(word))
                 && is_lost(text)
         };

@@ -1,4 +1,4 @@
-//! The world a scenario describes, with what the seed draws.
+//! Builds the world of a scenario, with the values the seed draws.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ use crate::{
     scenario::{DepotPlan, FaultKind, SourcePlan, Varies},
 };
 
-/// Builds the world of the scenario at the moment it begins.
+/// Builds the world of the scenario at its start.
 pub(crate) fn build(scenario: &Scenario, seed: u64, start: Timestamp) -> World {
     let mut builder = Builder {
         world: World::new(start, scenario.egress()),
@@ -99,7 +99,8 @@ impl<'a> Builder<'a> {
         self.add_varying(course, &plan.name, &plan.varies);
     }
 
-    /// A source: its own way to the centre, which shares nothing with what leaves the centre.
+    /// Adds a source with its own path to the centre, which shares nothing with the centre's
+    /// egress.
     fn add_origin(&mut self, plan: &SourcePlan) {
         let mut dice = Dice::new(self.seed, &format!("source {}", plan.name));
         let rate = plan.rate_mib_per_s.draw_bytes(&mut dice);
@@ -149,7 +150,7 @@ impl<'a> Builder<'a> {
     fn add_varying(&mut self, course: CourseId, name: &str, varies: &Varies) {
         if let Some(trace) = self.scenario.trace(varies) {
             let mut dice = self.dice(name, "trace");
-            // Many that follow one trace each begin somewhere else in it.
+            // Each of several followers of one trace starts elsewhere in it.
             let last = trace.len() as u64 - 1;
             let next = usize::try_from(dice.between(0, last)).unwrap_or(0);
             let process = Process::Trace {
@@ -327,7 +328,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// When a depot's hours keep it away.
+    /// Returns the times when a depot's hours keep it away.
     fn closed(&self, plan: &DepotPlan) -> VecDeque<(Timestamp, Duration)> {
         let hours = plan.windows().unwrap_or_default();
         let end = self.start + Duration::from_secs(self.scenario.horizon_s);

@@ -1,15 +1,15 @@
-//! Circuits: a way beside the path to a depot, with rate that nobody else takes.
+//! Circuits: routes beside the path to a depot, with a reserved rate.
 
 use std::collections::BTreeMap;
 
 use super::{Node, ResourceId, World, shares::UserId};
 
-/// The ways over circuits, by the places of the depots they lead to.
+/// Routes over circuits, by the places of their depots.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// What is reserved on each circuit, and what it is as a resource.
+    /// Reserved rate and resource of each circuit.
     circuits: Vec<(u64, ResourceId)>,
-    /// The circuit that leads to a depot: its place, and the two flows to choose from.
+    /// Circuit to each depot: its place, and the two flows to choose from.
     leads: BTreeMap<usize, Lead>,
 }
 
@@ -18,13 +18,13 @@ struct Lead {
     circuit: usize,
     shared: UserId,
     reserved: UserId,
-    /// Most that was reserved since that was last asked.
+    /// Highest reserved rate since the last query.
     highest: u64,
 }
 
 impl World {
-    /// Adds a circuit to these sites; one that a circuit leads to already keeps to that. To be said after
-    /// their paths are added.
+    /// Adds a circuit to these sites, except those with an earlier circuit. Call it after their
+    /// paths are added.
     pub(super) fn add_circuit(&mut self, places: &[usize]) {
         let resource = self.network.add_resource(0);
         let circuit = self.circuits.circuits.len();
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// So much is reserved on a circuit and up from now on.
+    /// Sets the rate that is reserved and up on a circuit.
     pub(crate) fn set_circuit(&mut self, circuit: usize, rate: u64) {
         let Some((reserved, resource)) = self.circuits.circuits.get_mut(circuit) else {
             return;
@@ -60,8 +60,8 @@ impl World {
         self.steer();
     }
 
-    /// Lets data to each depot go over its circuit where that carries more than the path it shares: what is
-    /// under way moves over with it.
+    /// Routes data to each depot over its circuit if that carries more than the shared path.
+    /// Transfers in flight switch too.
     pub(crate) fn steer(&mut self) {
         for (&place, lead) in &self.circuits.leads {
             let (rate, _) = self.circuits.circuits[lead.circuit];
@@ -75,8 +75,8 @@ impl World {
         }
     }
 
-    /// The most that was reserved for data to a site and up since this was last asked, and the most that the path it
-    /// shares carried.
+    /// Returns the highest rate that was reserved and up for a site since the last query, and the
+    /// highest rate of its shared path.
     pub(crate) fn take_highest(&mut self, place: usize) -> (u64, u64) {
         let circuits = &self.circuits.circuits;
         let reserved = self.circuits.leads.get_mut(&place).map_or(0, |lead| {

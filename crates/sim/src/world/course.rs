@@ -1,4 +1,4 @@
-//! What a path or link carries over time: what is declared, and all that bends it.
+//! Course of a path's or link's capacity over time: the declared rate, and all its changes.
 
 /// Place of a course.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -7,43 +7,44 @@ pub(crate) struct CourseId(pub(super) usize);
 /// Segment size of TCP over Ethernet, in bytes.
 const SEGMENT_BYTES: u128 = 1460;
 
-/// The capacity of one resource, as a product of factors that are in thousandths.
+/// Capacity of one resource, as a product of factors in thousandths.
 #[derive(Debug, Clone)]
 pub(crate) struct Course {
-    /// Bytes a second, as declared.
+    /// Declared rate, in bytes a second.
     declared: u64,
-    /// What a trace says now.
+    /// Current rate of a trace.
     pub(super) traced: Option<u64>,
-    /// What a fault leaves.
+    /// Rate under a fault.
     cut: Option<u64>,
     pub(super) jitter_permille: u64,
     pub(super) state_permille: u64,
     pub(super) day_permille: u64,
     loss: Loss,
-    /// The least it carried so far, faults apart.
+    /// Lowest rate so far, without faults.
     lowest: u64,
-    /// The most since somebody last asked.
+    /// Highest rate since the last query.
     highest: u64,
 }
 
-/// Packets lost on the way, and what that leaves.
+/// Packet loss, and its effect on the rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loss {
     permille: u64,
-    /// Most bytes a second that connections together reach.
+    /// Highest rate that the connections reach together, in bytes a second.
     rate_max: Option<u64>,
 }
 
 impl Loss {
-    /// `permille` of packets are lost on a path with this round trip, which `streams` connections use.
+    /// Returns the effect of losing `permille` of packets on a path with this round trip and
+    /// `streams` connections.
     ///
-    /// What is sent again takes the place of something new, which leaves 1 - p. Beyond that, a
-    /// connection whose window halves with each loss carries at most sqrt(3/2) segments a round trip
-    /// over sqrt(p) (Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP Congestion
-    /// Avoidance Algorithm, CCR 27(3), 1997, equation 3).
+    /// Retransmissions replace new data, which leaves 1 - p. In addition, a connection whose window
+    /// halves with each loss carries at most sqrt(3/2) segments a round trip over sqrt(p) (Mathis,
+    /// Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, CCR
+    /// 27(3), 1997, equation 3).
     pub(crate) fn new(permille: u64, round_trip_micros: u64, streams: u64) -> Self {
         let root = (u128::from(permille) * 1_000_000_000).isqrt();
-        // sqrt(3/2) is 1.2247; the root of p is in millionths.
+        // The constant sqrt(3/2) is 1.2247; the root of p is in millionths.
         let top = u128::from(streams) * SEGMENT_BYTES * 12_247 * 100_000_000;
         let rate = top.checked_div(root * u128::from(round_trip_micros));
         Self {
@@ -68,19 +69,19 @@ impl Course {
         }
     }
 
-    /// From now on it carries this, or again what it is meant to; it strays from there.
+    /// Sets the rate under a fault, or restores the normal one, and resets the jitter.
     pub(super) fn set_cut(&mut self, cut: Option<u64>) {
         self.cut = cut;
         self.jitter_permille = 1000;
     }
 
-    /// The most it carried since this was last asked.
+    /// Returns the highest rate since the last query.
     pub(super) fn take_highest(&mut self) -> u64 {
         let now = self.capacity();
         std::mem::replace(&mut self.highest, now).max(now)
     }
 
-    /// Keeps in mind how little it carries, and how much.
+    /// Updates the lowest and highest rates.
     pub(super) fn watch(&mut self) {
         self.highest = self.highest.max(self.capacity());
         if self.cut.is_none() {
@@ -88,7 +89,8 @@ impl Course {
         }
     }
 
-    /// The least it carried, or what a fault leaves now; none when a fault leaves nothing.
+    /// Returns the lowest rate, or the current rate under a fault; none if the fault leaves
+    /// nothing.
     pub(super) fn slowest(&self) -> Option<u64> {
         match self.cut {
             Some(_) => Some(self.capacity()).filter(|rate| *rate > 0),
@@ -96,7 +98,7 @@ impl Course {
         }
     }
 
-    /// Bytes a second now.
+    /// Returns the current rate, in bytes a second.
     pub(crate) fn capacity(&self) -> u64 {
         let base = self.cut.or(self.traced).unwrap_or(self.declared);
         let factors = [

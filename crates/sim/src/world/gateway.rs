@@ -1,17 +1,17 @@
-//! Gateways: other ways to depots, which those behind one share.
+//! Gateways: alternative routes to depots, shared by the depots behind one gateway.
 
 use std::collections::BTreeMap;
 
 use super::{Node, World, course::CourseId, shares::UserId};
 
-/// The flows to a depot: by its gateways in their order, the straight one last.
+/// Flows to a depot: by its gateways in their order, the direct one last.
 #[derive(Debug, Default)]
 pub(super) struct Bypasses {
     ways: BTreeMap<usize, Vec<(Option<usize>, UserId)>>,
 }
 
 impl World {
-    /// Adds a gateway to these sites. To be said after their paths are added.
+    /// Adds a gateway to these sites. Call it after their paths are added.
     pub(super) fn add_gateway(&mut self, gateway: usize, places: &[usize], course: CourseId) {
         let resource = self.resource(course);
         for &place in places {
@@ -28,13 +28,13 @@ impl World {
         }
     }
 
-    /// The ways to a site where there are several, each by its gateway; the straight one has none.
+    /// Returns the routes to a site with several, each by its gateway; the direct one has none.
     pub(crate) fn ways_to(&self, place: usize) -> Vec<Option<usize>> {
         let ways = self.bypasses.ways.get(&place).into_iter().flatten();
         ways.map(|(gateway, _)| *gateway).collect()
     }
 
-    /// Lets data to a site go this way: what is under way moves over with it.
+    /// Switches the route to a site. Transfers in flight switch too.
     pub(crate) fn take_way(&mut self, place: usize, way: usize) {
         let ways = self.bypasses.ways.get(&place);
         if let Some((_, flow)) = ways.and_then(|ways| ways.get(way)) {

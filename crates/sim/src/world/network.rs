@@ -1,10 +1,10 @@
 //! The network as a fluid: queues of fragments between places, each moving at its fair share.
 //!
 //! A flow carries one fragment after the other from one place to another. It crosses its own path,
-//! the way out of where it begins, the way in of where it ends, and links on the way. Bytes are exact
-//! integers: an amount on its way is kept in millionths, so that rate times microseconds loses
-//! nothing. A flow is brought up to date only when its rate changes or its first fragment arrives;
-//! arrivals wait in a heap, and entries that no longer hold are skipped when they come up.
+//! the egress of its start, the ingress of its end, and links between them. Bytes are exact
+//! integers: bytes in flight are kept in millionths, so that rate times microseconds loses nothing.
+//! A flow is updated only when its rate changes or its first fragment arrives. Arrivals wait in a
+//! heap, and outdated entries are skipped when they come up.
 
 use std::{
     cmp::Reverse,
@@ -20,26 +20,26 @@ mod follows;
 
 use follows::Follows;
 
-/// A place that sends or receives.
+/// Place that sends or receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(usize);
 
 impl Node {
-    /// Where the sources are.
+    /// Place of the sources.
     pub(crate) const CENTRE: Self = Self(0);
 
-    /// The depot or destination at this place among the sites.
+    /// Returns the depot or destination at this place among the sites.
     pub(crate) const fn site(place: usize) -> Self {
         Self(place + 1)
     }
 
-    /// Its place among the sites; none for the centre.
+    /// Returns its place among the sites; none for the centre.
     pub(crate) const fn place(self) -> Option<usize> {
         self.0.checked_sub(1)
     }
 }
 
-/// A fragment on its way.
+/// Fragment in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sending {
     pub(crate) request: RequestId,
@@ -48,7 +48,7 @@ pub(crate) struct Sending {
     pub(crate) bytes: Bytes,
 }
 
-/// A fragment that is there.
+/// Fragment that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) from: Node,
@@ -56,27 +56,27 @@ pub(crate) struct Arrival {
     pub(crate) sending: Sending,
 }
 
-/// What a flow carried since it was last measured.
+/// Bytes that a flow carried since its last measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub(crate) from: Node,
     pub(crate) to: Node,
     pub(crate) bytes: u64,
-    /// Whether there was something to send all the time.
+    /// Continuous supply: the flow always had a fragment to send.
     pub(crate) is_saturated: bool,
 }
 
-/// Fragments in a row from one place to another. Its number is that of its user of [`Shares`].
+/// Queue of fragments from one place to another. Its number is that of its user of [`Shares`].
 #[derive(Debug)]
 struct Flow {
     from: Node,
     to: Node,
     queue: VecDeque<Sending>,
-    /// Millionths of a byte of the first in the queue that are still to move, at `since`.
+    /// Millionths of a byte of the first fragment that are still to move, at `since`.
     left: u128,
     rate: u64,
     since: Timestamp,
-    /// Which of its entries in the heap holds.
+    /// Number of its valid entry in the heap.
     entry: u64,
     /// Millionths of a byte moved since the last measurement, at `since`.
     moved: u128,
@@ -124,7 +124,7 @@ impl Flow {
     }
 }
 
-/// What all flows of a place have in common.
+/// Resources that all flows of a place share.
 #[derive(Debug, Default)]
 struct Attachment {
     way_out: Option<ResourceId>,
@@ -135,7 +135,7 @@ struct Attachment {
     flows: Vec<UserId>,
 }
 
-/// The flows between all places.
+/// Flows between all places.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     now: Timestamp,
@@ -143,18 +143,18 @@ pub(crate) struct Network {
     nodes: Vec<Attachment>,
     flows: Vec<Flow>,
     by_ends: BTreeMap<(Node, Node), UserId>,
-    /// What paths between sites cross.
+    /// Resources that paths between sites cross.
     crosses: BTreeMap<(Node, Node), Vec<ResourceId>>,
     follows: Follows,
     arrivals: BinaryHeap<Reverse<(Timestamp, UserId, u64)>>,
-    /// Flows that had something to send since they were last measured.
+    /// Flows that had a fragment to send since their last measurement.
     busy: Vec<UserId>,
-    /// Reused by each settling.
+    /// Buffer that each settling reuses.
     changed: Vec<(UserId, u64)>,
 }
 
 impl Network {
-    /// A network of the centre alone.
+    /// Creates a network of the centre alone.
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             now,
@@ -163,33 +163,34 @@ impl Network {
         }
     }
 
-    /// Adds the next site.
     pub(crate) fn add_site(&mut self) -> Node {
         self.nodes.push(Attachment::default());
         Node(self.nodes.len() - 1)
     }
 
-    /// Something flows can be made to cross. `capacity` is in bytes a second.
+    /// Adds a resource that flows can cross. `capacity` is in bytes a second.
     pub(crate) fn add_resource(&mut self, capacity: u64) -> ResourceId {
         self.shares.add_resource(capacity)
     }
 
-    /// All that leaves the place crosses this. To be said before its paths are added.
+    /// Sets the resource that all outgoing data of the place crosses. Call it before the place's
+    /// paths are added.
     pub(crate) fn set_way_out(&mut self, node: Node, way: ResourceId) {
         self.nodes[node.0].way_out = Some(way);
     }
 
-    /// All that comes to the place crosses this. To be said before its paths are added.
+    /// Sets the resource that all incoming data of the place crosses. Call it before the place's
+    /// paths are added.
     pub(crate) fn set_way_in(&mut self, node: Node, way: ResourceId) {
         self.nodes[node.0].way_in = Some(way);
     }
 
-    /// The link lies between these places and all others. To be said before their paths are added.
+    /// Puts a link between the place and all others. Call it before the place's paths are added.
     pub(crate) fn set_link(&mut self, node: Node, link: ResourceId) {
         self.nodes[node.0].links.insert(link);
     }
 
-    /// Adds the path between two places that have none yet.
+    /// Adds the path between two places without one.
     pub(crate) fn add_path(&mut self, from: Node, to: Node, path: ResourceId) {
         let (begin, end) = (&self.nodes[from.0], &self.nodes[to.0]);
         let crosses = [Some(path), begin.way_out, end.way_in];
@@ -205,8 +206,8 @@ impl Network {
         self.nodes[to.0].flows.push(flow);
     }
 
-    /// Adds another way between two places that have a path: it crosses what lies at both ends, and this
-    /// instead of all between them. Returns the flow of the path and that of the detour.
+    /// Adds an alternative route between two places with a path. It crosses the resources at both
+    /// ends, and `by` instead of all between them. Returns the flows of the path and of the detour.
     pub(crate) fn add_detour(
         &mut self,
         (from, to): (Node, Node),
@@ -222,7 +223,7 @@ impl Network {
         Some((path, flow))
     }
 
-    /// Lets what goes from one place to another go this way from now on, and what is on its way.
+    /// Routes data between two places over this flow from now on, including transfers in flight.
     pub(crate) fn steer(&mut self, ends: (Node, Node), flow: UserId) {
         let before = self.by_ends.insert(ends, flow);
         let Some(before) = before.filter(|before| *before != flow) else {
@@ -252,15 +253,15 @@ impl Network {
         self.by_ends.contains_key(&(from, to))
     }
 
-    /// Adds traffic of others on a resource; it wants nothing yet.
+    /// Adds traffic of others on a resource. It demands nothing yet.
     pub(crate) fn add_background(&mut self, on: ResourceId) -> UserId {
-        // Nothing is queued in it, so nothing arrives: it only takes its share.
+        // An empty queue never has an arrival, so this flow only takes its share.
         self.flows
             .push(Flow::new(Node::CENTRE, Node::CENTRE, self.now));
         self.shares.add_user(0, [on])
     }
 
-    /// What the traffic of others wants now, in bytes a second.
+    /// Sets the demand of other traffic, in bytes a second.
     pub(crate) fn set_background(&mut self, background: UserId, wants: u64) {
         self.shares.set_limit(background, wants);
         self.shares.set_active(background, wants > 0);
@@ -270,7 +271,7 @@ impl Network {
         self.shares.set_capacity(resource, capacity);
     }
 
-    /// Closes a place or opens it again: what is queued to and from a closed one stands still.
+    /// Closes or opens a place. Queues to and from a closed place stand still.
     pub(crate) fn set_closed(&mut self, node: Node, is_closed: bool) {
         if self.nodes[node.0].is_closed != is_closed {
             self.nodes[node.0].is_closed = is_closed;
@@ -280,7 +281,7 @@ impl Network {
         }
     }
 
-    /// Queues a fragment on a path that was added. Without one, it is lost.
+    /// Queues a fragment on a path. Without a path, it is lost.
     pub(crate) fn send(&mut self, from: Node, to: Node, sending: Sending) {
         if let Some(&id) = self.by_ends.get(&(from, to)) {
             self.queue(id, sending);
@@ -301,7 +302,7 @@ impl Network {
         }
     }
 
-    /// Takes sends out of one path; what had moved of the first is lost with it.
+    /// Takes sends out of one path. Bytes already moved of the first one are lost.
     pub(crate) fn drop_sends(
         &mut self,
         from: Node,
@@ -312,7 +313,8 @@ impl Network {
         found.map_or_else(Vec::new, |id| self.drop_of(id, is_gone))
     }
 
-    /// Takes one send out of a path, where more than `begun` are before it. Returns whether it was there.
+    /// Takes one send out of a path if more than `begun` are before it. Returns whether it was
+    /// there.
     pub(crate) fn recall(
         &mut self,
         from: Node,
@@ -329,7 +331,7 @@ impl Network {
         waiting.is_some_and(|(id, place)| self.flows[id].queue.remove(place).is_some())
     }
 
-    /// Takes everything out that is on its way to or from a place.
+    /// Takes out everything in flight to or from a place.
     pub(crate) fn drop_all(&mut self, node: Node) -> Vec<Arrival> {
         let mut dropped = Vec::new();
         for place in 0..self.nodes[node.0].flows.len() {
@@ -341,7 +343,7 @@ impl Network {
         dropped
     }
 
-    /// Takes sends out of all paths to a place but the one from the centre.
+    /// Takes sends out of all paths to a place, except the one from the centre.
     pub(crate) fn drop_forwards(
         &mut self,
         node: Node,
@@ -374,7 +376,7 @@ impl Network {
         dropped
     }
 
-    /// When the next fragment is there, if nothing changes before.
+    /// Returns the time of the next arrival, if nothing changes before.
     pub(crate) fn next_arrival(&mut self) -> Option<Timestamp> {
         self.settle();
         while let Some(&Reverse((at, id, entry))) = self.arrivals.peek() {
@@ -387,7 +389,8 @@ impl Network {
         self.follows.next()
     }
 
-    /// Moves bytes until `then` and appends what is there exactly then. Nothing arrives before.
+    /// Moves bytes until `then` and appends the arrivals at exactly that time. Nothing arrives
+    /// before.
     pub(crate) fn advance(&mut self, then: Timestamp, arrived: &mut Vec<Arrival>) {
         self.settle();
         self.now = self.now.max(then);
@@ -412,8 +415,8 @@ impl Network {
         self.pace_all();
     }
 
-    /// What each path from the centre, or to it, carried that had something to send since the last time, in the
-    /// order of the sites.
+    /// Returns the bytes of each path from or to the centre that had data to send since the last
+    /// measurement. The order is that of the sites.
     pub(crate) fn measure(&mut self) -> Vec<Carried> {
         let mut busy = std::mem::take(&mut self.busy);
         busy.sort_unstable();
@@ -439,7 +442,7 @@ impl Network {
         carried
     }
 
-    /// A flow got or lost its first fragment, or an end of it opened or closed.
+    /// Updates a flow whose first fragment changed, or whose end opened or closed.
     fn refresh(&mut self, id: UserId) {
         let flow = &mut self.flows[id];
         let (from, to) = (flow.from, flow.to);
@@ -453,7 +456,7 @@ impl Network {
         self.schedule(id);
     }
 
-    /// Deals out the rates anew where something changed.
+    /// Recomputes the rates after changes.
     fn settle(&mut self) {
         let mut changed = std::mem::take(&mut self.changed);
         self.shares.settle(&mut changed);
@@ -496,7 +499,8 @@ mod tests {
         }
     }
 
-    /// The centre and sites with these paths from it; the way out carries 100 bytes a second.
+    /// Returns the centre and sites with these paths from it; the egress carries 100 bytes a
+    /// second.
     fn network(paths: &[u64]) -> (Network, Vec<ResourceId>) {
         let mut network = Network::new(START);
         let way_out = network.add_resource(100);
@@ -511,7 +515,7 @@ mod tests {
         (network, paths)
     }
 
-    /// Plays to the end: which request arrived where and after how many milliseconds.
+    /// Plays to the end. Returns the place, request and milliseconds of each arrival.
     fn play(network: &mut Network) -> Vec<(usize, u64, u128)> {
         let mut all = Vec::new();
         while let Some(at) = network.next_arrival() {
@@ -531,7 +535,7 @@ mod tests {
         network.send(Node::CENTRE, Node(1), fragment(1, 100));
         network.send(Node::CENTRE, Node(1), fragment(2, 80));
         network.send(Node::CENTRE, Node(2), fragment(3, 100));
-        // 50 each for 2 s; then the first path is alone with 80.
+        // Both get 50 for 2 s; then the first path is alone with 80.
         assert_eq!(
             play(&mut network),
             [(1, 1, 2000), (2, 3, 2000), (1, 2, 3000)]
@@ -631,7 +635,7 @@ mod tests {
         assert_eq!(play(&mut network), [(1, 2, 1500)]);
     }
 
-    /// What a test does to a network of three sites, the second of which also sends to the third.
+    /// Action of a test on a network of three sites, the second of which also sends to the third.
     #[derive(Debug, Clone)]
     enum Deed {
         Send(usize, u64),
@@ -654,8 +658,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent arrives once, is dropped once or still waits; the way out is never
-        /// exceeded; and nothing arrives before its bytes can have moved.
+        /// Checks three rules. Each send arrives once, is dropped once or still waits. The egress
+        /// is never exceeded. Nothing arrives before its bytes can have moved.
         #[test]
         fn what_is_sent_arrives_or_is_dropped_or_waits(deeds in vec(deed(), 1..80)) {
             let (mut network, mut paths) = network(&[1000, 1500, 800]);

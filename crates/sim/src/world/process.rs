@@ -1,4 +1,4 @@
-//! What changes by itself in the world: rates, the traffic of others, depots that fail or go.
+//! Spontaneous changes of the world: rates, traffic of others, depots that fail or leave.
 
 use std::{
     cmp::Reverse,
@@ -15,68 +15,70 @@ use crate::{
     scenario::{FaultKind, Trace},
 };
 
-/// How often the hour of the day is looked at: a sixth of an hour bends a rate by little.
+/// Period at which the hour of the day is updated. A sixth of an hour changes a rate little.
 const DAY_STEP: Duration = Duration::from_secs(600);
 
-/// How far a rate may stray, in thousandths: it never stops.
+/// Largest deviation of a rate, in thousandths. A rate never drops to zero.
 const JITTER_PERMILLE_MAX: u64 = 990;
 
-/// Something that changes by itself, again and again.
+/// Recurring change.
 #[derive(Debug)]
 pub(crate) enum Process {
-    /// The rate strays around what it should be.
+    /// Deviation of a rate around its value.
     Jitter {
         course: CourseId,
         spread_permille: u64,
         every: Duration,
         dice: Dice,
     },
-    /// The rate is what was measured once, from the beginning again when that ends.
+    /// Rate from a measured trace, repeated from the start at its end.
     Trace {
         course: CourseId,
         trace: Arc<Trace>,
-        /// Of what was measured, in thousandths.
+        /// Factor of the measured rate, in thousandths.
         scale_permille: u64,
-        /// The next point.
+        /// Index of the next point.
         next: usize,
     },
-    /// The rate is high or low, for exponential times (a Markov chain of two states).
+    /// High or low rate, each for exponential times (a Markov chain of two states).
     TwoState {
         course: CourseId,
         low_permille: u64,
         alternation: Alternation,
     },
-    /// The rate follows the hour of the day, in UTC.
+    /// Rate by the hour of the day, in UTC.
     Daily {
         course: CourseId,
         hours_permille: [u64; 24],
     },
-    /// Others send, with a rate drawn each time, or don't.
+    /// Traffic of others, on and off, with a rate drawn each time.
     Background {
         traffic: UserId,
         /// Least and most bytes a second.
         rate: (u64, u64),
         alternation: Alternation,
     },
-    /// Sites fail together and are repaired, or a user's site goes and comes.
+    /// Outage of sites that fail together and are repaired, or of a user's site that comes and
+    /// goes.
     Outage {
         places: Vec<usize>,
         kind: FaultKind,
-        /// Of a thousand failures, how many lose the data as well.
+        /// Permille of failures that also lose the data.
         wiped_permille: u64,
         alternation: Alternation,
     },
-    /// A site is away at known times: when, and for how long.
+    /// Absence of a site at known times, each with its length.
     Windows {
         place: usize,
         windows: VecDeque<(Timestamp, Duration)>,
     },
 }
 
-/// Two states by turns, each for an exponential time; without memory, so that nothing tells when.
+/// Alternation of two states with exponential durations. They are memoryless, so nothing predicts a
+/// change.
 #[derive(Debug)]
 pub(crate) struct Alternation {
-    /// Mean time in the first state and in the second, in microseconds.
+    /// Mean durations of the first and the second state, in microseconds.
     pub(crate) means: (u64, u64),
     pub(crate) is_second: bool,
     pub(crate) dice: Dice,
@@ -91,7 +93,7 @@ impl Alternation {
         }
     }
 
-    /// How long the first state lasts, drawn.
+    /// Draws the duration of the first state.
     pub(crate) fn first(&mut self) -> Duration {
         Duration::from_micros(self.dice.exponential(self.means.0))
     }
@@ -100,7 +102,7 @@ impl Alternation {
         Duration::from_micros(self.dice.exponential(self.means.1))
     }
 
-    /// Goes over to the other state and draws how long it lasts.
+    /// Switches to the other state and draws its duration.
     fn turn(&mut self) -> Duration {
         self.is_second = !self.is_second;
         if self.is_second {
@@ -111,20 +113,20 @@ impl Alternation {
     }
 }
 
-/// What a process changes.
+/// Effect of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A factor of a rate, in thousandths.
+    /// Factor of a rate, in thousandths.
     Jitter(CourseId, u64),
     State(CourseId, u64),
     Day(CourseId, u64),
-    /// Bytes a second.
+    /// Rate in bytes a second.
     Traced(CourseId, u64),
     Background(UserId, u64),
     Strike(Strike),
 }
 
-/// Sites are struck together.
+/// Fault of several sites together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Strike {
     pub(crate) kind: FaultKind,
@@ -133,7 +135,7 @@ pub(crate) struct Strike {
 }
 
 impl Process {
-    /// What changes at `now`, and after how long it turns again.
+    /// Returns the change at `now`, and the time until the next one.
     fn turn(&mut self, now: Timestamp) -> (Change, Option<Duration>) {
         match self {
             Self::Jitter {
@@ -215,7 +217,7 @@ fn strike(kind: FaultKind, places: &[usize], lasts: Duration) -> Change {
     })
 }
 
-/// The factor at a time of the day: on the line between the hours before and after.
+/// Returns the factor at a time of day, interpolated between the hours before and after.
 fn at_hour(hours_permille: &[u64; 24], now: Timestamp) -> u64 {
     let second = now.as_micros() / 1_000_000 % 86_400;
     let hour = usize::try_from(second / 3600).unwrap_or(0);
@@ -224,7 +226,7 @@ fn at_hour(hours_permille: &[u64; 24], now: Timestamp) -> u64 {
     (before * (3600 - into) + after * into) / 3600
 }
 
-/// All processes, and when each turns next.
+/// All processes, with the next time of each.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     all: Vec<Process>,
@@ -232,7 +234,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Adds one that turns first at `at`.
+    /// Adds a process whose first change is at `at`.
     pub(crate) fn add(&mut self, at: Timestamp, process: Process) {
         self.due.push(Reverse((at, self.all.len())));
         self.all.push(process);
@@ -242,13 +244,13 @@ impl Processes {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next thing that changes until `now`, if there is one.
+    /// Returns the next change due by `now`, if any.
     pub(crate) fn turn(&mut self, now: Timestamp) -> Option<Change> {
         let Reverse((at, place)) = self.due.peek().copied().filter(|due| due.0.0 <= now)?;
         self.due.pop();
         let (change, again) = self.all[place].turn(at);
         if let Some(again) = again {
-            // Nothing turns twice at one moment, or time would stand still.
+            // Each process advances by at least a microsecond, or time would stand still.
             let again = at + again.max(Duration::from_micros(1));
             self.due.push(Reverse((again, place)));
         }

@@ -1,11 +1,11 @@
-//! Who gets how much of what is shared: max-min fair shares by progressive filling (Bertsekas and
-//! Gallager, Data Networks, section 6.5.2), worked out again only where something changed.
+//! Max-min fair shares of resources by progressive filling (Bertsekas and Gallager, Data Networks,
+//! section 6.5.2), recomputed only where something changed.
 //!
-//! All users grow at one pace until a resource is full; those who cross it stop there, the others
-//! grow on. What a user could have if it were alone is its ceiling. A resource that carries the
-//! ceilings of all its users together limits nobody, so it doesn't connect them: a change spreads
-//! only through resources that bind. A full resource gives each of its users the same whole number of
-//! bytes a second and leaves the remainder, less than a byte a second for each, unused.
+//! All users grow at one pace until a resource is full. Its users stop there, the others continue.
+//! A user's ceiling is its share if it were alone. A resource that carries the ceilings of all its
+//! users limits nobody and doesn't connect them, so a change spreads only through binding
+//! resources. A full resource gives each of its users the same whole number of bytes a second. The
+//! remainder, less than a byte a second for each, stays unused.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -16,16 +16,17 @@ pub(crate) struct ResourceId(usize);
 /// Place of a user.
 pub(crate) type UserId = usize;
 
-/// Something that carries so much a second, for all who cross it together.
+/// Resource with a capacity shared by all users that cross it.
 #[derive(Debug)]
 struct Resource {
     capacity: u64,
-    /// Ceilings of the active users together.
+    /// Sum of the active users' ceilings.
     demand: u128,
     /// Active users.
     users: Vec<UserId>,
     is_noted: bool,
-    /// The settling that saw it last, and what is left to deal out in it, among how many.
+    /// Number of the last settling that visited it. `left` and `sharers` are its remaining capacity
+    /// and users.
     seen: u64,
     left: u64,
     sharers: u64,
@@ -41,19 +42,20 @@ impl Resource {
     }
 }
 
-/// Someone who wants as much as there is.
+/// User that demands as much as available.
 #[derive(Debug)]
 struct User {
-    /// What it crosses, and its place among the active users there.
+    /// Resources it crosses, with its place among the active users of each.
     crosses: Vec<(ResourceId, usize)>,
-    /// Most it wants.
+    /// Highest demand.
     limit: u64,
-    /// Most it could get: `limit` or the least capacity it crosses.
+    /// Highest possible share: `limit` or the least capacity it crosses.
     ceiling: u64,
     is_active: bool,
     is_noted: bool,
     share: u64,
-    /// The settlings that saw it and dealt with it last.
+    /// Number of the last settling that visited it. `dealt` is that of the last one that gave it a
+    /// share.
     seen: u64,
     dealt: u64,
 }
@@ -82,7 +84,7 @@ impl Shares {
         ResourceId(self.resources.len() - 1)
     }
 
-    /// Adds somebody who wants nothing yet. `limit` is in bytes a second.
+    /// Adds a user without demand. `limit` is in bytes a second.
     pub(crate) fn add_user(
         &mut self,
         limit: u64,
@@ -101,7 +103,7 @@ impl Shares {
         self.users.len() - 1
     }
 
-    /// Costs a visit of each active user of the resource.
+    /// Changes a capacity. Costs a visit of each active user of the resource.
     pub(crate) fn set_capacity(&mut self, resource: ResourceId, capacity: u64) {
         if self.resources[resource.0].capacity == capacity {
             return;
@@ -121,7 +123,7 @@ impl Shares {
         }
     }
 
-    /// Whether the user wants anything.
+    /// Sets whether the user demands anything.
     pub(crate) fn set_active(&mut self, user: UserId, is_active: bool) {
         if self.users[user].is_active == is_active {
             return;
@@ -152,12 +154,12 @@ impl Shares {
                 }
             }
         }
-        // From an active user everything that binds after the change is reached.
+        // An active user leads to everything that binds after the change.
         self.note(user);
     }
 
-    /// Works out the shares of all whom the changes since the last time can touch, and appends those
-    /// whose share is another one now, each with its share.
+    /// Recomputes the shares that changes since the last call can affect, and appends each user
+    /// whose share changed, with its share.
     pub(crate) fn settle(&mut self, changed: &mut Vec<(UserId, u64)>) {
         if self.noted_users.is_empty() && self.noted_resources.is_empty() {
             return;
@@ -174,7 +176,7 @@ impl Shares {
         self.fill(&users, &resources, changed);
     }
 
-    /// The active users a change can touch, and the binding resources they cross.
+    /// Returns the active users a change can affect, and the binding resources they cross.
     fn find_touched(&mut self) -> (Vec<UserId>, Vec<ResourceId>) {
         self.settling += 1;
         let mut users = Vec::new();
@@ -218,8 +220,8 @@ impl Shares {
         }
     }
 
-    /// Deals out what there is. `users` come by rising ceiling. Costs O((u + r) log r) for u users that
-    /// cross a bounded number of the r resources.
+    /// Distributes the capacities. `users` come by rising ceiling. Costs O((u + r) log r) for u
+    /// users that cross a bounded number of the r resources.
     fn fill(
         &mut self,
         users: &[UserId],
@@ -238,8 +240,8 @@ impl Shares {
                 waiting.next();
                 continue;
             }
-            // What is left for each only grows while others are dealt with, so an old entry is no
-            // more than too small.
+            // Remaining shares only grow while others are served, so an old entry is at most too
+            // small.
             let Some(&Reverse((share, resource))) = scarce.peek() else {
                 self.deal(user, self.users[user].ceiling, changed);
                 continue;
@@ -287,7 +289,7 @@ impl Shares {
         least.fold(user.limit, u64::min)
     }
 
-    /// The ceiling of an active user may have moved.
+    /// Updates the ceiling of an active user.
     fn refit(&mut self, user: UserId) {
         let (old, new) = (self.users[user].ceiling, self.ceiling(user));
         if old == new {
@@ -310,7 +312,7 @@ impl Shares {
         }
     }
 
-    /// Whoever crosses a resource that binds may be touched by a change.
+    /// Notes a binding resource, whose users a change may affect.
     fn note_if_binding(&mut self, resource: ResourceId) {
         let noted = &mut self.resources[resource.0];
         if noted.binds() && !noted.is_noted {
@@ -325,8 +327,8 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
 
-    /// The shares of everybody as fractions, by rounds over all: the slowest resource, or the most
-    /// modest user, stops first.
+    /// Returns all shares as fractions, by rounds over all users. In each round the slowest
+    /// resource, or the user with the least demand, stops first.
     fn naive(capacities: &[u64], users: &[(u64, Vec<usize>, bool)]) -> Vec<f64> {
         let mut left: Vec<f64> = capacities.iter().map(|capacity| *capacity as f64).collect();
         let mut shares: Vec<Option<f64>> =
@@ -356,7 +358,7 @@ mod tests {
         shares.into_iter().flatten().collect()
     }
 
-    /// What a test does to a network: a capacity, a limit, or somebody coming or going.
+    /// Change by a test: a capacity, a limit, or a user's activity.
     #[derive(Debug, Clone)]
     enum Change {
         Capacity(usize, u64),
@@ -417,8 +419,8 @@ mod tests {
         }
     }
 
-    /// Nothing is exceeded; whoever is not served in full crosses something full where nobody has
-    /// more; and nobody has more or less than naive filling gives, but for remainders.
+    /// Checks three rules. No capacity is exceeded. A user below its demand crosses a full resource
+    /// on which no user has more. Shares equal those of naive filling, except for remainders.
     fn check(
         capacities: &[u64],
         users: &[(u64, Vec<usize>, bool)],
@@ -445,7 +447,8 @@ mod tests {
                 "{user} of {users:?} over {capacities:?}: {now:?}"
             );
         }
-        // Remainders, less than a byte a second for each of eight users, add up over five resources.
+        // Remainders, less than a byte a second for each of eight users, add up over five
+        // resources.
         for (ours, theirs) in now.iter().zip(naive(capacities, users)) {
             prop_assert!((*ours as f64 - theirs).abs() <= 40.0, "{now:?}");
         }

@@ -1,4 +1,4 @@
-//! A depot or destination: whether it is there, and what lies on its disk.
+//! Depots and destinations: their condition, and the data on their disks.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Time
 
 use super::{course::CourseId, network::Sending};
 
-/// How a depot is, whatever anybody knows of it.
+/// Actual condition of a depot, whether or not it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// It works.
+    /// Works normally.
     Well,
-    /// It is gone and connections break.
+    /// Gone, with broken connections.
     Dead,
-    /// It is gone and nothing says so.
+    /// Gone without notice.
     Vanished,
-    /// It answers probes and stores nothing.
+    /// Answers probes and stores nothing.
     Hung,
 }
 
-/// A depot in the world.
+/// Depot in the world.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) id: DepotId,
@@ -28,30 +28,30 @@ pub(crate) struct Site {
     pub(super) condition: Condition,
     pub(crate) says_full: bool,
     pub(crate) advertises: bool,
-    /// It can code chunks.
+    /// Ability to code chunks.
     pub(crate) codes: bool,
-    /// It lies in a store, which does nothing by itself.
+    /// Store, which does nothing by itself.
     pub(crate) stores: bool,
     pub(crate) capacity: Bytes,
     pub(crate) used: Bytes,
-    /// What of that each request has.
+    /// Bytes stored for each request.
     pub(crate) stored: BTreeMap<RequestId, Bytes>,
-    /// What is kept for a request, what it has included, and until when.
+    /// Space reserved for each request, including its stored bytes, and the end of the reservation.
     pub(crate) spaces: BTreeMap<RequestId, (Bytes, Timestamp)>,
-    /// What somebody else has there.
+    /// Bytes of another party.
     pub(crate) neighbour: Bytes,
     pub(crate) latency_micros: u64,
-    /// Bytes a second its owner lends.
+    /// Rate its owner lends, in bytes a second.
     pub(crate) first_rate: u64,
-    /// Of its path from the centre.
+    /// Course of its path from the centre.
     pub(crate) course: CourseId,
     /// Fragments of each chunk, as a mask; a whole chunk at a destination is bit 0.
     pub(crate) held: BTreeMap<RequestId, Vec<u64>>,
-    /// When its owner lends it.
+    /// Hours in which its owner lends it.
     pub(crate) hours: Windows,
-    /// Whether the mind was told that it is gone since it last came back.
+    /// Knowledge of the mind that it is gone, since it last came back.
     pub(crate) is_told_gone: bool,
-    /// Counts what befell it: when two faults overlap, the later one decides when it is over.
+    /// Counter of its faults. If two overlap, the later one decides the end.
     pub(crate) ordeal: u32,
 }
 
@@ -72,29 +72,32 @@ impl Site {
         }
     }
 
-    /// What a request has.
+    /// Returns the bytes stored for a request.
     fn stored(&self, request: RequestId) -> Bytes {
         self.stored.get(&request).copied().unwrap_or_default()
     }
 
-    /// What is kept for a request and not filled yet.
+    /// Returns the reserved and unused bytes of a request.
     fn spare(&self, request: RequestId) -> Bytes {
         let kept = self.spaces.get(&request).map(|(kept, _)| *kept);
         kept.unwrap_or_default() - self.stored(request)
     }
 
-    /// What nobody else may use.
+    /// Returns the bytes that are stored, reserved, or another party's.
     fn taken(&self) -> Bytes {
         let spare: Bytes = self.spaces.keys().map(|request| self.spare(*request)).sum();
         self.used + self.neighbour + spare
     }
 
-    /// Forgets what was kept until now.
+    /// Drops expired reservations.
     pub(crate) fn lapse(&mut self, now: Timestamp) {
         self.spaces.retain(|_, (_, until)| *until > now);
     }
 
-    /// Keeps so much for a request, what it has included; or says how much it could keep.
+    /// Reserves space for a request, including its stored bytes.
+    ///
+    /// # Errors
+    /// The bytes it could reserve, if space is too small.
     pub(crate) fn reserve(
         &mut self,
         request: RequestId,
@@ -110,7 +113,7 @@ impl Site {
         Ok(())
     }
 
-    /// Lets somebody else take so much, or what is free. How much that is.
+    /// Lets another party take this much, or the free space. Returns the bytes taken.
     pub(crate) fn let_others(&mut self, now: Timestamp, take: Bytes) -> Bytes {
         self.lapse(now);
         let got = take.min(self.free());
@@ -118,13 +121,13 @@ impl Site {
         got
     }
 
-    /// Forgets what a request has.
+    /// Removes all data of a request.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.held.remove(&request);
         self.used -= self.stored.remove(&request).unwrap_or_default();
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(crate) fn wipe(&mut self) {
         self.held.clear();
         self.stored.clear();
@@ -132,7 +135,7 @@ impl Site {
         self.used = Bytes::ZERO;
     }
 
-    /// Puts a fragment on the disk. False when it does not fit.
+    /// Stores a fragment. Returns false if it does not fit.
     pub(crate) fn store(&mut self, sending: &Sending, chunks: u32) -> bool {
         let room = self.capacity - self.taken() + self.spare(sending.request);
         let held = self
@@ -154,7 +157,7 @@ impl Site {
         true
     }
 
-    /// Takes all of a chunk away, of which each piece has so much.
+    /// Removes all fragments of a chunk, of `each` bytes.
     pub(crate) fn take_back(&mut self, request: RequestId, chunk: ChunkIndex, each: Bytes) {
         let held = self.held.get_mut(&request);
         let Some(mask) = held.and_then(|held| held.get_mut(chunk.get() as usize)) else {
@@ -165,7 +168,7 @@ impl Site {
         *self.stored.entry(request).or_default() -= bytes;
     }
 
-    /// Whether a fragment lies there.
+    /// Returns whether it holds a fragment.
     pub(crate) fn holds(
         &self,
         request: RequestId,
@@ -180,12 +183,12 @@ impl Site {
         mask.unbounded_shr(u32::from(bit)) & 1 == 1
     }
 
-    /// Whether anything of a chunk lies there.
+    /// Returns whether it holds any fragment of a chunk.
     pub(crate) fn has_any(&self, request: RequestId, chunk: ChunkIndex) -> bool {
         self.mask(request, chunk.get() as usize) != 0
     }
 
-    /// What it holds of a chunk, as a mask.
+    /// Returns its fragments of a chunk, as a mask.
     pub(crate) fn mask(&self, request: RequestId, chunk: usize) -> u64 {
         let held = self.held.get(&request);
         held.and_then(|held| held.get(chunk)).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Several destinations share what the centre sends once.
+//! Several destinations that share data the centre sends once.
 
 use posthaste_sim::{Fate, Report};
 
@@ -112,7 +112,7 @@ fn who_would_make_another_late_at_its_destination_is_refused_with_what_can_be_ke
     }
 }
 
-/// A checker looks at the end whether what is called delivered is there; the story tells it before.
+/// A checker compares deliveries at the end with the world; the story reports the loss before.
 #[test]
 fn what_a_destination_loses_after_delivery_is_sent_again_or_said_to_be_lost() {
     for report in play("delivered-lost", 0..20) {

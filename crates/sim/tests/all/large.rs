@@ -1,4 +1,4 @@
-//! How fast the mind is with a hundred thousand chunks.
+//! Speed of the mind with a hundred thousand chunks.
 
 use posthaste_sim::{Fate, Scenario, simulate};
 
@@ -10,6 +10,6 @@ fn a_hundred_thousand_chunks_are_decided_on_in_seconds() {
     let report = simulate(&scenario, 1);
     assert!(report.is_clean(), "{}", report.to_text());
     assert_eq!(report.count(Fate::Met), 1);
-    // One step for a stored fragment and little else: nothing visits every chunk each time.
+    // A stored fragment costs about one step, so nothing visits every chunk each time.
     assert!(report.steps < 700_000, "{} steps", report.steps);
 }

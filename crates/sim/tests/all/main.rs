@@ -1,4 +1,4 @@
-//! The simulator: named scenarios, many seeds, and what holds in each of them.
+//! Tests of the simulator: named scenarios, many seeds, and their invariants.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -1,4 +1,4 @@
-//! What depots make again of datasets whose source is gone, with everything that can fail.
+//! Repair by depots of datasets whose source is gone, with all kinds of faults.
 
 use posthaste_sim::{Fate, Report};
 use posthaste_types::RequestId;
@@ -7,11 +7,11 @@ use crate::support::playing;
 
 use playing::play;
 
-/// When the last of the depots leaves for a moment, in seconds: all is made again long before.
+/// Time when the last depot leaves for a moment, in seconds. All repairs end long before.
 const LAST_S: u64 = 2400;
 
-/// How often it was said of a request that something of it is made again, and what was said of its safety last before the
-/// last depot left.
+/// Returns the number of repairs reported for a request, and the last report of its safety before
+/// the last depot left.
 fn told(report: &Report, request: RequestId) -> (usize, String) {
     let entries = report.timeline.iter();
     let told =

@@ -13,7 +13,7 @@ fn all_work_is_done_once_whatever_befalls_movers() {
         all.gone += tally.gone;
         all.unheard += tally.unheard;
     }
-    // The faults are there, and movers do most of it.
+    // The faults occur, and movers still do most of the work.
     assert!(all.by_movers > all.by_driver, "{all:?}");
     assert!(
         all.by_driver > 100 && all.in_vain > 100 && all.gone > 100 && all.unheard > 100,

@@ -1,4 +1,4 @@
-//! Depots near the centre push on to those near the destination, with everything that can fail.
+//! Depots near the centre that push to those near the destination, with all kinds of faults.
 
 use std::ops::Range;
 
@@ -60,7 +60,8 @@ fn depots_go_on_while_the_service_is_dead() {
 
 #[test]
 fn pushing_on_makes_nothing_safe_later() {
-    // The same world, with and without anything nearer: only the ways among depots are used for it.
+    // Both worlds are equal, except that in the second no depot is nearer. Pushing uses only the
+    // paths among depots.
     let text = written("push");
     let text = text.split("[[fault]]").next().unwrap();
     let without = text.replace("level = 2\n", "");
@@ -82,12 +83,12 @@ fn pushing_on_makes_nothing_safe_later() {
     }
 }
 
-/// When the last fragment of all was pushed on, in seconds.
+/// Returns the time of the last push, in seconds.
 fn all_pushed_s(report: &Report) -> Option<f64> {
     told_s(report, "all is pushed on")
 }
 
-/// Seconds by which all was pushed on in each world, where depots follow and where they don't.
+/// Returns the seconds until all was pushed in each world, with following depots and without.
 fn with_and_without(text: &str, seeds: Range<u64>) -> Vec<(f64, f64)> {
     let text = &text
         .replace("answer_lost_permille = 10\n", "")
@@ -144,7 +145,7 @@ fn a_large_dataset_is_nearer_sooner_on_average_where_depots_follow() {
         .replace("count = 6", "count = 2")
         .replace("deadline_s = [200, 400]", "deadline_s = [1000, 2000]");
     let both = with_and_without(&text, 0..40);
-    // What goes where is decided as it comes, over links that vary: some worlds end later.
+    // Placement depends on the order of events, over links that vary: some worlds end later.
     for (seed, (with, without)) in both.iter().enumerate() {
         assert!(
             *with <= without * 1.25,
@@ -182,7 +183,7 @@ fn a_slow_path_between_depots_keeps_nothing_waiting() {
     let (mut sum, mut sum_without) = (0.0, 0.0);
     for (with, without) in with.iter().zip(&without) {
         let (a, b) = (all_pushed_s(with).unwrap(), all_pushed_s(without).unwrap());
-        // What goes where is decided as it comes: some worlds end later.
+        // Placement depends on the order of events: some worlds end later.
         assert!(
             a <= b * 1.25 + 30.0,
             "seed {}: {a} s with a slow path, {b} s without",

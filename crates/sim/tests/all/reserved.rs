@@ -1,4 +1,4 @@
-//! Rate reserved on circuits: with everything that can go wrong with it, and what it is worth.
+//! Reserved rate on circuits, with all kinds of faults, and its benefit.
 
 use posthaste_sim::{Fate, Report};
 
@@ -6,7 +6,7 @@ use crate::support::playing;
 
 use playing::{play, play_written, told_s, written};
 
-/// A scenario without its circuits.
+/// Returns a scenario without its circuits.
 fn without(name: &str) -> String {
     let text = written(name);
     let (before, circuit) = text.split_once("[[circuit]]").unwrap();
@@ -38,7 +38,7 @@ fn a_deadline_is_kept_by_a_circuit_that_is_given_back_in_the_end() {
 
 #[test]
 fn what_keeps_its_deadline_by_a_circuit_does_not_without() {
-    // Nobody asks the mind beforehand what it can't know: the path was never measured.
+    // No outcome is expected of the mind without the circuit, because the path was never measured.
     let bare = without("reserved").replace("expect = [\"met\"]", "");
     let with = play("reserved", 0..20);
     let bare = play_written("reserved", &bare, 0..20);
@@ -54,8 +54,8 @@ fn whatever_befalls_a_circuit_nothing_is_lost_and_all_is_said() {
     }
 }
 
-/// The paper's break-even (overlay-2010): 350 Mbit/s shared, 940 reserved, two minutes to set it up. With
-/// 8.4 GB both take as long. Each size is wanted a little sooner than the shared path brings it.
+/// Break-even of overlay-2010: 350 Mbit/s shared, 940 reserved, two minutes of setup. With 8.4 GB
+/// both take as long. Each size is wanted a little sooner than the shared path delivers it.
 #[test]
 fn a_circuit_is_asked_for_from_the_break_even_on() {
     let text = |gigabytes: u64| {

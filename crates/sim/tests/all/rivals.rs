@@ -1,4 +1,4 @@
-//! Rivals of the mind, and the clairvoyant they are all measured against.
+//! Baselines of the mind, and the clairvoyant that all are measured against.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,9 @@ use posthaste_sim::{
 };
 use posthaste_solve::{Effort, solve};
 
-/// A user and depots with rates in MiB/s, and requests of `(at_s, size_mib, deadline_s)`: coded 1+1 where the user takes nothing, else
-/// all of it there is enough.
+/// Returns a scenario of a user and depots with rates in MiB/s, and requests of `(at_s, size_mib,
+/// deadline_s)`. The code is 1+1 if the user receives nothing; otherwise a whole copy there
+/// suffices.
 fn scenario(user: u64, depots: &[u64], requests: &[(u64, u64, u64)], more: &str) -> Scenario {
     let mut text = String::from("name = \"small\"\nsummary = \"small\"\nhorizon_s = 400\n");
     let rates = depots
@@ -74,7 +75,7 @@ fn the_earliest_deadline_first_keeps_what_first_come_first_served_does_not() {
         fates(&scenario, Some(Rival::DirectByDeadline)),
         [Fate::Met; 2]
     );
-    // Side by side the short one takes twice its time.
+    // In parallel the short one takes twice its time.
     assert_eq!(
         fates(&scenario, Some(Rival::Adaptive)),
         [Fate::Met, Fate::Late]

@@ -1,5 +1,5 @@
-//! Many depots and many requests in one run. The whole scenario, with a hundred thousand requests, is
-//! played by `cargo xtask bench world`.
+//! Many depots and many requests in one run. `cargo xtask bench world` plays the whole scenario,
+//! with a hundred thousand requests.
 
 use posthaste_sim::{Fate, Scenario, simulate};
 

@@ -1,4 +1,4 @@
-//! Relays code for the centre, with everything that can fail.
+//! Relays that code for the centre, with all kinds of faults.
 
 use posthaste_sim::{Fate, Report};
 
@@ -6,20 +6,21 @@ use crate::support::playing;
 
 use playing::{play_written, written};
 
-/// The same world in which nothing fails.
+/// Returns the world without faults.
 fn calm() -> String {
     let text = written("scatter");
     text.split("[[fault]]").next().unwrap().to_owned()
 }
 
-/// Seconds from the start until the last request was safe.
+/// Returns the seconds from the start until the last request was safe.
 fn safe_s(report: &Report) -> f64 {
     let told = report.timeline.iter().rev();
     let mut told = told.filter(|entry| entry.what.to_string().contains("every chunk survives"));
     told.next().unwrap().at.as_secs_f64()
 }
 
-/// What left the centre for each byte that came of it as fragments: of 3+2, five for three bytes of the data.
+/// Returns the bytes that left the centre for each byte of data. Stored fragments count 5:3, by the
+/// code 3+2.
 fn times_data(report: &Report) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     let ratio = report.left.get() as f64 / report.stored.get() as f64;

@@ -1,5 +1,5 @@
-//! Hundreds of seeds over the named scenarios; every checker is on. A seed that fails is printed with
-//! the one command that plays it again.
+//! Hundreds of seeds of the named scenarios, under all checkers. A failing seed is printed with the
+//! command that replays it.
 
 use std::path::PathBuf;
 
@@ -153,7 +153,7 @@ fn a_crowd_is_served_or_told() {
     assert!(met > refused, "{met} met, {refused} refused");
 }
 
-/// Taking turns, the second request would be refused: the first is given the only depot it has.
+/// By turns, the second request would be refused, because the first would get its only depot.
 #[test]
 fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
     for report in play("squeezed", 0..30) {
@@ -171,7 +171,7 @@ fn a_plan_over_time_keeps_a_deadline_that_turns_would_not() {
     }
 }
 
-/// The same where the depot that is left alone is not the only bound: hours of one request, and pins.
+/// A plan also respects limits besides single depots: hours of one request, and pins.
 #[test]
 fn a_plan_over_time_knows_hours_and_pins_of_one_request() {
     for report in play("squeezed-bound", 0..30) {
@@ -189,7 +189,7 @@ fn a_plan_over_time_knows_hours_and_pins_of_one_request() {
     }
 }
 
-/// What is taken by a plan goes straight to its destinations as well as any other.
+/// A request accepted by a plan also goes directly to its destinations.
 #[test]
 fn a_plan_over_time_feeds_the_destinations_of_a_newcomer() {
     for report in play("squeezed-home", 0..10) {
@@ -197,7 +197,7 @@ fn a_plan_over_time_feeds_the_destinations_of_a_newcomer() {
     }
 }
 
-/// An answer that is lost with the service is asked for again, and nobody waits in silence.
+/// An answer lost with the service is requested again, and no request waits in silence.
 #[test]
 fn a_driver_killed_while_a_plan_is_solved_answers_in_the_end() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/squeezed.toml");
@@ -284,7 +284,7 @@ fn the_direct_path_gives_way_to_depots() {
     };
     let reports = play("direct-to-staged", 0..40);
     let rerouted = reports.iter().filter(is_rerouted).count();
-    // A link can slow so late that the rest still comes through in time.
+    // A link can slow so late that the rest still arrives in time.
     let all = reports.len();
     assert!(
         4 * rerouted >= 3 * all,
@@ -292,9 +292,9 @@ fn the_direct_path_gives_way_to_depots() {
     );
 }
 
-/// Acceptance target 7 of the algorithm notes: the paper's SLA experiment meets 600 s and its fan-out
-/// goes from none to two and three, four where it must. What the slow direct path carries is not given up: the
-/// end site counts as one more here, fewer depots may do, and one may be dropped in between.
+/// Acceptance target 7 of the algorithm notes: the paper's SLA experiment meets 600 s. Its fan-out
+/// grows from none to two and three, and to four if needed. Here the slow direct path stays in use:
+/// the end site counts as one more. Fewer depots may suffice, and one may be dropped in between.
 #[test]
 fn the_papers_sla_experiment_meets_its_deadline_with_a_growing_fan_out() {
     for report in play("slowdown", 0..5) {
@@ -324,7 +324,7 @@ fn the_same_seed_gives_the_same_bytes() {
     }
 }
 
-/// The naive baseline: the depots chosen at admission are kept, whatever the forecast says.
+/// The naive baseline keeps the depots chosen at admission, whatever the forecast says.
 #[test]
 fn a_fan_out_that_never_changes_misses_the_papers_deadline() {
     let fixed = Settings {
@@ -363,7 +363,7 @@ fn whatever_the_weather_promises_are_kept_or_the_danger_said() {
     }
 }
 
-/// Probes fill gaps: they are made, within their budget, whatever befalls depots and driver.
+/// Probes run in gaps and within their budget, under all faults of depots and driver.
 #[test]
 fn paths_that_nobody_measured_are_probed_within_their_budget() {
     let reports = play("stale-paths", 0..20);
@@ -390,7 +390,7 @@ fn probes_keep_to_hours_and_to_what_a_request_pays() {
         let text = report.to_text();
         assert!(!probed("even").is_empty(), "{text}");
         assert!(probed("dear").is_empty(), "{text}");
-        // It is lent from a quarter past eight on, and the run begins at eight.
+        // The depot is lent from 08:15 on, and the run begins at 08:00.
         let early = probed("early");
         assert!(
             !early.is_empty() && early.iter().all(|at| *at >= 900),
@@ -399,7 +399,7 @@ fn probes_keep_to_hours_and_to_what_a_request_pays() {
     }
 }
 
-/// What is lost is looked at by a checker; what is still there is sent again.
+/// A checker verifies the reported losses; remaining data is sent again.
 #[test]
 fn what_more_losses_than_the_code_survives_take_is_said_to_be_out_of_reach() {
     for report in play("lost", 0..20) {
@@ -409,7 +409,8 @@ fn what_more_losses_than_the_code_survives_take_is_said_to_be_out_of_reach() {
     }
 }
 
-/// Taken in hope, and said to be at risk until transfers show what the paths carry.
+/// The mind accepts requests over unmeasured paths, and reports them at risk until transfers show
+/// the rates.
 #[test]
 fn what_nobody_measured_is_taken_where_it_may_be_in_time_and_refused_else() {
     for report in play("assumed", 0..10) {
@@ -436,7 +437,8 @@ fn what_befalls_a_depot_outside_its_hours_ends_no_earlier_than_they_begin() {
     play("vanishes-by-day", 0..10);
 }
 
-/// The one file of the request changed, and nobody may rebuild it: that is said, and nothing waits for ever.
+/// The request's only file changed, and no depot may rebuild it. That is reported, and nothing
+/// waits for ever.
 #[test]
 fn a_chunk_is_left_to_depots_only_where_the_budget_lets_them_rebuild_it() {
     for report in play("left-out-of-budget", 0..10) {

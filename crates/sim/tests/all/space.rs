@@ -1,4 +1,4 @@
-//! Space on depots that was promised is there for who it was promised to; every checker is on.
+//! Space promised on depots is there for its owner; all checkers are on.
 
 use posthaste_core::Settings;
 use posthaste_sim::{Fate, deadlines::score_with, simulate};
@@ -49,7 +49,7 @@ fn hardly_anybody_who_is_taken_where_space_lacks_is_late() {
             }
         }
     }
-    // Others in the way may take what was to be left: of 150 promises one may break, and not by much.
+    // Others may take the promised space: of 150 promises one may break, and by little.
     assert!(
         met > 318 && late.len() * 150 <= met,
         "{met} met, late {late:?}"

@@ -1,4 +1,4 @@
-//! Space reserved on depots that others use too: what that is worth, and that it is given back.
+//! Space reserved on depots that others also use: its benefit, and its return.
 
 use crate::support::playing;
 
@@ -27,7 +27,7 @@ fn without_it_others_take_the_space_and_deadlines_are_missed() {
     assert!(met <= most, "{met} of {}", 2 * most);
 }
 
-/// Who is refused space goes on as if there were none, and asks again when others have left.
+/// A request without reserved space continues normally, and asks again after others have left.
 #[test]
 fn who_comes_too_late_goes_elsewhere() {
     let late = written("spaces")

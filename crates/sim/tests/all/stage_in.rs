@@ -1,4 +1,4 @@
-//! Stage-ins, played.
+//! Stage-ins in whole worlds.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ fn load() -> Scenario {
     Scenario::load(&path).unwrap()
 }
 
-/// When something was said of a request.
+/// Returns the time of an event of a request.
 fn when(report: &Report, request: u64, is_it: impl Fn(&Happening) -> bool) -> Option<Duration> {
     let request = Some(RequestId::new(request));
     let mut entries = report.timeline.iter();
@@ -42,7 +42,7 @@ fn stage_ins_come_in_time_and_not_before_with_every_seed() {
             second >= Duration::from_secs(1720),
             "seed {seed}: {second:?}"
         );
-        // 6000 MiB at 40 to 54 MiB/s are 111 to 150 s; it begins some minutes before, not hours.
+        // 6000 MiB at 40 to 54 MiB/s take 111 to 150 s; it begins some minutes before, not hours.
         let begun = when(&report, 2, begun).unwrap();
         let lead = Duration::from_secs(1820).saturating_sub(begun);
         assert!(lead < Duration::from_secs(420), "seed {seed}: {lead:?}");
@@ -59,7 +59,7 @@ fn what_is_wanted_at_a_moment_that_moves_comes_just_before_it_with_every_seed() 
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
         let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
-        // 3000 MiB at 30 to 40 MiB/s are 75 to 100 s: the first begins some minutes before 4005 s.
+        // 3000 MiB at 30 to 40 MiB/s take 75 to 100 s: the first begins some minutes before 4005 s.
         for (request, range) in [(1, 3600..3905), (2, 620..630)] {
             let begun = when(&report, request, begun).unwrap().as_secs();
             assert!(range.contains(&begun), "seed {seed}: {request}: {begun} s");
@@ -87,7 +87,7 @@ fn what_lies_apart_comes_in_time_with_every_seed_and_the_source_that_binds_is_na
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
         let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
         let begun = when(&report, 3, begun).unwrap();
-        // 1000 MiB of the archive are 70 to 100 s, and it is known to no better than its p10.
+        // 1000 MiB from the archive take 70 to 100 s, and only its p10 is known.
         let lead = Duration::from_secs(2100).saturating_sub(begun);
         let range = Duration::from_secs(70)..Duration::from_secs(300);
         assert!(range.contains(&lead), "seed {seed}: {lead:?}");
@@ -120,7 +120,7 @@ fn what_comes_slowly_gathers_near_the_centre_and_comes_late_with_every_seed() {
         assert_eq!(report.count(Fate::Met), 1, "seed {seed}");
         let gathered = |happening: &Happening| matches!(happening, Happening::Prestaging);
         assert!(when(&report, 1, gathered).unwrap() < Duration::from_secs(10));
-        // 10000 MiB at 8 to 12 MiB/s are 14 to 21 min; from near the centre less than one.
+        // 10000 MiB at 8 to 12 MiB/s take 14 to 21 min; from near the centre less than one.
         let begun = |happening: &Happening| matches!(happening, Happening::Fetching);
         let lead = Duration::from_secs(3005).saturating_sub(when(&report, 1, begun).unwrap());
         let range = Duration::from_secs(50)..Duration::from_secs(180);
@@ -145,7 +145,7 @@ fn what_goes_out_leaves_scratch_once_all_of_it_is_there_with_every_seed() {
         let arrived = |happening: &Happening| matches!(happening, Happening::Arrived { .. });
         let released = |happening: &Happening| *happening == Happening::Released;
         let kept = |happening: &Happening| *happening == Happening::ReleaseFailed;
-        // The second one keeps the world going until the first has left scratch.
+        // The second one keeps the world running until the first has left scratch.
         let arrived = when(&report, 1, arrived).unwrap();
         assert!(
             when(&report, 1, released).unwrap() >= arrived,
@@ -166,7 +166,7 @@ fn what_goes_over_depots_to_an_address_leaves_scratch_while_that_is_away_with_ev
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
         let first = |request, is_it: fn(&Happening) -> bool| when(&report, request, is_it);
         let released = first(1, |happening| *happening == Happening::Released).unwrap();
-        // The bucket is there from 903 s on.
+        // The bucket is up from 903 s on.
         assert!(
             released < Duration::from_secs(800),
             "seed {seed}: {released:?}"
@@ -190,7 +190,7 @@ fn what_goes_over_depots_to_an_address_leaves_scratch_while_that_is_away_with_ev
 fn what_can_be_safe_but_not_at_its_address_in_time_is_refused_with_both_numbers() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/onward.toml");
     let text = std::fs::read_to_string(&path).unwrap();
-    // 8000 MiB at 4 MiB/s at p10 take half an hour.
+    // 8000 MiB at 4 MiB/s (p10) take half an hour.
     let text = text.replace("deadline_s = 4000", "deadline_s = 600");
     let text = text.replace("expect = [\"met\"]", "expect = [\"refused\"]");
     let scenario = Scenario::parse(&text).unwrap();
@@ -206,7 +206,7 @@ fn what_is_left_of_a_source_is_shared_by_priority_project_and_user() {
     let arrived = |happening: &Happening| matches!(happening, Happening::Arrived { .. });
     for report in play("fair-stage-ins", 0..20) {
         let at = |request| when(&report, request, arrived).unwrap();
-        // 1 is punctual, 2 to 9 are ann's, 10 and 11 ben's.
+        // Request 1 is punctual's, 2 to 9 are ann's, 10 and 11 ben's.
         let (eve, urgent) = (at(12), at(13));
         let of_ann: Vec<Duration> = (2..=9).map(at).collect();
         let of_ben = at(10).max(at(11));
@@ -225,7 +225,7 @@ fn what_costs_something_gives_what_the_deadline_needs_and_the_budget_pays() {
         let fate = |request: usize| report.fates[request - 1].1;
         let text = report.to_text();
         assert_eq!(fate(3), Fate::Refused, "{text}");
-        // Whether it comes in time is up to when the mirror is back.
+        // Its punctuality depends on the mirror's return.
         assert_ne!(fate(6), Fate::Refused, "{text}");
         let refused = |happening: &Happening| matches!(happening, Happening::Refused);
         assert!(when(&report, 3, refused).is_some(), "{text}");

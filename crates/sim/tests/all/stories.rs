@@ -1,11 +1,11 @@
-//! What `explain` tells of simulated requests.
+//! Stories that `explain` gives of simulated requests.
 
 mod told;
 
 use posthaste_sim::simulate_explained;
 use posthaste_types::RequestId;
 
-/// Sentences a story may have: whatever comes again and again is summed up.
+/// Most sentences of a story; recurring events are summarized.
 const SENTENCES_MAX: usize = 80;
 
 #[test]

@@ -1,3 +1,3 @@
-//! What several of these tests use.
+//! Functions that several of these tests use.
 
 pub mod playing;

@@ -1,10 +1,10 @@
-//! Some hundred random scenarios under all checkers. One that fails is printed as the smallest scenario
-//! that still does, to be kept in a file and played again with `posthaste simulate FILE --seed SEED`.
+//! Some hundred random scenarios under all checkers. A failure is printed as the smallest scenario
+//! that still fails. Keep it in a file and replay it with `posthaste simulate FILE --seed SEED`.
 
 use posthaste_core::Settings;
 use posthaste_sim::swarm::play;
 
-/// Worlds that each change is tried in; the nightly run tries more.
+/// Worlds played for each change; the nightly run plays more.
 const BY_DAY: u64 = 100;
 const BY_NIGHT: u64 = 300;
 

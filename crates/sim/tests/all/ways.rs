@@ -1,11 +1,11 @@
-//! Several ways to one depot: which is taken, and what that is worth.
+//! Several routes to one depot: the choice, and its benefit.
 
 use crate::support::playing;
 
 use playing::{play, play_written, told_s, written};
 use posthaste_sim::{Fate, Report};
 
-/// The way to a depot that was last taken, as the story tells it.
+/// Returns the last route to a depot, as the story reports it.
 fn taken(report: &Report, depot: &str) -> Option<String> {
     let start = format!("{depot}: takes the way ");
     let told = report.to_text();
@@ -27,14 +27,15 @@ fn gateways_are_taken_where_they_carry_more_and_left_where_they_buy_nothing() {
             Some("straight"),
             "{told}"
         );
-        // It goes and comes again: data goes straight meanwhile, and nobody takes that for a lost depot.
+        // The gateway goes and comes back. Meanwhile data goes directly, and the depot is not
+        // reported lost.
         assert_eq!(taken(&report, "north").as_deref(), Some("border"), "{told}");
         assert_eq!(count(&report, "depot down"), 0, "{told}");
         assert!(count(&report, "tries the way") <= 6, "{told}");
     }
 }
 
-/// The scenario with one table of it written anew.
+/// Returns the scenario with one table replaced.
 fn with(replaced: &str, by: &str) -> String {
     let text = written("ways");
     assert!(text.contains(replaced));

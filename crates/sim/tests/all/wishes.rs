@@ -1,4 +1,4 @@
-//! What users wish beyond a deadline, in whole worlds and with many seeds; every checker is on.
+//! Options beyond a deadline, in whole worlds and with many seeds, under all checkers.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::support::playing;
 
 use playing::play;
 
-/// When a request was safe.
+/// Returns the time when a request was safe.
 fn safe_after(report: &Report, request: u64) -> Duration {
     let entry = report.timeline.iter().find(|entry| {
         entry.request == Some(RequestId::new(request))
@@ -29,19 +29,21 @@ fn safe_after(report: &Report, request: u64) -> Duration {
 fn what_is_left_over_is_shared_by_priority_project_and_user() {
     for report in play("fair-shares", 0..20) {
         let at = |request| safe_after(&report, request);
-        // Numbers go on from table to table: 1 is punctual, 2 to 9 are ann's, 10 and 11 ben's.
+        // Numbers continue from table to table: 1 is punctual, 2 to 9 are ann's, 10 and 11 ben's.
         let (punctual, eve, low, urgent) = (1, 12, 13, 14);
         assert_eq!(report.fates[0].1, Fate::Met, "{punctual}");
         let of_ann: Vec<Duration> = (2..=9).map(at).collect();
         let of_ben = at(10).max(at(11));
         let last = of_ann.iter().max().unwrap();
         let text = report.to_text();
-        // The project with little has half of what is there and is done with the other's first third.
+        // The project with little data gets half of the capacity and finishes with the other's
+        // first third.
         let before = of_ann.iter().filter(|&&done| done < at(eve)).count();
         assert!(before <= 3, "{before} before eve\n{text}");
-        // Ben's two are not behind all of Ann's eight.
+        // Ben's two requests don't come after all of Ann's eight.
         assert!(of_ben < *last * 3 / 4, "{of_ben:?} of {last:?}\n{text}");
-        // What is urgent has nearly all there is; what is low waits, but not until all others are done.
+        // The urgent request gets nearly all capacity. The low one waits, but not until all others
+        // are done.
         assert!(
             at(urgent) < Duration::from_secs(200),
             "{:?}\n{text}",
@@ -55,7 +57,7 @@ fn what_is_left_over_is_shared_by_priority_project_and_user() {
     }
 }
 
-/// The code that was chosen for a request, and whether its depots were told.
+/// Returns the code chosen for a request, if it was reported.
 fn code_of(report: &Report, request: u64) -> Option<String> {
     report.timeline.iter().find_map(|entry| match &entry.what {
         What::Said {
@@ -80,7 +82,7 @@ fn what_must_be_survived_chooses_the_code() {
             (None, Fate::Refused),
             "{text}"
         );
-        // One of the five lost all it held a moment ago.
+        // Just before, one of the five lost all its data.
         assert_eq!(code(5).as_deref(), Some("3+1"), "{text}");
         assert!(
             text.contains("r1 code 3+2 chosen: 3+2 on 5 depots: any 2 may be lost"),
@@ -101,7 +103,7 @@ fn a_limited_request_takes_the_time_its_limit_says_and_others_take_none_of_it() 
     }
 }
 
-/// Nothing else would tell that what suffices is there already.
+/// No later event would show that sufficient redundancy is there already.
 #[test]
 fn what_suffices_may_be_there_in_the_moment_it_is_asked_for() {
     for report in play("less-at-once", 0..5) {
@@ -109,7 +111,7 @@ fn what_suffices_may_be_there_in_the_moment_it_is_asked_for() {
     }
 }
 
-/// When and for which reason a request was said to be safe.
+/// Returns the times and reasons of a request's safety reports.
 fn said_safe(report: &Report, request: u64) -> Vec<(Duration, String)> {
     let of = Some(RequestId::new(request));
     let entries = report.timeline.iter().filter(|entry| entry.request == of);
@@ -123,7 +125,7 @@ fn said_safe(report: &Report, request: u64) -> Vec<(Duration, String)> {
     safe.collect()
 }
 
-/// The destination that has all of it is one of those that hold something: with three depots beside it nothing lacks.
+/// A destination with a whole copy counts as one holder. With three depots beside it nothing lacks.
 #[test]
 fn what_sufficed_at_a_destination_alone_gets_the_rest_of_its_code_beside_it() {
     for report in play("less-straight", 0..20) {
@@ -156,7 +158,7 @@ fn redundancy_beyond_what_suffices_by_the_deadline_follows_it() {
                 "{first:?}"
             );
             assert!(all.1.contains("any 3 depots"), "{all:?}");
-            // What follows has no deadline.
+            // The additional redundancy has no deadline.
             let kept = text.find(&format!("r{request} safe, ")).unwrap();
             let danger = format!("r{request} at risk");
             assert!(!text[kept..].contains(&danger), "{text}");
@@ -169,7 +171,7 @@ fn no_more_is_spent_than_a_budget_allows() {
     for report in play("budget", 0..20) {
         let text = report.to_text();
         assert!(text.contains("does not pay it: with $"), "{text}");
-        // What was lost was paid for once more.
+        // Lost data was paid for once more.
         assert!(report.fates[3].1 == Fate::Met, "{text}");
     }
 }
@@ -198,7 +200,7 @@ fn a_purge_binds_and_what_was_safe_before_outlives_it() {
 #[test]
 fn a_dataset_lies_on_the_depots_it_is_pinned_to_before_it_is_safe() {
     for report in play("pinned", 0..20) {
-        // 200 MiB at 4 MiB/s, and not as soon as the others have all fragments.
+        // 200 MiB at 4 MiB/s, and later than all fragments of the others.
         let took = safe_after(&report, 1);
         assert!(took > Duration::from_secs(45), "{took:?}");
         let text = report.to_text();
@@ -214,8 +216,8 @@ fn requests_count_in_budgets_and_in_the_choice_of_depots() {
     }
 }
 
-/// Six fragments for any two losses were wished, five for any one suffice by the deadline: that is all there is when the source goes, and a sixth
-/// depot never comes back.
+/// The user wants six fragments for any two losses; five for any one suffice by the deadline. Only
+/// five exist when the source goes, and a sixth depot never comes back.
 const SUFFICES: &str = r#"
 name = "suffices"
 summary = "What suffices is made again once the source is gone."

@@ -1,4 +1,4 @@
-//! The page's tables: what the run came to, each request, what happened, and the verdicts.
+//! Tables of the page: the result, the requests, the events and the verdicts.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use super::{
     moment,
 };
 
-/// Rows of the table of requests, and of the table of events.
+/// Row limit of the table of requests, and of the table of events.
 const REQUESTS_MAX: usize = 200;
 const EVENTS_MAX: usize = 300;
 
-/// The verdict in a line and the run in a few numbers.
+/// Returns the verdict in a line, and the run's main figures.
 pub(super) fn tiles(report: &Report, recording: &Recording) -> String {
     let broken = report
         .verdicts()
@@ -83,7 +83,7 @@ pub(super) fn tiles(report: &Report, recording: &Recording) -> String {
     html
 }
 
-/// A row for each request.
+/// Returns the table with a row for each request.
 pub(super) fn requests(report: &Report, recording: &Recording) -> String {
     let mut html = String::from(
         "<h2>Requests</h2>\n<div class=\"scroll\"><table>\n<tr><th>request</th><th class=\"number\">size</th>\
@@ -144,7 +144,7 @@ fn tone(fate: Fate) -> &'static str {
     }
 }
 
-/// What happened and why, with the symbols of the plots.
+/// Returns the events with their reasons and the symbols of the plots.
 pub(super) fn events(report: &Report) -> String {
     let mut html = String::from(
         "<h2>What happened, and why</h2>\n<div class=\"scroll\"><table>\n\
@@ -180,7 +180,7 @@ fn left_out(all: usize, most: usize) -> String {
     }
 }
 
-/// What each checker says.
+/// Returns the verdict of each checker.
 pub(super) fn checkers(report: &Report) -> String {
     let mut html = String::from(
         "<h2>Checkers</h2>\n<div class=\"scroll\"><table>\n<tr><th>what must hold</th><th>verdict</th></tr>\n",

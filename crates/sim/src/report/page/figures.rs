@@ -1,4 +1,4 @@
-//! The page's plots: what is drawn from the samples, and what marks them.
+//! Plots of the page: series from the samples, and marks.
 
 use std::fmt::Write;
 
@@ -15,16 +15,16 @@ use super::{
     escape,
 };
 
-/// Moments of a plot: two for each of a screen's finer dots would be wasted.
+/// Most points of a plot. A screen can't show more than two for each of its finer dots.
 const MOMENTS_MAX: usize = 480;
-/// Marks of a plot. With more it is a hatching.
+/// Most marks of a plot. More would look like hatching.
 const MARKS_MAX: usize = 150;
-/// Requests whose deadline is marked.
+/// Most requests with a marked deadline.
 const DEADLINES_MAX: usize = 6;
-/// Requests whose slack is drawn.
+/// Most requests with a drawn slack.
 const LINES_MAX: usize = COLORS;
 
-/// The symbols of marks: class, symbol, and what it stands for.
+/// Symbols of marks: class, symbol and meaning.
 pub(super) const SYMBOLS: [(&str, &str, &str); 8] = [
     ("added", "+", "depot added"),
     ("rerouted", "\u{21bb}", "rerouted"),
@@ -36,7 +36,7 @@ pub(super) const SYMBOLS: [(&str, &str, &str); 8] = [
     ("deadline", "\u{25bc}", "deadline"),
 ];
 
-/// What kind of mark an event is, if it is one.
+/// Returns an event's class of mark, if it has one.
 pub(super) fn class(what: &What) -> Option<&'static str> {
     match what {
         What::World(_) => Some("world"),
@@ -92,7 +92,7 @@ pub(super) fn symbol(class: &str) -> &'static str {
     found.map_or("", |(_, symbol, _)| symbol)
 }
 
-/// The marks of all plots, in the order of time.
+/// Returns the marks of all plots, in the order of time.
 pub(super) fn marks(report: &Report, recording: &Recording) -> Vec<Mark> {
     let events = report.timeline.iter().filter_map(|entry| {
         let (at_s, class) = (entry.at.as_secs_f64(), class(&entry.what)?);
@@ -119,7 +119,7 @@ pub(super) fn marks(report: &Report, recording: &Recording) -> Vec<Mark> {
     marks
 }
 
-/// All plots as HTML, and their numbers for the script.
+/// Returns all plots as HTML, and their numbers for the script.
 pub(super) fn figures(report: &Report, recording: &Recording, marks: &[Mark]) -> (String, Value) {
     let thin = Thinned::new(&recording.samples);
     let end_s = end(&thin.moments, marks);
@@ -184,7 +184,7 @@ pub(super) fn figures(report: &Report, recording: &Recording, marks: &[Mark]) ->
     (html, numbers)
 }
 
-/// Where plots end: at the last moment, or at a deadline that lies little after it.
+/// Returns the end of the plots: the last moment, or a deadline shortly after it.
 fn end(moments: &[f64], marks: &[Mark]) -> f64 {
     let last = moments.last().copied().unwrap_or(0.0);
     let deadlines = marks.iter().filter(|mark| mark.class == "deadline");
@@ -212,7 +212,7 @@ fn figure(chart: &Chart<'_>, about: &str) -> String {
     html
 }
 
-/// What the symbols of the marks that are there mean.
+/// Returns the legend of the marks that occur.
 fn legend(marks: &[Mark]) -> String {
     let there = SYMBOLS
         .iter()
@@ -240,8 +240,9 @@ impl<'a> Thinned<'a> {
         }
     }
 
-    /// A series for each depot that ever had anything, those with the most when there are many and the
-    /// others together: averages of the groups, or their last numbers.
+    /// Returns a series for each depot that ever had anything. With many depots, the largest have
+    /// their own series and the others share one. Values are group averages, or each group's last
+    /// number.
     fn by_depot(
         &self,
         report: &Report,

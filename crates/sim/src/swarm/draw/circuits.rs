@@ -1,10 +1,11 @@
-//! Circuits of a drawn scenario, and what befalls them.
+//! Circuits of a drawn scenario, with their faults.
 
 use std::fmt::Write as _;
 
 use crate::random::Dice;
 
-/// A circuit or two to some of the depots: busy, dear, slow to set up, refusing, interrupted or lost.
+/// Writes a circuit or two to some of the depots: busy, expensive, slow to set up, refusing,
+/// interrupted or lost.
 pub(super) fn circuits(depots: u64, dice: &mut Dice, text: &mut String) {
     for number in 1..=dice.between(1, 2) {
         let (first, rate) = (dice.between(1, depots), dice.between(5, 80));

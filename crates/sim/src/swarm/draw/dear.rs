@@ -1,24 +1,24 @@
-//! Sources that cost something, and what stage-ins may cost.
+//! Prices of sources, and budgets of stage-ins.
 
 use std::fmt::Write;
 
 use crate::random::Dice;
 
-/// What reading costs, in some worlds.
+/// Prices of reading, in some worlds.
 pub(super) struct Dear {
     is_any: bool,
     dice: Dice,
 }
 
 impl Dear {
-    /// Of dice of their own, so that the rest is what it would be without them.
+    /// Draws from dice of its own, so that the rest stays unchanged.
     pub(super) fn draw(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "swarm of prices of sources");
         let is_any = dice.chance(400);
         Self { is_any, dice }
     }
 
-    /// What the last source costs.
+    /// Writes the price of the last source.
     pub(super) fn price(&mut self, text: &mut String) {
         if self.is_any && self.dice.chance(600) {
             let cents = self.dice.between(0, 200);
@@ -30,7 +30,8 @@ impl Dear {
         }
     }
 
-    /// What the last stage-in may cost: of up to a gigabyte or two, mostly too little or too much.
+    /// Writes the budget of the last stage-in. For up to a gigabyte or two it is mostly too little
+    /// or too much.
     pub(super) fn budget(&mut self, text: &mut String) {
         if self.is_any && self.dice.chance(600) {
             let cents = self.dice.between(0, 150);

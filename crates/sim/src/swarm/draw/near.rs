@@ -1,18 +1,18 @@
-//! Depots near the centre, on which stage-ins may wait.
+//! Depots near the centre, at which stage-ins may wait.
 
 use std::fmt::Write;
 
 use super::tenths;
 use crate::random::Dice;
 
-/// Depots that are read as well.
+/// Depots that are also sources.
 pub(super) struct Near {
     depots: Vec<u64>,
     dice: Dice,
 }
 
 impl Near {
-    /// None in half of all worlds; of dice of their own, so that the rest is what it would be without them.
+    /// Draws none in half of all worlds. Uses dice of its own, so that the rest stays unchanged.
     pub(super) fn draw(depots: u64, seed: u64) -> Self {
         let mut dice = Dice::new(seed, "swarm of depots near");
         let is_any = dice.chance(500);
@@ -23,7 +23,7 @@ impl Near {
         }
     }
 
-    /// The way back from each.
+    /// Writes the path back from each depot.
     pub(super) fn write(&self, text: &mut String) {
         let mut dice = self.dice.clone();
         for depot in &self.depots {
@@ -35,7 +35,7 @@ impl Near {
         }
     }
 
-    /// Lets the last stage-in wait at some of them, mostly.
+    /// Lets the last stage-in wait at some of them, usually.
     pub(super) fn wait(&mut self, text: &mut String) {
         let dice = &mut self.dice;
         let via = self.depots.iter().filter(|_| dice.chance(700));

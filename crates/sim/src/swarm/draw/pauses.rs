@@ -3,7 +3,7 @@ use std::fmt::Write;
 use super::tenths;
 use crate::random::Dice;
 
-/// Its user lets it wait, now and then, and mostly go on again.
+/// Writes a pause by the user, now and then, and usually its end.
 pub(super) fn pause(dice: &mut Dice, text: &mut String) {
     if !dice.chance(150) {
         return;

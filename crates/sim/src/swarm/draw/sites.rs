@@ -1,28 +1,29 @@
-//! What depots have in common or are lent for: what fails together, what others send over, hours and load.
+//! Common traits and terms of depots: failure domains, traffic of others, hours and load.
 
 use std::fmt::Write;
 
 use super::{index, tenths};
 use crate::random::Dice;
 
-/// Minutes from the start of a run, at 08:00, within which hours begin: a run lasts a hundred at most.
+/// Minutes from a run's start, at 08:00, within which hours begin. A run lasts a hundred minutes at
+/// most.
 const HOURS_BEGIN_MAX: u64 = 100;
 
-/// What befalls a whole domain.
+/// Faults of a whole domain.
 const FAULTS: [&str; 6] = ["dies", "vanishes", "hangs", "wiped", "slows", "offline"];
 
-/// What is drawn of it in a world, of dice of its own, so that the rest is what it would be without it.
+/// Traits drawn for a world, from dice of their own, so that the rest stays unchanged.
 pub(super) struct Sites {
     depots: u64,
-    /// Domains there are.
+    /// Number of domains.
     domains: u64,
-    /// Further ones that overlap those.
+    /// Number of provider domains, which overlap the others.
     providers: u64,
     keeps_hours: bool,
     is_loaded: bool,
     has_landmarks: bool,
     dice: Dice,
-    /// What is drawn of providers.
+    /// Dice for provider domains.
     more: Dice,
 }
 
@@ -51,7 +52,7 @@ impl Sites {
         }
     }
 
-    /// Says of the last depot to which domains it belongs, and when it is lent.
+    /// Writes the domains, hours and load of the last depot.
     pub(super) fn place(&mut self, text: &mut String) {
         let dice = &mut self.dice;
         let mut domains: Vec<String> = Vec::new();
@@ -67,7 +68,7 @@ impl Sites {
         if self.has_landmarks && dice.chance(400) {
             text.push_str("landmark = true\n");
         }
-        // One that is away by the second has no hours.
+        // A depot with absences has no hours.
         let last = text.rfind("[[depot]]").unwrap_or(0);
         if self.keeps_hours && dice.chance(500) && !text[last..].contains("offline_s") {
             let _ = writeln!(text, "hours = \"{}\"", hours(dice));
@@ -80,7 +81,7 @@ impl Sites {
                     format!("[{at}, {}]", tenths(dice.between(0, 12)))
                 })
                 .collect();
-            // In the end there is nothing left to do: what would wait for ever can't be judged.
+            // The load ends at zero, because a request that waits for ever can't be judged.
             told.push(format!("[{}, 0]", at + 1));
             let _ = writeln!(text, "load = [{}]", told.join(", "));
             if dice.chance(400) {
@@ -96,7 +97,7 @@ impl Sites {
             return;
         }
         let depot = format!("\"depot-{}\"", dice.between(1, self.depots));
-        // What is lent for a request is what it goes over, not where it goes.
+        // A depot lent for a request is never its destination.
         let last = text.rfind("[[request]]").unwrap_or(0);
         let mut lines = text[last..].lines();
         if lines.any(|line| line.starts_with("destination") && line.contains(&depot)) {
@@ -112,7 +113,7 @@ impl Sites {
         let _ = writeln!(text, "lent = [{{ {lent} }}]");
     }
 
-    /// The domains with what befalls them, and what others send.
+    /// Writes the domains with their faults, and the traffic of others.
     pub(super) fn write(&mut self, text: &mut String) {
         let dice = &mut self.dice;
         for number in 1..=self.domains {
@@ -169,12 +170,12 @@ impl Sites {
     }
 }
 
-/// Hours that begin, end or both while a world is played.
+/// Draws hours that begin, end or both during a run.
 fn hours(dice: &mut Dice) -> String {
     let begin = 8 * 60 + dice.between(0, HOURS_BEGIN_MAX);
     let end = begin + dice.between(5, 90);
     let clock = |minutes: u64| format!("{:02}:{:02}", minutes / 60, minutes % 60);
-    // The same turned around: away meanwhile.
+    // Sometimes the hours are inverted: away meanwhile.
     match dice.chance(400) {
         true => format!("{}-{}", clock(end), clock(begin)),
         false => format!("{}-{}", clock(begin), clock(end)),

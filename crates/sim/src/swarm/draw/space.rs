@@ -1,11 +1,11 @@
-//! Who else takes space on depots, and who drains them.
+//! Other parties that take space on depots, and operators that drain depots.
 
 use std::fmt::Write;
 
 use super::tenths;
 use crate::random::Dice;
 
-/// Others who take space.
+/// Writes other parties that take space.
 pub(super) fn neighbours(depots: u64, dice: &mut Dice, text: &mut String) {
     for _ in 0..dice.between(0, 3) {
         let (at, depot) = (tenths(dice.between(0, 3000)), dice.between(1, depots));
@@ -17,7 +17,7 @@ pub(super) fn neighbours(depots: u64, dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// Depots that somebody drains, now and then.
+/// Writes drained depots, now and then.
 pub(super) fn drains(depots: u64, dice: &mut Dice, text: &mut String) {
     for kind in ["drains", "empties"] {
         if !dice.chance(150) {

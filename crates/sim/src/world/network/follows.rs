@@ -1,8 +1,8 @@
-//! What a site sends on while it still arrives there from the centre.
+//! Forwards of fragments that still arrive from the centre.
 //!
-//! It has a flow of its own beside those of the same path. Ten times a second that flow may carry as much as has
-//! arrived and did not go on yet, until the next time; a last byte waits until what it follows is stored. So
-//! nothing ever goes on before it is there.
+//! Such a forward has a flow of its own beside those of the same path. Ten times a second the flow
+//! may carry the bytes that arrived and were not forwarded yet. The last byte waits until the
+//! fragment it follows is stored. So no byte is forwarded before it arrived.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,12 @@ use posthaste_types::Timestamp;
 
 use super::{Flow, Network, Node, Sending, UserId};
 
-/// How often it is looked at how much arrived.
+/// Period at which the arrived bytes are checked.
 const TURN: Duration = Duration::from_millis(100);
-/// Millionths of a byte.
+/// Millionths in a byte.
 const MILLIONTHS: u128 = 1_000_000;
 
-/// Something that follows.
+/// Forward that follows a send.
 #[derive(Debug)]
 struct Follow {
     flow: UserId,
@@ -26,19 +26,19 @@ struct Follow {
     sending: Sending,
 }
 
-/// All that follows.
+/// All forwards that follow sends.
 #[derive(Debug, Default)]
 pub(super) struct Follows {
-    /// The flow for what follows on each path.
+    /// Flow for followers on each path.
     flows: BTreeMap<(Node, Node), UserId>,
     all: Vec<Follow>,
-    /// Flows that wait for what they follow.
+    /// Flows that wait for the sends they follow.
     held: BTreeSet<UserId>,
     turns_at: Timestamp,
 }
 
 impl Follows {
-    /// When it is looked at next.
+    /// Returns the time of the next check.
     pub(super) fn next(&self) -> Option<Timestamp> {
         (!self.all.is_empty()).then_some(self.turns_at)
     }
@@ -49,13 +49,14 @@ impl Follows {
 }
 
 impl Network {
-    /// Whether something is on its way to a site from the centre.
+    /// Returns whether a fragment is in flight to a site from the centre.
     pub(crate) fn is_coming(&self, to: Node, sending: &Sending) -> bool {
         let flow = self.by_ends.get(&(Node::CENTRE, to));
         flow.is_some_and(|&id| self.flows[id].queue.contains(sending))
     }
 
-    /// Lets one site send on to another what is on its way there. Without a path between them, it is lost.
+    /// Forwards a fragment in flight to one site on to another. Without a path between them, it is
+    /// lost.
     pub(crate) fn follow(&mut self, from: Node, to: Node, sending: Sending) {
         let flow = match self.follows.flows.get(&(from, to)) {
             Some(&flow) => flow,
@@ -84,7 +85,7 @@ impl Network {
         self.pace(flow);
     }
 
-    /// Something from the centre is stored at a site: what follows it may end.
+    /// Marks a fragment from the centre as stored at a site, so that its followers may end.
     pub(crate) fn lead(&mut self, at: Node, sending: &Sending) {
         let is_led = |follow: &Follow| follow.from == at && follow.sending == *sending;
         let all = self.follows.all.iter();
@@ -93,7 +94,7 @@ impl Network {
         led.into_iter().for_each(|flow| self.pace(flow));
     }
 
-    /// Takes back what is sent on to a site as it comes.
+    /// Takes back followers to a site.
     pub(crate) fn drop_followed(&mut self, to: Node, is_gone: impl Fn(&Sending) -> bool) {
         let all = self.follows.flows.iter();
         let flows: Vec<UserId> = all
@@ -105,7 +106,7 @@ impl Network {
         }
     }
 
-    /// Looks at all of them when it is time.
+    /// Paces all followers if a check is due.
     pub(super) fn pace_all(&mut self) {
         if self.follows.next().is_none_or(|at| at > self.now) {
             return;
@@ -115,7 +116,7 @@ impl Network {
         flows.into_iter().for_each(|flow| self.pace(flow));
     }
 
-    /// Says how fast a flow may carry what follows, if it does, until it is looked at again.
+    /// Sets the rate of a flow of followers until the next check.
     pub(super) fn pace(&mut self, id: UserId) {
         let (flows, now) = (&mut self.flows, self.now);
         let is_own = self.follows.flows.values().any(|flow| *flow == id);
@@ -140,7 +141,7 @@ impl Network {
                 flows[leader].bring_up(now);
                 size - flows[leader].left
             }
-            // It waits for others, or what became of it is not known yet.
+            // The fragment waits for others, or its outcome is not known yet.
             Some(_) | None => 0,
         };
         flows[id].bring_up(now);
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The centre and two sites in a row.
+    /// Returns the centre and two sites in a row.
     fn row(near: u64, far: u64) -> (Network, [Node; 2]) {
         let mut network = Network::new(START);
         let sites = [network.add_site(), network.add_site()];
@@ -192,7 +193,7 @@ mod tests {
         (network, sites)
     }
 
-    /// Plays to the end; what arrives at the first site is stored there.
+    /// Plays to the end. Fragments that arrive at the first site are stored there.
     fn play(network: &mut Network, sites: [Node; 2]) -> Vec<(Node, u64)> {
         let mut all = Vec::new();
         while let Some(at) = network.next_arrival() {
@@ -233,7 +234,8 @@ mod tests {
             prop_assert_eq!((ends[0].0, ends[1].0, ends.len()), (sites[0], sites[1], 2));
             let (first, second) = (ends[0].1, ends[1].1);
             prop_assert!(first <= second);
-            // One after the other it would take the time of both, and it may be behind by a turn or two.
+            // Sequential transfers would take the sum of both times. A follower may lag by a turn
+            // or two.
             let alone = size * 1000 / far;
             prop_assert!(second <= first.max(later + alone) + alone.min(size * 1000 / near) + 300);
             let least = first.max(later + alone);

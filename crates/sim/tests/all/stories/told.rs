@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use posthaste_sim::{Scenario, simulate_explained};
 use posthaste_types::RequestId;
 
-/// Scenario, request.
+/// Scenario and request of each story.
 const TOLD: [(&str, u64); 16] = [
     ("demo", 1),
     ("slowdown", 1),
@@ -32,7 +32,7 @@ pub fn load(name: &str) -> Scenario {
     Scenario::load(&path).expect("a scenario of the repository")
 }
 
-/// All of them, each under a heading.
+/// Returns all stories, each under a heading.
 pub fn all() -> String {
     let told = TOLD.map(|(name, request)| {
         let (_, story) = simulate_explained(&load(name), 0, RequestId::new(request));

@@ -13,7 +13,7 @@ fn path(name: &str) -> PathBuf {
         .join(format!("{name}.toml"))
 }
 
-/// A scenario as it is written.
+/// Returns a scenario's text from its file.
 pub fn written(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap()
 }
@@ -22,12 +22,15 @@ pub fn load(name: &str) -> Scenario {
     Scenario::load(&path(name)).unwrap()
 }
 
-/// Plays the seeds, by day the first third of them, and panics with the first that fails.
+/// Plays the seeds, by day only the first third of them.
+///
+/// # Panics
+/// With the first seed that fails.
 pub fn play(name: &str, seeds: Range<u64>) -> Vec<Report> {
     play_all(name, &load(name), seeds)
 }
 
-/// The same with a scenario that was written anew from one of this name.
+/// Plays the seeds of a changed scenario, under the name of the original.
 pub fn play_written(name: &str, text: &str, seeds: Range<u64>) -> Vec<Report> {
     play_all(name, &Scenario::parse(text).unwrap(), seeds)
 }
@@ -46,7 +49,7 @@ fn play_all(name: &str, scenario: &Scenario, seeds: Range<u64>) -> Vec<Report> {
     seeds.map(one).collect()
 }
 
-/// Seconds from the start at which a line of the story that says `what` is told last.
+/// Returns the seconds from the start of the last story line that contains `what`.
 pub fn told_s(report: &Report, what: &str) -> Option<f64> {
     let mut entries = report.timeline.iter().rev();
     let told = entries.find(|entry| entry.what.to_string().contains(what));
