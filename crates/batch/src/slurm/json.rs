@@ -281,7 +281,7 @@ pub fn queue(from: impl Read) -> Result<Queue, Unreadable> {
 /// Reads the state of each job from the input of [`queue`].
 ///
 /// # Errors
-/// Those of [`queue`]. Invalid jobs are left out.
+/// Errors of [`queue`]. Invalid jobs are left out.
 pub fn job_states_json(from: impl Read) -> Result<BTreeMap<u64, JobState>, Unreadable> {
     let mut states = BTreeMap::new();
     document::read(QUEUE, from, |live: Option<Live>| {
