@@ -1,7 +1,7 @@
-//! What OpenPBS and PBS Professional say of their queue: `qstat -f`, as JSON, or as text where that JSON is none: values of
-//! variables stand in it unquoted where they look like numbers, as `005` does.
+//! Queues of OpenPBS and PBS Professional, from `qstat -f`. It is read as JSON, or as text where
+//! that JSON is invalid: PBS leaves variables unquoted that look like numbers, such as `005`.
 //!
-//! Everything here takes bytes and runs nothing: who asks, and how often, is another's business.
+//! Functions here take bytes and run nothing. The caller decides when to ask PBS.
 
 mod text;
 
@@ -15,28 +15,29 @@ use serde_json::Value;
 use crate::queue::{Call, Job, Queue, State, Unreadable};
 pub use text::queue_text;
 
-/// Names of months and days as they are read here.
+/// Locale in which PBS prints names of months and days as this module reads them.
 const ENVIRONMENT: (&str, &str) = ("LC_ALL", "C");
 
-/// Prints the queue as [`queue`] reads it, the jobs of arrays one by one.
+/// Prints the queue as [`queue`] reads it, with each job of an array by itself.
 pub const QUEUE: Call = Call {
     program: "qstat",
     arguments: &["-f", "-t", "-F", "json"],
     environment: ENVIRONMENT,
 };
-/// The same as [`queue_text`] reads it.
+/// Prints the queue as [`queue_text`] reads it.
 pub const QUEUE_TEXT: Call = Call {
     program: "qstat",
     arguments: &["-f", "-t"],
     environment: ENVIRONMENT,
 };
-/// As [`QUEUE`], with the jobs that ended and that the server still knows: of two weeks, unless it was told otherwise.
+/// Prints the jobs of [`QUEUE`] and the finished ones that the server still knows: two weeks of
+/// them, unless configured otherwise.
 pub const HISTORY: Call = Call {
     program: "qstat",
     arguments: &["-x", "-f", "-t", "-F", "json"],
     environment: ENVIRONMENT,
 };
-/// As [`QUEUE_TEXT`], with the jobs that ended.
+/// Prints the jobs of [`QUEUE_TEXT`] and the finished ones.
 pub const HISTORY_TEXT: Call = Call {
     program: "qstat",
     arguments: &["-x", "-f", "-t"],
@@ -49,7 +50,7 @@ pub const PROCESSORS: Call = Call {
     environment: ENVIRONMENT,
 };
 
-/// States in which a node takes no jobs.
+/// States in which a node accepts no jobs.
 const AWAY: [&str; 6] = [
     "down",
     "offline",
@@ -71,10 +72,10 @@ struct Nodes {
     nodes: BTreeMap<String, Value>,
 }
 
-/// Processors of the nodes that can take jobs, now or once they are free.
+/// Counts the processors of the nodes that accept jobs, now or once they are free.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON, or tells of no processor.
+/// [`Unreadable`] if the answer is not JSON or reports no processor.
 pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
     let unreadable = |why: &str| Unreadable::new("the nodes of PBS", why);
     let answer: Nodes =
@@ -95,18 +96,19 @@ pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
     }
 }
 
-/// Reads [`QUEUE`] and [`HISTORY`]; local times are of `zone`. An empty queue has no jobs and is no error.
+/// Reads [`QUEUE`] and [`HISTORY`]; local times are in `zone`. An empty queue has no jobs and is no
+/// error.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON; jobs that make no sense are counted.
+/// [`Unreadable`] if the answer is not JSON. Invalid jobs are counted.
 pub fn queue(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> {
     let answer: Answer = serde_json::from_slice(bytes)
         .map_err(|cause| Unreadable::new("the queue of PBS", &cause.to_string()))?;
     Ok(queue_of(&answer.jobs, zone))
 }
 
-/// The queue of jobs by their ids. An array stands beside the jobs that it is made of, and is none itself: what holds it
-/// holds those of them that are shown as queued.
+/// Builds the queue from jobs by id. An array appears beside its jobs and is no job itself. A hold
+/// on the array also holds its jobs that are shown as queued.
 fn queue_of(jobs: &BTreeMap<String, Value>, zone: &TimeZone) -> Queue {
     let mut queue = Queue::default();
     for (id, fields) in jobs.iter().filter(|(id, _)| !id.contains("[]")) {
@@ -128,14 +130,15 @@ fn queue_of(jobs: &BTreeMap<String, Value>, zone: &TimeZone) -> Queue {
     queue
 }
 
-/// The array `5[].server` that the task `5[1].server` is of; none of other jobs.
+/// Returns the array `5[].server` of the job `5[1].server`; `None` for jobs outside arrays.
 fn array(id: &str) -> Option<String> {
     let (array, number) = id.split_once('[')?;
     let (_, server) = number.split_once(']')?;
     Some(format!("{array}[]{server}"))
 }
 
-/// Whether PBS itself holds a job until others have begun or ended. What waits for it stands in `depend` too: `beforeok:…`.
+/// Returns whether PBS itself holds a job until others have begun or ended. `depend` also lists
+/// jobs that wait for this one: `beforeok:…`.
 fn is_dependent(fields: &Value) -> bool {
     let word = |name: &str| fields.get(name).and_then(Value::as_str);
     let mut kinds = word("depend").unwrap_or_default().split(',');
@@ -143,7 +146,7 @@ fn is_dependent(fields: &Value) -> bool {
     is_held && kinds.any(|kind| kind.starts_with("after") || kind.starts_with("on:"))
 }
 
-/// Where a job is that started then, if it says so.
+/// Returns the state of a job with this start time; `None` if PBS reports no known one.
 fn state(fields: &Value, started: Option<Timestamp>) -> Option<State> {
     Some(match (fields.get("job_state")?.as_str()?, started) {
         ("Q", _) => State::Waiting,
@@ -175,7 +178,7 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
         id: id.to_owned(),
         number: None,
         is_dependent: is_dependent(fields),
-        // alice@login1
+        // `alice@login1`
         user: word("Job_Owner")?.split('@').next()?.to_owned(),
         state,
         reason: word("comment").unwrap_or_default().to_owned(),
@@ -184,7 +187,7 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
             .and_then(number)
             .and_then(|count| u32::try_from(count).ok())?,
         walltime: asked.get("walltime").and_then(Value::as_str).and_then(span),
-        // A negative priority comes last.
+        // Jobs with a negative priority come last.
         priority: fields.get("Priority").and_then(number).unwrap_or(0),
         submitted: at("qtime").or_else(|| at("ctime")),
         start,
@@ -192,12 +195,12 @@ fn job(id: &str, fields: &Value, zone: &TimeZone) -> Option<Job> {
     })
 }
 
-/// A number, also one in quotes.
+/// Reads a number, quoted or not.
 fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// `Tue Nov 24 10:00:00 2026` in local time, or seconds since 1970.
+/// Reads `Tue Nov 24 10:00:00 2026` in local time, or seconds since 1970.
 fn moment(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
     let secs = match number(value) {
         Some(secs) => secs,
@@ -210,7 +213,7 @@ fn moment(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
     (secs > 0).then_some(Timestamp::from_secs(secs))
 }
 
-/// `100:30:00`, or seconds alone.
+/// Reads `100:30:00`, or seconds alone.
 fn span(word: &str) -> Option<Duration> {
     word.split(':')
         .try_fold(0u64, |sum, one| {

@@ -1,7 +1,8 @@
-//! What a centre's purge removes, and when: its rules as a model, and the deadline of each file by them.
+//! Model of a centre's purge: its rules, and the deadline of each file under them.
 //!
-//! [`read`] takes rules as we write them in TOML, configuration of Robinhood and policies of Spectrum Scale;
-//! [`Policy::death`] says when a file goes. `docs/reference/purge-policy.md` has the forms.
+//! [`read`] accepts our TOML rules, Robinhood configurations and Spectrum Scale policies.
+//! [`Policy::death`] predicts when a file is removed. `docs/reference/purge-policy.md` has the
+//! forms.
 
 mod account;
 mod coming;
@@ -29,17 +30,17 @@ pub use world::{Fill, Level, Listed, World};
 
 use crate::script::Complaint;
 
-/// Largest policy read, in bytes: people write them by hand.
+/// Largest policy accepted, in bytes: people write them by hand.
 pub const POLICY_BYTES_MAX: u64 = 4 << 20;
-/// Rules of one policy: each is asked about each file.
+/// Most rules of one policy: each is evaluated for each file.
 const RULES_MAX: usize = 1024;
-/// Complaints about one policy: the first ones tell what is misunderstood.
+/// Most complaints about one policy: the first ones show the misunderstanding.
 const COMPLAINTS_MAX: usize = 20;
 
-/// Whose words a policy is written in.
+/// Language of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// TOML of ours.
+    /// Our own TOML.
     Toml,
     /// Configuration of Robinhood 3.
     Robinhood,
@@ -48,7 +49,8 @@ pub enum Language {
 }
 
 impl Language {
-    /// What a policy seems to be written in. Only ours has `[[rule]]`, only Scale's rules are statements that begin with `RULE`.
+    /// Guesses the language of a policy. Only our TOML has `[[rule]]`; only Scale's rules are
+    /// statements that begin with `RULE`.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let lines = || text.lines().map(str::trim_start);
@@ -70,58 +72,58 @@ impl Language {
     }
 }
 
-/// What rules do to the files that they are about.
+/// Effect of a rule on the files it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// They go.
+    /// Removal.
     Purge,
-    /// They stay, whatever the rules after this one say.
+    /// Protection from all later rules.
     Keep,
 }
 
-/// What makes a purge run.
+/// Condition that starts a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
-    /// It always runs, or every day.
+    /// Purge that runs all the time, or every day.
     Continuous,
-    /// It runs by the calendar.
+    /// Purge that runs by the calendar.
     Calendar(Schedule),
-    /// It runs when the file system is this full, until it is that empty.
+    /// Purge that runs when the file system is as full as `high`, until it is as empty as `low`.
     Watermark {
-        /// Where it begins.
+        /// Level at which the purge begins.
         high: Level,
-        /// Where it ends, where that is said.
+        /// Level at which the purge ends, if the policy has one.
         low: Option<Level>,
     },
 }
 
-/// Lists that a purge announces its files in.
+/// Lists in which a purge announces the files it will remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
-    /// A pattern of the files that are lists: one path a line.
+    /// Pattern of the paths of lists. A list has one path a line.
     pub files: String,
-    /// A file goes this long after the list that names it was written, in seconds.
+    /// Time from writing a list to removing its files, in seconds.
     pub notice_s: i64,
 }
 
-/// One rule.
+/// Rule of a policy.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// What it is called.
+    /// Name of the rule.
     pub name: String,
-    /// Where it stands, from 1.
+    /// Line of the rule, from 1.
     pub line: usize,
-    /// What it does.
+    /// Effect on matching files.
     pub act: Act,
-    /// To which files, and when.
+    /// Files that match, and when.
     pub when: Condition,
-    /// What makes it run.
+    /// Condition that starts the purge.
     pub trigger: Trigger,
-    /// From being condemned to being removed, in seconds.
+    /// Time from matching to removal, in seconds.
     pub grace_s: i64,
-    /// For how long what was removed can be had back, in seconds.
+    /// Time in which a removed file can be restored, in seconds.
     pub trash_s: i64,
-    /// Where it announces what it removes.
+    /// Lists that announce the files to be removed, if there are any.
     pub candidates: Option<Candidates>,
 }
 
@@ -146,7 +148,7 @@ impl Rule {
         }
     }
 
-    /// Says it for people: which rule, which clock, what makes it run.
+    /// Describes the rule for people: its name, its ages and its trigger.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = format!("rule `{}` (line {})", self.name, self.line);
@@ -183,7 +185,7 @@ impl Rule {
     }
 }
 
-/// Whole days, hours or minutes where it is that, else seconds.
+/// Formats seconds as whole days, hours or minutes if possible, else as seconds.
 fn show(seconds: i64) -> String {
     for (unit_s, unit) in [(condition::DAY_S, "d"), (3600, "h"), (60, "min")] {
         if seconds % unit_s == 0 && seconds != 0 {
@@ -193,19 +195,19 @@ fn show(seconds: i64) -> String {
     format!("{seconds} s")
 }
 
-/// How sure a deadline is, the surest first.
+/// Confidence in a deadline, the surest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// Nothing but a change of the file moves it.
+    /// Deadline that only a change of the file moves.
     Certain,
-    /// It is when the file system will be full, as it fills now.
+    /// Deadline extrapolated from how fast the file system fills.
     Predicted,
-    /// It may go from then on; nobody can say when, or whether a condition that can't be seen holds.
+    /// Earliest possible removal: the time, or a condition that can't be seen, is unknown.
     Possible,
 }
 
 impl Confidence {
-    /// The word for it.
+    /// Returns the word for the level of confidence.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -216,38 +218,39 @@ impl Confidence {
     }
 }
 
-/// When a file goes.
+/// Predicted removal of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
-    /// In seconds since 1970; what should be gone already goes now.
+    /// Time in seconds since 1970; now if the removal is overdue.
     pub at_s: i64,
-    /// How sure that is.
+    /// Confidence in that time.
     pub confidence: Confidence,
-    /// The place of the rule in the policy.
+    /// Index of the rule in the policy.
     pub rule: usize,
 }
 
-/// Something that was not understood and does no harm, or was taken with care.
+/// Remark on text that was ignored without harm, or interpreted with caution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// Where it stands, from 1.
+    /// Line of that text, from 1.
     pub line: usize,
-    /// What it is, and what was made of it.
+    /// Description of the text and of its interpretation.
     pub text: String,
 }
 
-/// The rules of a purge, in the order in which they are asked.
+/// Rules of a purge, in order of evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// The rules.
+    /// Rules, in order of evaluation.
     pub rules: Vec<Rule>,
-    /// What was not understood.
+    /// Remarks on text that was not understood.
     pub remarks: Vec<Remark>,
 }
 
 impl Policy {
-    /// When a file goes, by the rule that takes it first. A deadline that nobody is sure of counts only where there is no
-    /// other. `None` while no rule takes it. O(ages × conditions).
+    /// Returns when a file is removed, by the rule that removes it first. [`Confidence::Possible`]
+    /// deadlines count only if there is no other. `None` while no rule removes it. O(ages ×
+    /// conditions).
     #[must_use]
     pub fn death(&self, sight: &Sight<'_>, world: &World) -> Option<Death> {
         let mut first: Option<Death> = None;
@@ -260,7 +263,8 @@ impl Policy {
         first
     }
 
-    /// The earliest moment at which a file may go, however unsure: of what is only remembered, no file goes before.
+    /// Returns the earliest possible removal of a file, however unsure. For remembered facts this
+    /// is a lower bound: the file is not removed before.
     #[must_use]
     pub fn earliest_s(&self, sight: &Sight<'_>, world: &World) -> Option<i64> {
         self.deaths(sight, world).map(|death| death.at_s).min()
@@ -296,7 +300,7 @@ impl Policy {
         })
     }
 
-    /// From when on a rule may take a file, as far as anybody can tell now.
+    /// Returns from when on a rule may remove a file, as far as can be known now.
     fn condemned_s(&self, place: usize, sight: &Sight<'_>, now_s: i64) -> Option<i64> {
         let rule = &self.rules[place];
         let keeps = || {
@@ -321,7 +325,7 @@ impl Policy {
         coming.iter().copied().find(|turn| dies(*turn))
     }
 
-    /// Whether any rule asks when a file was made.
+    /// Returns whether any rule needs the creation time of files.
     #[must_use]
     pub fn asks_birth(&self) -> bool {
         self.rules.iter().any(|rule| {
@@ -332,10 +336,10 @@ impl Policy {
     }
 }
 
-/// Reads a policy. `owners` knows the numbers of users by their names.
+/// Reads a policy. `owners` maps names of users to their numbers.
 ///
 /// # Errors
-/// All that is wrong with it, in order, twenty at most.
+/// All complaints about the policy, in order, twenty at most.
 pub fn read(
     text: &str,
     language: Language,
@@ -373,7 +377,7 @@ pub fn read(
     Ok(policy)
 }
 
-/// Texts of policies stand in messages of one line.
+/// Replaces characters that a terminal would obey: texts of policies appear in one-line messages.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -386,7 +390,7 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// The number of a user who is named, or is a number.
+/// Reads an owner given by name or by number.
 fn owner_condition(
     name: &str,
     line: usize,

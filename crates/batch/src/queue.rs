@@ -1,85 +1,85 @@
-//! A queue as any batch system shows it: what runs, what waits, and what it thinks of when that starts.
+//! Queue of any batch system: jobs that run, jobs that wait, and their expected starts.
 
 use std::time::Duration;
 
 use posthaste_types::Timestamp;
 
-/// Jobs of one answer that are taken; more than the largest centres let into a queue.
+/// Most jobs accepted from one answer; the largest centres allow fewer in a queue.
 pub(crate) const JOBS_MAX: usize = 200_000;
-/// Bytes of the name of a job or a user; longer ones are nobody's.
+/// Longest name of a job or a user, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A program that asks a batch system something.
+/// Program that queries a batch system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Its name, which is looked for in `PATH`.
+    /// Name of the program, which is looked up in `PATH`.
     pub program: &'static str,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: &'static [&'static str],
-    /// An environment variable that it needs, with its value.
+    /// Environment variable that the program needs, and its value.
     pub environment: (&'static str, &'static str),
 }
 
-/// Where a job is.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It waits, and starts once there is room.
+    /// Job that waits for free processors.
     Waiting,
-    /// It waits for something else: a hold, a time, another job.
+    /// Job that waits for something else: a hold, a time, another job.
     Held,
-    /// It has its processors.
+    /// Job that has its processors.
     Running,
-    /// It started and is over.
+    /// Job that started and has ended.
     Over,
-    /// It ended before it started.
+    /// Job that ended before it started.
     Cancelled,
 }
 
-/// A job of a queue.
+/// Job of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its id, as a person would type it.
+    /// Id as a person would type it.
     pub id: String,
-    /// What hooks may know it by beside its id: Slurm's number of a job of an array, which those share that Slurm has not made
-    /// jobs of their own yet; in PBS the array.
+    /// Second name by which hooks may know the job. In Slurm, the number of a job of an array; jobs
+    /// that Slurm has not split off the array yet share one. In PBS, the array.
     pub number: Option<String>,
-    /// Whether it waits for other jobs to end, whatever else holds it.
+    /// True if the job waits for other jobs to end, whatever else holds it.
     pub is_dependent: bool,
-    /// Whose it is: a name, or a number where no name is told.
+    /// Name of the user, or the number if there is no name.
     pub user: String,
-    /// Where it is.
+    /// State of the job.
     pub state: State,
-    /// Why it waits, in the words of the batch system.
+    /// Reason for waiting, in the words of the batch system.
     pub reason: String,
-    /// Processors.
+    /// Number of processors.
     pub procs: u32,
-    /// The longest it may run; none where nothing bounds it.
+    /// Longest run time; `None` if nothing bounds it.
     pub walltime: Option<Duration>,
-    /// Higher ones start first.
+    /// Priority; higher ones start first.
     pub priority: u64,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Option<Timestamp>,
-    /// When it started; of one that waits, when the batch system thinks that it will.
+    /// Start time; for a waiting job, the start that the batch system expects.
     pub start: Option<Timestamp>,
-    /// When it ended; of one that runs, when it must have.
+    /// End time; for a running job, its latest end.
     pub end: Option<Timestamp>,
 }
 
-/// The jobs of one answer.
+/// Jobs of one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queue {
-    /// The jobs, as they were listed.
+    /// Jobs as listed.
     pub jobs: Vec<Job>,
-    /// Jobs that made no sense, or were too many.
+    /// Number of jobs that were invalid or too many.
     pub left_out: usize,
 }
 
-/// Why an answer is none.
+/// Reason why an answer can't be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What was read.
+    /// Name of the answer.
     pub(crate) what: &'static str,
-    /// What is wrong with it, in one line.
+    /// Description of the problem, in one line.
     pub(crate) why: String,
 }
 
@@ -93,14 +93,14 @@ impl std::error::Error for Unreadable {}
 
 impl Unreadable {
     pub(crate) fn new(what: &'static str, why: &str) -> Self {
-        // Parsers quote what they read, whatever it is.
+        // Parsers quote their input, whatever it is.
         let why = why.escape_debug().to_string();
         Self { what, why }
     }
 }
 
 impl Queue {
-    /// Takes a job, or counts it where it makes no sense.
+    /// Adds a job, or counts it if it is invalid.
     pub(crate) fn take(&mut self, job: Option<Job>) {
         match job {
             Some(job) if self.jobs.len() < JOBS_MAX && job.has_sense() => self.jobs.push(job),
@@ -108,12 +108,13 @@ impl Queue {
         }
     }
 
-    /// Counts jobs for which there is no room.
+    /// Counts jobs for which there is no space.
     pub(crate) fn leave_out(&mut self, jobs: usize) {
         self.left_out = self.left_out.saturating_add(jobs);
     }
 
-    /// What waits for room, first in priority first; of the same priority, first submitted first; of the same second, by number.
+    /// Returns the jobs that wait for processors, in order of priority, then of submission, then of
+    /// number.
     #[must_use]
     pub fn waiting(&self) -> Vec<&Job> {
         let waiting = self.jobs.iter().filter(|job| job.state == State::Waiting);
@@ -122,14 +123,14 @@ impl Queue {
         waiting
     }
 
-    /// What runs.
+    /// Returns the running jobs.
     pub fn running(&self) -> impl Iterator<Item = &Job> {
         self.jobs.iter().filter(|job| job.state == State::Running)
     }
 }
 
 impl Job {
-    /// When it started; none of one that waits, whatever is thought of when it will.
+    /// Returns the start time; `None` for a waiting job, even with an expected start.
     #[must_use]
     pub fn started(&self) -> Option<Timestamp> {
         match self.state {
@@ -138,7 +139,7 @@ impl Job {
         }
     }
 
-    /// The number that its id begins with, which batch systems count up.
+    /// Returns the number at the beginning of the id, which batch systems count up.
     fn order(&self) -> Option<u64> {
         let end = self.id.find(|letter: char| !letter.is_ascii_digit());
         self.id[..end.unwrap_or(self.id.len())].parse().ok()

@@ -1,10 +1,10 @@
-//! The directives of a job script: which data is to be there before the job starts, which is to leave when it has ended,
-//! and over whose disks.
+//! Directives of a job script: data to stage in before the job starts, data to stage out when it
+//! has ended, and disks to use as depots.
 //!
-//! Directives are comments for the shell and for every other program. A line is one of ours when it begins with
-//! `#POSTHASTE`, and when it is a `#BB_LUA` or `#DW` line that stages something in or out, or of the forms that the papers print
-//! (`#Stageout`, `#InterNode`, `#CollabAcct`, `#Deadline`). Whatever is wrong in one of ours is a [`Complaint`]: nothing that was
-//! asked for is overlooked.
+//! Directives are comments to the shell and to every other program. Lines that begin with
+//! `#POSTHASTE` are directives. So are `#BB_LUA` and `#DW` lines that stage data, and the forms in
+//! the papers (`#Stageout`, `#InterNode`, `#CollabAcct`, `#Deadline`). Every error in a directive
+//! is a [`Complaint`]: no directive is ignored.
 
 mod comment;
 mod complaint;
@@ -20,80 +20,80 @@ pub use comment::from_comment;
 pub use complaint::Complaint;
 pub use deadline::Deadline;
 
-/// Directives of one script: whoever has more moves datasets file by file.
+/// Most directives of one script: a user with more moves datasets file by file.
 const DIRECTIVES_MAX: usize = 1024;
-/// Complaints about one script: the first ones tell what is misunderstood.
+/// Most complaints about one script: the first ones show the misunderstanding.
 const COMPLAINTS_MAX: usize = 20;
 
-/// All that a job script asks for.
+/// Directives of a job script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// What is to be there before the job starts.
+    /// Data to stage in before the job starts.
     pub stage_ins: Vec<StageIn>,
-    /// What is to leave when it has ended.
+    /// Data to stage out when the job has ended.
     pub stage_outs: Vec<StageOut>,
-    /// Disks that are lent for it.
+    /// Disks lent for the job.
     pub depots: Vec<Lent>,
 }
 
-/// What is to be there before the job starts.
+/// Data to stage in before the job starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageIn {
-    /// The line that says so, from 1.
+    /// Line of the directive, from 1.
     pub line: usize,
-    /// Where it comes from.
+    /// Source of the data.
     pub source: String,
-    /// The path where it is wanted.
+    /// Path at which the job wants the data.
     pub destination: String,
-    /// When it has to be there, where not just before the job starts; spans count from the submission.
+    /// Deadline, if not just before the job starts; spans count from the submission.
     pub deadline: Option<Deadline>,
-    /// The depots near the centre on which it may wait until then.
+    /// Depots near the centre on which the data may wait until then.
     pub via: Vec<String>,
-    /// Whether the job starts without it where it can't be had.
+    /// True if the job starts without the data if it is not available.
     pub is_optional: bool,
 }
 
-/// What is to leave when the job has ended.
+/// Data to stage out when the job has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageOut {
-    /// The line that says so, from 1.
+    /// Line of the directive, from 1.
     pub line: usize,
-    /// The path, or a pattern of paths that is looked at when the job ends.
+    /// Path, or a pattern of paths that is evaluated when the job ends.
     pub source: String,
-    /// Where it goes: the name of a destination, or a URL.
+    /// Name of a destination, or a URL.
     pub destination: String,
-    /// When it has to be there; spans count from the end of the job.
+    /// Deadline at the destination; spans count from the end of the job.
     pub deadline: Option<Deadline>,
-    /// The depots that it may go over; empty for those that the service knows.
+    /// Depots that the data may use; if empty, those that the service knows.
     pub via: Vec<String>,
-    /// Of them or others, those that must hold their share of it.
+    /// Depots, from `via` or others, that must hold their share of the data.
     pub pin: Vec<String>,
-    /// The redundancy it has on depots, where not the service's own.
+    /// Redundancy on depots, if not the service's default.
     pub code: Option<Code>,
-    /// Whether it is removed from scratch.
+    /// Rule for removing the source from scratch.
     pub release: Release,
-    /// Whether it leaves after a job that failed.
+    /// Outcome of the job after which the data is staged out.
     pub after: After,
 }
 
-/// Whether a source is removed from scratch.
+/// Rule for removing a source from scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Release {
-    /// As soon as it is safe elsewhere.
+    /// Removed as soon as it is safe elsewhere.
     WhenSafe,
-    /// Not by us.
+    /// Never removed by the service.
     #[default]
     Never,
 }
 
-/// After which jobs something is staged out, in Slurm's words for dependencies.
+/// Outcome of a job after which data is staged out, in Slurm's words for dependencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum After {
-    /// Jobs that ended well.
+    /// Job that ended well.
     Ok,
-    /// Jobs that failed or ran out of time.
+    /// Job that failed or ran out of time.
     NotOk,
-    /// All of them.
+    /// Any outcome.
     #[default]
     Any,
 }
@@ -101,19 +101,20 @@ pub enum After {
 /// Disk that somebody lends for the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lent {
-    /// The line that says so, from 1.
+    /// Line of the directive, from 1.
     pub line: usize,
-    /// The depot's name, or where it is reached.
+    /// Name of the depot, or its address.
     pub name: String,
-    /// How much of it may be used.
+    /// Space that may be used.
     pub space: Bytes,
-    /// When; always where nothing is said.
+    /// Hours of use; always if none are given.
     pub hours: Windows,
-    /// It is left alone while its load is this or more, in thousandths.
+    /// Load at or above which the depot is left alone, in thousandths.
     pub load_max_permille: Option<u32>,
 }
 
-/// The marks of others. Behind our own they mean the same: Slurm hands on lines that begin with ours alone.
+/// Marks of other programs. They mean the same after `#POSTHASTE`, as Slurm passes on only lines
+/// that begin with it.
 const OTHERS: [&str; 6] = [
     "BB_LUA",
     "DW",
@@ -123,21 +124,21 @@ const OTHERS: [&str; 6] = [
     "Deadline",
 ];
 
-/// What one directive says.
+/// Content of one directive.
 enum Said {
     StageIn(StageIn),
     StageOut(StageOut),
     Depot(Lent),
-    /// Of everything that is staged out and names none itself.
+    /// Deadline of all stage-outs without their own.
     Deadline(Deadline),
-    /// Somebody else's business.
+    /// Line of another program.
     Nothing,
 }
 
-/// Reads the directives of a script, wherever in it they stand.
+/// Reads the directives of a script, wherever they are in it.
 ///
 /// # Errors
-/// All that is wrong with them, in order, twenty at most.
+/// All complaints about them, in order, twenty at most.
 pub fn read(text: &str) -> Result<Wanted, Vec<Complaint>> {
     let (mut wanted, mut complaints) = (Wanted::default(), Vec::new());
     let mut deadline = None;
@@ -191,8 +192,9 @@ pub fn read(text: &str) -> Result<Wanted, Vec<Complaint>> {
     }
 }
 
-/// What Slurm keeps from its burst buffer plug-in. Where a `#POSTHASTE` line has one of Slurm's symbols (`%j`), Slurm fills it in
-/// and hands on these lines alone: what others say of the same job would be lost without a word.
+/// Reports a directive that Slurm hides from its burst buffer plug-in. If a `#POSTHASTE` line has
+/// one of Slurm's symbols (`%j`), Slurm fills it in and passes on only such lines. Lines of other
+/// marks would be lost without a message.
 #[must_use]
 pub fn hidden_by_symbols(text: &str) -> Option<Complaint> {
     let lines = || (1..).zip(text.lines());
@@ -210,7 +212,7 @@ pub fn hidden_by_symbols(text: &str) -> Option<Complaint> {
     Some(Complaint::new(line, what).meant("it as a #POSTHASTE line, or no `%`"))
 }
 
-/// What a line says, where it is one of ours.
+/// Reads a line; `None` if it is no directive.
 fn read_line(line: usize, text: &str) -> Option<Result<Said, Complaint>> {
     let (mark, rest) = mark_of(text)?;
     let others = (mark == "POSTHASTE")
@@ -230,7 +232,7 @@ fn read_line(line: usize, text: &str) -> Option<Result<Said, Complaint>> {
     })
 }
 
-/// The word after the sign of a comment, and what follows it.
+/// Splits a line into the word after the comment sign and the rest.
 fn mark_of(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix('#')?;
     let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -1,6 +1,6 @@
-//! What Slurm says of its queue: as JSON in every shape since 21.08, and as text where that is not to be had.
+//! Slurm's queue: JSON in every form since 21.08, and text where JSON is not available.
 //!
-//! Everything here takes bytes and runs nothing: who asks, and how often, is another's business.
+//! Functions here take bytes and run nothing. The caller decides when to ask Slurm.
 
 mod document;
 mod job_state;
@@ -18,8 +18,8 @@ pub use text::{HISTORY, PROCESSORS, QUEUE, history_text, processors, queue_recor
 
 use crate::queue::State;
 
-/// Reasons for which a pending job is not waiting for room. One whose data is staged in waits for room as well: our data is
-/// there when that is.
+/// Reasons for which a pending job does not wait for processors. A job whose data Slurm is staging
+/// in does wait for them: our data is ready by then.
 const HELD: [&str; 8] = [
     "BeginTime",
     "Dependency",
@@ -31,13 +31,14 @@ const HELD: [&str; 8] = [
     "ReservationDeleted",
 ];
 
-/// Whether a job that waits is held: its reason may be another that counts first, its priority is 0 whatever that is.
+/// Returns whether a waiting job is held. Another reason may hide the hold, but the priority of a
+/// held job is always 0.
 fn is_held(priority: Option<u64>) -> bool {
     priority == Some(0)
 }
 
-/// Whether a job has or had nodes, by their list: one that never had any never began. Its start says nothing, as one that is
-/// cancelled while it waits starts at that moment.
+/// Returns whether a job has or had nodes, by its list of nodes: a job without any never began. Its
+/// start time shows nothing, as a job cancelled while waiting gets that moment as its start.
 fn has_begun(nodes: &str) -> bool {
     !matches!(
         nodes.trim(),
@@ -45,18 +46,18 @@ fn has_begun(nodes: &str) -> bool {
     )
 }
 
-/// What tells where a job is.
+/// Fields that determine a job's state.
 #[derive(Debug, Clone, Copy)]
 struct Told<'a> {
     state: &'a str,
-    /// Why it waits.
+    /// Reason for waiting.
     reason: &'a str,
-    /// None where it is not told.
+    /// `None` if Slurm does not report it.
     priority: Option<u64>,
     nodes: &'a str,
 }
 
-/// Where a job is. States that are yet to be invented are over: nothing is forecast of them.
+/// Returns the state of a job. Unknown states count as over, so nothing is forecast for them.
 fn state(told: Told) -> State {
     let Told { state, reason, .. } = told;
     // `CANCELLED by 1000`, `CANCELLED+`
@@ -74,7 +75,8 @@ fn state(told: Told) -> State {
     }
 }
 
-/// Whether a job waits for others by what Slurm says of its dependencies: those that are fulfilled are not there any more.
+/// Returns whether a job waits for others. Slurm removes dependencies from the list once they are
+/// fulfilled.
 fn is_open(dependency: &str) -> bool {
     !dependency.is_empty() && dependency != "(null)"
 }

@@ -1,4 +1,4 @@
-//! Circuits as an operator writes them down: `circuits.toml`.
+//! Circuits as an operator writes them in `circuits.toml`.
 
 mod written;
 
@@ -12,70 +12,72 @@ use posthaste_types::ByteRate;
 
 use written::Written;
 
-/// Circuits in one file: each is asked how it stands while a request uses it.
+/// Most circuits of one file: the service queries each while a request uses it.
 pub const CIRCUITS_MAX: usize = 64;
 
-/// Flows of a circuit of our own: a gateway takes no more with one reservation.
+/// Most flows of a local circuit: a gateway accepts no more with one reservation.
 pub const FLOWS_MAX: usize = 8;
 
-/// Longest file of circuits read, in bytes: people write them by hand.
+/// Largest file of circuits read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A way on which rate can be reserved.
+/// Path on which rate can be reserved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Circuit {
-    /// What people call it.
+    /// Name of the circuit.
     pub name: String,
-    /// Who sells it, and between which ends.
+    /// Kind of provider, with the circuit's ends.
     pub approach: Approach,
-    /// Where its provider answers: an address that begins with `https://` or `http://`.
+    /// Address of the provider, which begins with `https://` or `http://`.
     pub address: String,
-    /// What its provider knows us by.
+    /// Credential for the provider.
     pub credential: Credential,
     /// Certificates to trust beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Names of the depots and gateways that it leads to.
+    /// Names of the depots and gateways that the circuit leads to.
     pub leads_to: Vec<String>,
-    /// Most that may be reserved of it.
+    /// Highest rate that may be reserved.
     pub rate_max: ByteRate,
     /// Time from the commit until data can flow.
     pub lead: Duration,
-    /// The shortest that its provider reserves.
+    /// Shortest reservation of the provider.
     pub least: Duration,
-    /// What an hour of it costs, in millionths of a dollar.
+    /// Price of an hour, in millionths of a dollar.
     pub hour_micro_usd: u64,
-    /// How long one question may take.
+    /// Timeout of one request to the provider.
     pub patience: Duration,
 }
 
-/// Who sells a circuit.
+/// Kind of provider of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approach {
-    /// The calendar of one of our own gateways.
+    /// Calendar of one of our own gateways.
     Local(Local),
     /// OSCARS 1.2, as ESnet runs it.
     Oscars(Oscars),
-    /// The Network Service Interface's Connection Service 2.1.
+    /// Connection Service 2.1 of the Network Service Interface.
     Nsi(Nsi),
 }
 
-/// What of a gateway's links is reserved, and for what beside the streams that name a reservation.
+/// Device of a gateway on which rate is reserved, and flows that use it beside the streams that
+/// name a reservation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Local {
-    /// The device; the gateway's only one without.
+    /// Name of the device; `None` for the gateway's only one.
     pub device: Option<String>,
-    /// Packets that belong to each reservation: at most eight.
+    /// Packets that belong to each reservation: at most eight flows.
     pub flows: Vec<Flow>,
 }
 
-/// Packets by addresses and ports, as the gateway reads them: `10.1.0.0/16`, `192.0.2.9:2811`, `*:50000-51000`, `*`.
+/// Packets by addresses and ports, in the gateway's form: `10.1.0.0/16`, `192.0.2.9:2811`,
+/// `*:50000-51000`, `*`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// Where they come from.
+    /// Source of the packets.
     #[serde(default = "anywhere")]
     pub from: String,
-    /// Where they go.
+    /// Destination of the packets.
     #[serde(default = "anywhere")]
     pub to: String,
 }
@@ -84,65 +86,65 @@ fn anywhere() -> String {
     "*".to_owned()
 }
 
-/// What OSCARS calls our ends.
+/// Ends of a circuit in OSCARS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oscars {
-    /// The two ends.
+    /// Both ends.
     pub ends: [Fixture; 2],
     /// Bytes of the longest frame.
     pub mtu_bytes: u32,
 }
 
-/// Where a circuit ends in OSCARS: a VLAN at a port of a device.
+/// End of a circuit in OSCARS: a VLAN at a port of a device.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
-    /// The device.
+    /// Name of the device.
     pub junction: String,
-    /// The port on it.
+    /// Port of the device.
     pub port: String,
-    /// The VLAN there.
+    /// VLAN at the port.
     pub vlan: u16,
 }
 
-/// What an NSI provider calls our ends.
+/// Ends of a circuit at an NSI provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nsi {
     /// Our own name: `urn:ogf:network:…:nsa:…`.
     pub requester: String,
-    /// The provider's.
+    /// Name of the provider.
     pub provider: String,
-    /// The two ends: `urn:ogf:network:…?vlan=…`.
+    /// Both ends: `urn:ogf:network:…?vlan=…`.
     pub ends: [String; 2],
-    /// The Service Definition that they are ends of.
+    /// Service Definition of the ends.
     pub service_type: String,
-    /// An address that the provider is told to answer to, where it insists on one. Nobody listens there: we ask how it
-    /// stands.
+    /// Address for replies, if the provider insists on one. Nothing listens there: we query the
+    /// state instead.
     pub reply_to: Option<String>,
 }
 
-/// What a provider knows us by. The secrets themselves stay in their files until they are shown to it.
+/// Credential for a provider. Secrets stay in their files until they are shown to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// Nothing.
+    /// No credential.
     None,
-    /// A file with the secret of a gateway of our own, from which short-lived tokens are made.
+    /// File with the secret of a gateway of our own, from which short-lived tokens are made.
     Secret(PathBuf),
-    /// A file with a bearer token.
+    /// File with a bearer token.
     Token(PathBuf),
-    /// A client's certificate and its key, in PEM.
+    /// Client certificate and its key, in PEM.
     Certificate {
-        /// The certificate, and those above it.
+        /// File with the certificate and those above it.
         chain: PathBuf,
-        /// Its key.
+        /// File with the key.
         key: PathBuf,
     },
 }
 
-/// Reads circuits from a TOML file; files they name are relative to it.
+/// Reads circuits from a TOML file; paths in it are relative to the file.
 ///
 /// # Errors
-/// Those of reading; [`ErrorKind::Invalid`] with the one line that is wrong.
+/// Errors of reading; [`ErrorKind::Invalid`] with the first invalid line.
 pub fn read_circuits(path: &Path) -> Result<Vec<Circuit>> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read the circuits in", shown.clone(), cause);
@@ -159,10 +161,10 @@ pub fn read_circuits(path: &Path) -> Result<Vec<Circuit>> {
     })
 }
 
-/// Reads the text of such a file that lies in `folder`.
+/// Reads the text of such a file in `folder`.
 ///
 /// # Errors
-/// One line that says what is wrong where.
+/// The error and its place, in one line.
 pub fn parse_circuits(text: &str, folder: &Path) -> Result<Vec<Circuit>, String> {
     let written: Written = toml::from_str(text).map_err(|cause| {
         let place = cause.span().map(|span| {

@@ -1,9 +1,9 @@
-//! Reservations of bandwidth at whoever sells them.
+//! Reservations of bandwidth at providers.
 //!
-//! A [`Circuit`] is a way on which rate can be reserved, as an operator wrote it down in `circuits.toml`: who sells it,
-//! between which two ends, what it leads to. A [`Provider`] is the conversation with who sells it. What is asked
-//! for carries a key that its asker made up, so that whoever loses an answer asks again and gets the same
-//! reservation, never a second one.
+//! A [`Circuit`] is a path on which rate can be reserved, as an operator writes it in
+//! `circuits.toml`: its provider, its two ends, and the depots that it leads to. A [`Provider`] is
+//! the client of a circuit's provider. Each request carries a key that the caller made up. A caller
+//! that loses an answer repeats the request and gets the same reservation, never a second one.
 //!
 //! ```text
 //!   hold ──► held ──► commit ──► reserved ──► up ──► over
@@ -11,8 +11,8 @@
 //!    └► refused: what would fit, where that is known
 //! ```
 //!
-//! "No" is no error: a calendar that is full answers [`Answer::Refused`], and only what is broken, silent or does not
-//! know us is a [`posthaste_endpoint::Error`].
+//! A refusal is no error: a full calendar answers [`Answer::Refused`]. Only a provider that is
+//! broken, silent or does not accept our credential is a [`posthaste_endpoint::Error`].
 
 mod circuit;
 mod clock;
@@ -38,10 +38,10 @@ pub use rate::{read_rate, show_rate};
 
 use posthaste_endpoint::Result;
 
-/// A client for whoever sells `circuit`. Nothing is asked yet.
+/// Opens a client for the provider of `circuit`, without sending a request.
 ///
 /// # Errors
-/// Those of the files it names: credentials and certificates.
+/// Errors of the files it names: credentials and certificates.
 pub fn open(circuit: &Circuit) -> Result<Box<dyn Provider>> {
     Ok(match &circuit.approach {
         Approach::Local(local) => {

@@ -1,9 +1,9 @@
-//! What providers say, as it can be shown.
+//! Texts of providers, in a form that can be shown.
 
 /// Longest text of a provider that is passed on, in characters.
 const LENGTH_MAX: usize = 200;
 
-/// A provider's text in one line, and not too long a one.
+/// Shortens a provider's text to one line.
 pub(crate) fn one(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");

@@ -1,8 +1,9 @@
-//! The calendar of one of our own gateways, over its `/v1/reservations`.
+//! Client of the calendar of one of our own gateways, over its `/v1/reservations`.
 //!
-//! A gateway takes the name that its client gives a reservation, so the name is the key: the same question again is the
-//! same reservation, and one that differs in a moment finds what is kept under the key. The gateway places a volume in
-//! its own calendar, and forgets what is over.
+//! A gateway accepts the name that its client gives a reservation, so the name is the key. A
+//! repeated request gets the same reservation; one that differs in a moment finds the reservation
+//! that is kept under the key. The gateway places a volume in its own calendar, and forgets
+//! finished reservations.
 
 mod wire;
 
@@ -20,10 +21,10 @@ use crate::{
 };
 use wire::{Changed, Listed, Refused, Shown, Wanted};
 
-/// Where a gateway's calendar answers.
+/// Path of a gateway's calendar.
 const PATH: &str = "/v1/reservations";
 
-/// The client of a gateway for one circuit.
+/// Client of a gateway for one circuit.
 #[derive(Debug)]
 pub(crate) struct LocalClient {
     web: Web,
@@ -72,7 +73,7 @@ impl LocalClient {
         Ok(bytes.into())
     }
 
-    /// What an answer of success holds.
+    /// Parses the body of a successful answer.
     fn read<T: DeserializeOwned>(&self, operation: &'static str, answered: &Answered) -> Result<T> {
         if !answered.status.is_success() {
             return Err(self.unexpected(operation, answered));
@@ -83,7 +84,7 @@ impl LocalClient {
         })
     }
 
-    /// The error that an answer is, where it is no refusal.
+    /// Converts an answer that is no refusal to an error.
     fn unexpected(&self, operation: &'static str, answered: &Answered) -> Error {
         let kind = match answered.status {
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
@@ -99,7 +100,7 @@ impl LocalClient {
         self.web.fail(kind, operation).cause(said)
     }
 
-    /// One reservation, where there is one of that name.
+    /// Returns the reservation of this name, if there is one.
     async fn look(&self, operation: &'static str, id: &str) -> Result<Option<Shown>> {
         let answered = self
             .ask(operation, Method::GET, &format!("/{id}"), None)
@@ -170,7 +171,7 @@ impl LocalClient {
         if let What::Fixed(terms) = &ask.what
             && terms.rate > rate_max
         {
-            // It was granted where there was more of the circuit once.
+            // The gateway may have granted it when the circuit had a higher rate.
             return match self.look(DOING, &ask.key).await? {
                 Some(shown) => self.held_of(DOING, &shown).map(Answer::Granted),
                 None => Ok(Answer::above(rate_max)),
@@ -184,7 +185,8 @@ impl LocalClient {
             let shown = self.read(DOING, &answered)?;
             return self.held_of(DOING, &shown).map(Answer::Granted);
         }
-        // No, or the question differs from the one that was granted under this key: its "now" is another one.
+        // Either a refusal, or the request differs from the one granted under this key, as "now"
+        // has moved.
         match self.look(DOING, &ask.key).await? {
             Some(shown) => self.held_of(DOING, &shown).map(Answer::Granted),
             None => self.refusal(DOING, &answered).map(Answer::Refused),
@@ -249,7 +251,7 @@ impl LocalClient {
         ours.map(|shown| self.status_of(DOING, shown)).collect()
     }
 
-    /// Names become paths of addresses.
+    /// Checks a name: names become paths of URLs.
     fn check_name(&self, id: &Id) -> Result<()> {
         if is_reservation(id.as_str()) {
             return Ok(());

@@ -1,13 +1,14 @@
-//! NSI-CS 2.1 (OGF GFD.237) as a requester, after the published WSDL and schemas.
+//! Requester of NSI-CS 2.1 (OGF GFD.237), after the published WSDL and schemas.
 //!
-//! NSI answers later: a question is acknowledged at once, and what came of it is told to the address in `replyTo`. That
-//! address may be left out, and then a requester asks instead (`querySummarySync`, and `queryResultSync` for reasons). We
-//! ask: it works from behind a firewall, with short-lived programs, and after a restart, and a lost answer is no case of its
-//! own.
+//! NSI answers later: a provider acknowledges a request at once and reports the result to the
+//! address in `replyTo`. A requester may leave that address out and query instead
+//! (`querySummarySync`, and `queryResultSync` for reasons). We query. That works from behind a
+//! firewall, with short-lived programs and after a restart, and a lost answer is no special case.
 //!
-//! A provider names a reservation as it likes. Ours carry a `globalReservationId` made from the key and the circuit, by which
-//! they are found again; two under the same one, where an answer was lost, become one. What was asked for is in the
-//! description, since providers show no criteria of what is not committed.
+//! A provider chooses the name of a reservation. Ours carry a `globalReservationId` made from the
+//! key and the circuit, by which we find them again. If a lost answer left two with the same id,
+//! they are merged. The description holds the requested terms, since providers show no criteria
+//! before the commit.
 
 mod change;
 mod settle;
@@ -29,16 +30,16 @@ use soap::{Exception, Header, Meaning, Message, element};
 use tree::Element;
 use wire::{Activation, Reservation, Reserving};
 
-/// Capacities are megabits a second in all Service Definitions there are.
+/// Unit of capacity: megabits a second in all existing Service Definitions.
 const MBIT: ByteRate = ByteRate::new(125_000);
 
 /// Longest name that a provider may give, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Reservations under one key that are made one: each was a lost answer.
+/// Most reservations under one key that are merged: each was a lost answer.
 const TWINS_MAX: usize = 16;
 
-/// The client of an NSI provider for one circuit.
+/// Client of an NSI provider for one circuit.
 #[derive(Debug)]
 pub(crate) struct NsiClient {
     web: Web,
@@ -46,7 +47,7 @@ pub(crate) struct NsiClient {
     nsi: Nsi,
 }
 
-/// A UUID of our own making (RFC 9562, version 8), as URN.
+/// Makes a UUID (RFC 9562, version 8) from a digest, as URN.
 fn urn(digest: &blake3::Hash) -> String {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest.as_bytes()[..16]);
@@ -63,7 +64,7 @@ fn urn(digest: &blake3::Hash) -> String {
     )
 }
 
-/// Whether it is still anything.
+/// Returns whether the reservation is not over.
 fn is_live(found: &Reservation) -> bool {
     match found.state(clock::now()) {
         State::Held { .. } | State::Reserved | State::Up | State::Failed => true,
@@ -80,20 +81,21 @@ impl NsiClient {
         })
     }
 
-    /// What our reservation under `key` is called by all providers in its chain.
+    /// Returns the id of our reservation under `key` at all providers of its chain.
     fn global(&self, key: &str) -> String {
         let [a, z] = &self.nsi.ends;
         let words = [&*self.nsi.requester, &*self.nsi.provider, a, z, key];
         let mut hasher = blake3::Hasher::new();
         for word in words {
             hasher.update(word.as_bytes());
-            // No address holds one: none runs into the next.
+            // Separator that no address contains, so words can't run into each other.
             hasher.update(b"\n");
         }
         urn(&hasher.finalize())
     }
 
-    /// Asks, and hears the message or what the provider objects to. What can't be asked twice is asked once.
+    /// Sends a request, and returns the answer or the provider's exception. A request that can't be
+    /// repeated is sent once.
     async fn ask(
         &self,
         operation: &'static str,
@@ -164,7 +166,7 @@ impl NsiClient {
         }
     }
 
-    /// An exception as an error.
+    /// Converts an exception to an error.
     fn raise(&self, operation: &'static str, exception: &Exception) -> Error {
         let kind = match exception.meaning() {
             Meaning::Broken(kind) => kind,
@@ -177,7 +179,7 @@ impl NsiClient {
         })
     }
 
-    /// A refusal, or the error that an exception is.
+    /// Converts an exception to a refusal, or to an error if it is none.
     fn no(&self, operation: &'static str, exception: &Exception) -> Result<Refusal> {
         match exception.meaning() {
             Meaning::No => Ok(Refusal {
@@ -190,7 +192,7 @@ impl NsiClient {
         }
     }
 
-    /// All reservations of ours that a filter lets through.
+    /// Returns all our reservations that a filter selects.
     async fn query(&self, operation: &'static str, filter: String) -> Result<Vec<Reservation>> {
         let message = Message {
             operation: "querySummarySync",
@@ -217,16 +219,16 @@ impl NsiClient {
         answer.all("reservation").map(read).collect()
     }
 
-    /// The reservation of this name, where there is one.
+    /// Returns the reservation of this name, if there is one.
     async fn look(&self, operation: &'static str, name: &str) -> Result<Option<Reservation>> {
         let found = self.query(operation, element("connectionId", name)).await?;
         Ok(found.into_iter().find(|one| one.connection == name))
     }
 
-    /// Why the provider said no to the last question about a connection, where it keeps that.
+    /// Returns the reason of the last refusal about a connection, if the provider keeps it.
     async fn reason(&self, operation: &'static str, name: &str) -> Option<Exception> {
         let message = Message::about("queryResultSync", name);
-        // Not everybody has this operation: then nobody knows.
+        // Some providers lack this operation; the reason is then unknown.
         let answer = self.ask(operation, &message, true).await.ok()?.ok()?;
         let last = answer.all("result").max_by_key(|result| {
             result
@@ -236,8 +238,8 @@ impl NsiClient {
         Exception::within(last?)
     }
 
-    /// What is under `key` already: the one that lasts, or the first. Its twins are given back, and what was refused or
-    /// has expired.
+    /// Returns the reservation under `key`: a committed one, or else the first. Releases its
+    /// duplicates and those that were refused or have expired.
     async fn kept(&self, operation: &'static str, key: &str) -> Result<Option<Reservation>> {
         let global = self.global(key);
         let filter = element("globalReservationId", &global);
@@ -296,12 +298,12 @@ impl NsiClient {
     }
 }
 
-/// Names go into XML, lists and logs.
+/// Checks a name: names go into XML, lists and logs.
 fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// What an operation meets that was heard before, or comes too late.
+/// Returns whether an exception means that an operation was done before or comes too late.
 fn is_late(exception: &Exception) -> bool {
     matches!(
         exception.meaning(),

@@ -1,12 +1,14 @@
-//! OSCARS 1.2 over its REST interface, after its source at esnet/oscars@7a40199b.
+//! Client of OSCARS 1.2 over its REST interface, after its source at esnet/oscars@7a40199b.
 //!
-//! OSCARS takes the name that its client gives a connection, so the name is made from the key of the ask: whoever loses an
-//! answer looks whether the connection is there, and holds it again under the same name where it is not. (Its own
-//! generator, `/protected/conn/generateId`, would give a lost hold no name to be found by.)
+//! OSCARS accepts the name that its client gives a connection, so the name is made from the key of
+//! the request. A caller that loses an answer looks for the connection, and holds it again under
+//! the same name if it is missing. (OSCARS's own generator, `/protected/conn/generateId`, would
+//! give a lost hold no name to be found by.)
 //!
-//! It is sparing with its reasons: a hold that does not fit ends as status 500 without a word, the same as a fault. Whether
-//! its calendar said no is then asked of `/api/pce/paths`, which also knows what would fit. A change of the end that does
-//! not fit is told as a success, so that each change is read back.
+//! OSCARS gives few reasons: a hold that does not fit ends with status 500 without a text, like a
+//! fault. We then query `/api/pce/paths`, which shows whether the calendar was full and what would
+//! fit. OSCARS reports a change of the end that does not fit as a success, so we read back each
+//! change.
 
 mod change;
 mod wire;
@@ -28,25 +30,25 @@ use wire::{
     PathsQuestion, SimpleConnection,
 };
 
-/// OSCARS counts in megabits a second.
+/// Unit of OSCARS: megabits a second.
 pub(crate) const MBIT: ByteRate = ByteRate::new(125_000);
 
 /// Connections on a page of the list.
 const PAGE_CONNECTIONS: usize = 200;
 
-/// Pages of the list read: more than a site could ever have at once.
+/// Most pages of the list read: more than a site could ever have at once.
 const PAGES_MAX: usize = 50;
 
-/// Holds of ours that are looked at when all are listed.
+/// Most of our holds that a list looks at.
 const HOLDS_MAX: usize = 256;
 
-/// What the names of our connections begin with.
+/// Prefix of the names of our connections.
 const NAME_BEGINS: &str = "ph";
 
-/// What the descriptions of our connections begin with; the key is behind it.
+/// Prefix of the descriptions of our connections; the key follows.
 const DESCRIPTION_BEGINS: &str = "posthaste ";
 
-/// The client of an OSCARS for one circuit.
+/// Client of an OSCARS server for one circuit.
 #[derive(Debug)]
 pub(crate) struct OscarsClient {
     web: Web,
@@ -54,7 +56,8 @@ pub(crate) struct OscarsClient {
     oscars: Oscars,
 }
 
-/// The name of the connection for `key`: letters and digits as OSCARS wants them, at most twelve, which leaves 50 bits.
+/// Makes the name of the connection for `key`: twelve letters and digits at most, as OSCARS
+/// requires, which leaves 50 bits.
 fn name_for(key: &str) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let digest = blake3::hash(key.as_bytes());
@@ -118,7 +121,7 @@ impl OscarsClient {
             .await
     }
 
-    /// What an answer of success holds.
+    /// Parses the body of a successful answer.
     fn read<T: DeserializeOwned>(&self, operation: &'static str, answered: &Answered) -> Result<T> {
         if !answered.status.is_success() {
             return Err(self.unexpected(operation, answered));
@@ -129,7 +132,7 @@ impl OscarsClient {
         })
     }
 
-    /// The error that an answer is, where there is nothing to say for it.
+    /// Converts an unexpected answer to an error.
     fn unexpected(
         &self,
         operation: &'static str,
@@ -146,7 +149,7 @@ impl OscarsClient {
         self.web.fail(kind, operation).cause(said)
     }
 
-    /// The connection of this name, where there is one.
+    /// Returns the connection of this name, if there is one.
     async fn look(&self, operation: &'static str, name: &str) -> Result<Option<Connection>> {
         let path = format!("/api/conn/info/{name}");
         let answered = self.get(operation, &path).await?;
@@ -181,7 +184,7 @@ impl OscarsClient {
         })
     }
 
-    /// What is under `key` already, if it is anything.
+    /// Returns the reservation under `key`, if there is one.
     async fn kept(&self, key: &str, name: &str) -> Result<Option<Answer<Held>>> {
         const DOING: &str = "hold bandwidth";
         let Some(found) = self.look(DOING, name).await? else {
@@ -202,7 +205,7 @@ impl OscarsClient {
             State::Held { expires } => {
                 let path = format!("/protected/extend_hold/{name}");
                 let answered = self.get(DOING, &path).await?;
-                // It may expire just now: then there is nothing under the key any more.
+                // The hold may have just expired; then nothing is left under the key.
                 if answered.status == StatusCode::NOT_FOUND {
                     return Ok(None);
                 }
@@ -252,7 +255,7 @@ impl OscarsClient {
                 let held: SimpleConnection = self.read(DOING, &answered)?;
                 match held.refusal() {
                     Some(why) => {
-                        // It keeps what it calls invalid all the same.
+                        // OSCARS keeps a connection that it calls invalid all the same.
                         self.do_release(&Id::new(&*name)).await?;
                         return Ok(Answer::Refused(Refusal {
                             why,
@@ -270,7 +273,7 @@ impl OscarsClient {
             let error = self.web.fail(ErrorKind::Other, DOING);
             return Err(error.cause("OSCARS answered without a schedule"));
         }
-        // Where it can't say what would fit either, it is the server that has a fault.
+        // If OSCARS can't answer this query either, the server has a fault.
         let Ok(fits) = self.fits(&terms).await else {
             return Err(self.unexpected(DOING, &answered));
         };
@@ -280,7 +283,7 @@ impl OscarsClient {
         Ok(Answer::Refused(Refusal { why, fits }))
     }
 
-    /// What would be had over the time of `terms` between the two devices.
+    /// Queries the rate that is available between the two devices over the time of `terms`.
     async fn fits(&self, terms: &Terms) -> Result<ByteRate> {
         const DOING: &str = "ask what would fit";
         let question = PathsQuestion::new(&self.oscars, terms);
@@ -321,7 +324,7 @@ impl OscarsClient {
         if answered.status.is_success() || answered.status == StatusCode::NOT_FOUND {
             return Ok(());
         }
-        // What is over is refused: that is what was wanted.
+        // OSCARS refuses to release a connection that is over, which is what the caller wanted.
         match self.look(DOING, id.as_str()).await? {
             None => Ok(()),
             Some(found) if self.status_of(&found)?.state == State::Over => Ok(()),
@@ -382,7 +385,7 @@ impl OscarsClient {
         Ok(all)
     }
 
-    /// Whether its name was made from its key.
+    /// Returns whether the name was made from the key.
     fn is_ours(&self, status: &Status) -> bool {
         let key = status.key.as_deref();
         key.is_some_and(|key| name_for(key) == status.id.as_str())
@@ -439,7 +442,7 @@ impl Provider for OscarsClient {
 }
 
 impl OscarsClient {
-    /// Names become paths of addresses.
+    /// Checks a name: names become paths of URLs.
     fn check_name(&self, id: &Id) -> Result<()> {
         if wire::is_name(id.as_str()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A volume by a deadline at a provider that only knows a rate over a span.
+//! Placement of a volume with a deadline at a provider that accepts only a rate over a span.
 
 use std::time::Duration;
 
@@ -6,20 +6,23 @@ use posthaste_types::{ByteRate, Timestamp};
 
 use crate::{Capabilities, Terms, What};
 
-/// What a volume may become.
+/// Result of placing a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placing {
-    /// At the highest rate, as early as it goes: it takes from others for the shortest time.
+    /// Terms at the highest rate, as early as possible: they take from others for the shortest
+    /// time.
     At(Terms),
-    /// Even the highest rate from the earliest moment is too late.
+    /// Volume that is late even at the highest rate from the earliest moment.
     TooMuch {
-        /// When it would be done.
+        /// Time at which it would be done.
         done: Timestamp,
     },
 }
 
-/// Turns a question into one rate over one span, as its provider counts: rates in whole steps upwards, spans not below the
-/// shortest, nothing before `now` and the time it takes to set up. A volume goes at `rate_max`, or the circuit's.
+/// Converts a request into one rate over one span, in the provider's units. A fixed rate is rounded
+/// up to whole steps. A volume gets its highest rate or `rate_max`, whichever is lower, rounded
+/// down. It starts no earlier than `now` plus the set-up time, and its span is at least the
+/// provider's shortest.
 #[must_use]
 pub fn place(what: &What, can: &Capabilities, rate_max: ByteRate, now: Timestamp) -> Placing {
     match *what {
@@ -33,12 +36,12 @@ pub fn place(what: &What, can: &Capabilities, rate_max: ByteRate, now: Timestamp
             deadline,
             rate_max: wish,
         } => {
-            // Downwards: it was said never to be faster.
+            // Downwards, as the request sets an upper limit.
             let step = can.rate_step.get().max(1);
             let top = wish.min(rate_max).get();
             let rate = ByteRate::new((top / step * step).max(step.min(top)));
             let from = earliest.max(now + can.lead);
-            // One more microsecond pays for the division's remainder.
+            // The extra microsecond covers the remainder of the division.
             let needs = rate.time_for(bytes) + Duration::from_micros(1);
             let done = from + needs;
             if done > deadline {
@@ -53,13 +56,13 @@ pub fn place(what: &What, can: &Capabilities, rate_max: ByteRate, now: Timestamp
     }
 }
 
-/// The next multiple of `step` upwards.
+/// Rounds up to the next multiple of `step`.
 pub(crate) fn in_steps(rate: ByteRate, step: ByteRate) -> ByteRate {
     let step = step.get().max(1);
     ByteRate::new(rate.get().div_ceil(step).saturating_mul(step))
 }
 
-/// Providers count in seconds: upwards.
+/// Rounds up to the whole seconds in which providers count.
 fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_secs(at.as_micros().div_ceil(1_000_000))
 }

@@ -1,4 +1,4 @@
-//! The shape of everybody who sells bandwidth.
+//! Interface of bandwidth providers.
 
 use std::{fmt, time::Duration};
 
@@ -7,20 +7,20 @@ use posthaste_types::{ByteRate, Bytes, Timestamp};
 
 use crate::rate::show_rate;
 
-/// Longest key of an ask, in bytes: a request's name and a number.
+/// Longest key of a request, in bytes: the name of a posthaste request and a number.
 pub const KEY_BYTES_MAX: usize = 64;
 
-/// The name that a provider knows a reservation by. Of no meaning to anybody else.
+/// Provider's name of a reservation, without meaning to anything else.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(String);
 
 impl Id {
-    /// The name as its provider wrote it.
+    /// Wraps a name as the provider wrote it.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// As it goes back to its provider.
+    /// Returns the name as the provider wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -33,84 +33,85 @@ impl fmt::Display for Id {
     }
 }
 
-/// How fast, from when until when.
+/// Rate and span of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// In either direction.
+    /// Rate in each direction.
     pub rate: ByteRate,
-    /// From when.
+    /// Start of the span.
     pub from: Timestamp,
-    /// Until when.
+    /// End of the span.
     pub until: Timestamp,
 }
 
 impl Terms {
-    /// What passes over it from first to last.
+    /// Returns the bytes that the reservation carries from start to end.
     #[must_use]
     pub fn volume(&self) -> Bytes {
         self.rate.volume(self.until.since(self.from))
     }
 }
 
-/// What is wanted of a circuit.
+/// Bandwidth that is requested of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// One rate over a span.
+    /// Fixed rate over a span.
     Fixed(Terms),
-    /// So many bytes between two moments, in one piece of one rate that its provider chooses.
+    /// Volume between two moments, in one piece of one rate that the provider chooses.
     Volume {
-        /// How many.
+        /// Size of the volume.
         bytes: Bytes,
-        /// Not before.
+        /// Earliest start.
         earliest: Timestamp,
-        /// All of them by then.
+        /// Latest end.
         deadline: Timestamp,
-        /// Never faster.
+        /// Highest rate.
         rate_max: ByteRate,
     },
 }
 
-/// A question for bandwidth. Its ends are the circuit's.
+/// Request for bandwidth between the circuit's ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Made up by who asks, new for each reservation, the same when the question is repeated. At most
-    /// [`KEY_BYTES_MAX`] bytes of ASCII letters, digits, `-`, `_` and `.`.
+    /// Key that the caller makes up: new for each reservation, the same when the request is
+    /// repeated. At most [`KEY_BYTES_MAX`] bytes of ASCII letters, digits, `-`, `_` and `.`.
     pub key: String,
-    /// What is wanted.
+    /// Bandwidth that is requested.
     pub what: What,
 }
 
-/// What is kept for who asked, until it is committed or expires.
+/// Reservation that is held until it is committed or expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// The provider's name of it.
+    /// Provider's name of the reservation.
     pub id: Id,
-    /// When it is gone unless it is committed; the provider does not say without.
+    /// Expiry of the hold; `None` if the provider does not report it.
     pub expires: Option<Timestamp>,
-    /// What was granted: the asked rate rounded up to what the provider counts in, and where a volume was put.
+    /// Granted terms: the requested rate rounded up to the provider's unit, and the placement of a
+    /// volume.
     pub granted: Terms,
 }
 
-/// Why the calendar says no.
+/// Refusal by the provider's calendar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The provider's words, in one line.
+    /// Provider's reason, in one line.
     pub why: String,
-    /// The rate that would be had over the same time, where the provider says so.
+    /// Rate available over the same time, if the provider reports it.
     pub fits: Option<ByteRate>,
 }
 
-/// What a provider answers that was asked for something it may refuse.
+/// Answer to a request that the provider may refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// It is so.
+    /// Granted request.
     Granted(T),
-    /// The calendar says no. Nothing has changed.
+    /// Request refused by the calendar; nothing has changed.
     Refused(Refusal),
 }
 
 impl Refusal {
-    /// More than there is of the circuit.
+    /// Refuses a rate above the circuit's.
     pub(crate) fn above(rate_max: ByteRate) -> Self {
         Self {
             why: format!("the circuit has no more than {}", show_rate(rate_max)),
@@ -120,17 +121,17 @@ impl Refusal {
 }
 
 impl<T> Answer<T> {
-    /// More than there is of the circuit.
+    /// Refuses a rate above the circuit's.
     pub(crate) fn above(rate_max: ByteRate) -> Self {
         Self::Refused(Refusal::above(rate_max))
     }
 
-    /// A volume that can't be done by its deadline at any rate.
+    /// Refuses a volume that no rate completes by its deadline.
     pub(crate) fn too_much() -> Self {
         Self::because("all of the circuit's rate would be done after the deadline")
     }
 
-    /// For this reason, and nobody knows what would fit.
+    /// Refuses for this reason, without a rate that would fit.
     pub(crate) fn because(why: &str) -> Self {
         Self::Refused(Refusal {
             why: why.to_owned(),
@@ -139,7 +140,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// Checks that a key is one.
+/// Checks the form of a key.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`].
@@ -154,37 +155,37 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
     )))
 }
 
-/// What of a reservation is to change. What is left out stays.
+/// Change of a reservation. Fields without a value stay as they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Another rate.
+    /// New rate.
     pub rate: Option<ByteRate>,
-    /// Another start.
+    /// New start.
     pub from: Option<Timestamp>,
-    /// Another end: later, or earlier.
+    /// New end: later or earlier.
     pub until: Option<Timestamp>,
 }
 
-/// Where a reservation stands.
+/// State of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Kept until then, unless it is committed before; the provider does not say until when without.
+    /// Reservation held until it expires or is committed.
     Held {
-        /// The moment.
+        /// Expiry; `None` if the provider does not report it.
         expires: Option<Timestamp>,
     },
-    /// It lasts until its end, and does not carry data yet.
+    /// Committed reservation that does not carry data yet.
     Reserved,
-    /// Data flows at its rate.
+    /// Reservation that carries data at its rate.
     Up,
-    /// Its time has passed, it was released, or its hold expired.
+    /// Reservation that ended, was released, or whose hold expired.
     Over,
-    /// It can't carry data, and nobody asked for that.
+    /// Reservation that can't carry data, although nobody released it.
     Failed,
 }
 
 impl State {
-    /// The word for it, in answers and documents.
+    /// Returns the word for the state, in answers and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -197,66 +198,69 @@ impl State {
     }
 }
 
-/// What a provider knows of a reservation.
+/// Provider's view of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The provider's name of it.
+    /// Provider's name of the reservation.
     pub id: Id,
-    /// The key it was asked for with, where the provider keeps that.
+    /// Key of the request, if the provider keeps it.
     pub key: Option<String>,
-    /// On which terms; a provider that has forgotten what is over does not say.
+    /// Terms; `None` if the provider forgets those of finished reservations.
     pub terms: Option<Terms>,
-    /// Where it stands.
+    /// State of the reservation.
     pub state: State,
-    /// Since when it stands there, where the provider says so.
+    /// Start of that state, if the provider reports it.
     pub since: Option<Timestamp>,
 }
 
-/// What a provider can and can't do, and in which steps.
+/// Operations that a provider supports, and its units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The shortest it reserves.
+    /// Shortest reservation.
     pub least: Duration,
     /// Time from the commit until data can flow.
     pub lead: Duration,
-    /// Rates are multiples of this.
+    /// Unit of which rates are multiples.
     pub rate_step: ByteRate,
-    /// The end can be moved.
+    /// True if the end can be moved.
     pub moves_end: bool,
-    /// The start can be moved before it has come.
+    /// True if the start can be moved before it has come.
     pub moves_start: bool,
-    /// The rate can be changed.
+    /// True if the rate can be changed.
     pub changes_rate: bool,
 }
 
-/// Who sells bandwidth on one [`Circuit`](crate::Circuit).
+/// Provider of bandwidth on one [`Circuit`](crate::Circuit).
 ///
-/// All calls can be repeated: after a lost answer the same call gives what the first one would have given.
-/// None waits longer than the provider's time-out; a call that is dropped may or may not have been heard.
+/// All calls can be repeated: after a lost answer the same call returns the first one's result. No
+/// call waits longer than the provider's timeout. A dropped call may or may not have reached the
+/// provider.
 ///
 /// # Errors
-/// Of all calls: `Unauthenticated` and `PermissionDenied` where the provider does not take our credential, `Unreachable`,
-/// `TimedOut` and `Busy` where asking again may help, `Invalid` where the question makes no sense, `Unsupported` where
-/// [`Capabilities`] say so, `NotFound` for a reservation it does not know, `Other` for an answer that makes no sense.
+/// All calls fail with `Unauthenticated` or `PermissionDenied` if the provider does not accept our
+/// credential; `Unreachable`, `TimedOut` or `Busy` if a retry may help; `Invalid` for an invalid
+/// request; `Unsupported` if [`Capabilities`] exclude it; `NotFound` for an unknown reservation;
+/// `Other` for an invalid answer.
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// What it can do.
+    /// Returns the operations that it supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Keeps what is asked for, for a short while. Asked again with the same key: what is kept under it.
+    /// Holds bandwidth for a short while. A repeated key returns the reservation under it.
     fn hold<'a>(&'a self, ask: &'a Ask) -> Boxed<'a, Result<Answer<Held>>>;
 
-    /// Makes a hold last. Of what is committed: nothing more. A hold that has expired is refused.
+    /// Commits a hold; does nothing if it is already committed. Refused if the hold has expired.
     fn commit<'a>(&'a self, id: &'a Id) -> Boxed<'a, Result<Answer<()>>>;
 
-    /// Changes what is committed; gives its terms then. Refused, it is as before.
+    /// Changes a committed reservation, and returns its new terms. If refused, the reservation is
+    /// unchanged.
     fn modify<'a>(&'a self, id: &'a Id, change: &'a Change) -> Boxed<'a, Result<Answer<Terms>>>;
 
-    /// Gives it back, held or committed. Of what is over or unknown: nothing more.
+    /// Releases a held or committed reservation; does nothing if it is over or unknown.
     fn release<'a>(&'a self, id: &'a Id) -> Boxed<'a, Result<()>>;
 
-    /// Where it stands.
+    /// Returns the status of a reservation.
     fn status<'a>(&'a self, id: &'a Id) -> Boxed<'a, Result<Status>>;
 
-    /// All of ours that it knows and that are not over.
+    /// Lists all our reservations that the provider knows and that are not over.
     fn list(&self) -> Boxed<'_, Result<Vec<Status>>>;
 }

@@ -1,12 +1,12 @@
-//! Rates as networks count them.
+//! Rates in the units of networks.
 
 use posthaste_types::ByteRate;
 
-/// Reads `10Gbit`, `2.5Gbit/s` or `400Mbps` as bits a second with decimal prefixes, as networks count them; and `100M`
-/// or `100MiB/s` as bytes a second, as everywhere else.
+/// Reads `10Gbit`, `2.5Gbit/s` or `400Mbps` as bits a second with decimal prefixes, as networks use
+/// them. Reads `100M` or `100MiB/s` as bytes a second, as everywhere else.
 ///
 /// # Errors
-/// A line that shows how to write one.
+/// A line that shows the accepted form.
 pub fn read_rate(text: &str) -> Result<ByteRate, String> {
     let wrong = || format!("`{text}` is no rate: write 10Gbit, 400Mbit or 100MiB/s");
     let trimmed = text.trim();
@@ -47,7 +47,7 @@ pub fn read_rate(text: &str) -> Result<ByteRate, String> {
     Ok(ByteRate::new(bytes))
 }
 
-/// A rate as networks say it: `2.5 Gbit/s`.
+/// Formats a rate in the units of networks: `2.5 Gbit/s`.
 #[must_use]
 pub fn show_rate(rate: ByteRate) -> String {
     let bits = u128::from(rate.get()) * 8;

@@ -1,4 +1,4 @@
-//! Questions over HTTP to whoever sells bandwidth: short, bounded, and asked with what it knows us by.
+//! HTTP requests to bandwidth providers: short, bounded, and with their credential.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -21,35 +21,36 @@ use tokio::time::timeout;
 
 use crate::{Circuit, Credential, Id, clock, line};
 
-/// Longest answer read, in bytes: some thousand reservations of a kilobyte.
+/// Largest answer read, in bytes: some thousand reservations of a kilobyte.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Longest credential read, in bytes: a chain of certificates.
+/// Largest credential read, in bytes: a chain of certificates.
 const CREDENTIAL_BYTES_MAX: u64 = 1 << 20;
 
-/// How often a question is put whose connection breaks: a kept one may be closed just when it is used again.
+/// Most attempts at a request whose connection breaks: a kept connection may be closed just when it
+/// is reused.
 const ASKED_MAX: u32 = 2;
 
-/// Idle connections are kept this long.
+/// Time that idle connections are kept.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
-/// What a provider is asked over.
+/// HTTP client of a provider.
 #[derive(Clone)]
 pub(crate) struct Web {
     client: Client<WebConnector, Full<Bytes>>,
-    /// Where it answers, without the slash at the end.
+    /// Address of the provider, without a slash at the end.
     base: String,
-    /// What is shown with each question.
+    /// Credential shown with each request.
     shown: Shown,
     patience: Duration,
 }
 
-/// What a provider knows us by, behind `Bearer `.
+/// Credential sent as `Bearer`.
 #[derive(Clone)]
 enum Shown {
     Nothing,
     Token(HeaderValue),
-    /// A token is made from it for each question.
+    /// Secret from which a token is made for each request.
     Secret([u8; 32]),
 }
 
@@ -74,20 +75,20 @@ impl std::fmt::Debug for Web {
     }
 }
 
-/// One question.
+/// Request to a provider.
 pub(crate) struct Question<'a> {
-    /// A verb, for errors.
+    /// Verb for errors.
     pub operation: &'static str,
     pub method: Method,
-    /// Behind the address.
+    /// Path after the address.
     pub path: &'a str,
-    /// `Content-Type` and bytes; nothing without.
+    /// `Content-Type` and bytes; `None` for no body.
     pub body: Option<(&'static str, Bytes)>,
-    /// One more header.
+    /// Extra header.
     pub header: Option<(&'static str, HeaderValue)>,
 }
 
-/// What came back, whatever it says.
+/// Answer of any meaning.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub status: StatusCode,
@@ -95,10 +96,10 @@ pub(crate) struct Answered {
 }
 
 impl Web {
-    /// A client for the provider of `circuit`.
+    /// Opens a client for the provider of `circuit`.
     ///
     /// # Errors
-    /// Those of the files it names.
+    /// Errors of the files it names.
     pub(crate) fn open(circuit: &Circuit) -> Result<Self> {
         let connector = web_connector(tls(circuit)?, circuit.patience);
         let client = Client::builder(TokioExecutor::new())
@@ -118,32 +119,32 @@ impl Web {
         })
     }
 
-    /// An error of this provider.
+    /// Makes an error of this provider.
     pub(crate) fn fail(&self, kind: ErrorKind, operation: &'static str) -> Error {
         Error::new(kind, operation, format!("at {}", self.base)).at(Locus::Destination)
     }
 
-    /// What is said of a name that can be none of a reservation there.
+    /// Makes an error for a name that no reservation there can have.
     pub(crate) fn no_name(&self, id: &Id, of: &str) -> Error {
         let error = self.fail(ErrorKind::Invalid, "read the name of a reservation");
         error.cause(format!("`{}` is no {of}", line::one(id.as_str())))
     }
 
-    /// Puts a question and reads the answer whole. One that breaks on its way is put once more: every question must be
-    /// one that can be.
+    /// Sends a request and reads the whole answer. Repeats it once if the connection breaks, so
+    /// every request must be repeatable.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`], [`ErrorKind::PermissionDenied`],
-    /// [`ErrorKind::Busy`] for a server that has none to spare; [`ErrorKind::Other`] for an endless answer. All other
-    /// statuses are answers.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`],
+    /// [`ErrorKind::PermissionDenied`], [`ErrorKind::Busy`] for an overloaded server;
+    /// [`ErrorKind::Other`] for an answer without end. All other statuses are answers.
     pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Answered> {
         self.ask_up_to(ASKED_MAX, question).await
     }
 
-    /// Puts a question that can't be put twice.
+    /// Sends a request that can't be repeated.
     ///
     /// # Errors
-    /// As [`Web::ask`].
+    /// Errors of [`Web::ask`].
     pub(crate) async fn ask_once(&self, question: &Question<'_>) -> Result<Answered> {
         self.ask_up_to(1, question).await
     }
@@ -165,7 +166,7 @@ impl Web {
         }
     }
 
-    /// Whether an error is that of a connection that broke under the question, and the error.
+    /// Sends a request once. An error comes with true if the connection broke under the request.
     async fn try_to_ask(&self, question: &Question<'_>) -> Result<Answered, (bool, Error)> {
         let invalid = |cause: http::Error| {
             let error = self.fail(ErrorKind::Invalid, question.operation);
@@ -220,7 +221,7 @@ impl Web {
 
     fn judge(&self, answered: Answered, operation: &'static str) -> Result<Answered> {
         let (kind, hint) = match answered.status.as_u16() {
-            // A gateway's answer is that of a proxy.
+            // A gateway's status is that of a proxy.
             401 | 407 => (ErrorKind::Unauthenticated, "check the circuit's credential"),
             403 => (
                 ErrorKind::PermissionDenied,
@@ -268,7 +269,7 @@ fn bearer(file: &Path) -> Result<HeaderValue> {
     hide(token).map_err(|_| invalid())
 }
 
-/// A token as it is shown to its provider and nobody else.
+/// Builds the header of a token, and marks it as sensitive.
 fn hide(token: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
         .map_err(|cause| Error::new(ErrorKind::Invalid, "show", "a token").cause(cause))?;
@@ -276,7 +277,7 @@ fn hide(token: &str) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// What only its owner may read.
+/// Reads a file that only its owner may read.
 fn read_secret(file: &Path) -> Result<Vec<u8>> {
     let shown = file.display().to_string();
     let metadata = fs::metadata(file);

@@ -1,4 +1,4 @@
-//! Carries one stream over several connections of one segment: a braid.
+//! Braids: streams that several connections carry over one segment.
 //!
 //! ```text
 //! plain ──► frames, each to whoever can send ══ connection 0 ══►  each reads on while there is
@@ -6,11 +6,12 @@
 //!           it is sending                      ══ connection 2 ══►
 //! ```
 //!
-//! One TCP loses half of its window with a lost packet and gets it back slowly; of several only one does. Who opened the
-//! first connection opens the others, and each counts from its first frame on. A direction ends on every connection
-//! with a frame that says how much there was and over how many, so that what is torn is never taken for whole: when
-//! any connection breaks, all are reset, and with them both ends of the stream. Bytes pass through this process here,
-//! unlike in [`crate::carry`]: they must be cut and put in order.
+//! A TCP connection loses half of its window with a lost packet and recovers slowly; of several
+//! connections only one loses it. The gateway that opened the first connection opens the others,
+//! and each counts from its first frame on. A direction ends on every connection with a frame that
+//! gives the stream's length and the number of connections. So a torn stream is never taken for a
+//! whole one. If any connection breaks, all are reset, and with them both ends of the stream.
+//! Unlike in [`crate::carry`], bytes pass through this process: they must be cut and put in order.
 
 mod book;
 mod frame;
@@ -45,26 +46,28 @@ use plain::Plain;
 pub(crate) use book::{BRAIDS_MAX, Book, Listed, Stranger};
 pub(crate) use frame::try_frames;
 
-/// What a connection is given beyond what is under way: it may become slow, and what it has nobody else can send.
+/// Bytes in a connection's buffer beyond those in flight: few, as the connection may become slow
+/// and no other can send them.
 const NOT_SENT_BYTES: u32 = 32 << 10;
-/// A connection that was let in gets this long to say its first frame, and all that were announced to come.
+/// Time for an accepted connection to send its first frame, and for all announced connections to
+/// join.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One side of a stream.
+/// Side of a stream.
 pub(crate) enum Side {
     One(End),
     Several(Box<Several>),
 }
 
-/// Several connections, of which the first is there.
+/// Connections of a braid, of which the first is open.
 pub(crate) struct Several {
     first: End,
-    /// Those that join.
+    /// Connections that join.
     more: mpsc::Receiver<End>,
     role: Role,
 }
 
-/// Which end of the segment this is, with what lives as long as the braid.
+/// Role of this end of the segment, with resources that live as long as the braid.
 enum Role {
     Opens {
         _opening: JoinSet<()>,
@@ -75,18 +78,18 @@ enum Role {
     },
 }
 
-/// What the next gateway offers for a stream that it has opened.
+/// Offer by the next gateway of further connections for a stream that it has opened.
 pub(crate) struct Offer {
     pub braid: Braid,
     pub hop: Hop,
-    /// Its machine.
+    /// Address of the next gateway's machine.
     pub address: IpAddr,
     pub segment: Segment,
     pub permit: OwnedSemaphorePermit,
 }
 
 impl Several {
-    /// The end that lets others in.
+    /// Returns the end that accepts further connections.
     pub(crate) fn listed(first: End, listed: Listed, more: mpsc::Receiver<End>) -> Self {
         Self {
             first,
@@ -95,7 +98,7 @@ impl Several {
         }
     }
 
-    /// Opens what was offered. Connections that fail are done without.
+    /// Opens the offered connections. The stream does without those that fail.
     pub(crate) fn opened(first: End, offer: Offer, class: Option<u32>) -> Self {
         let (joins, more) = mpsc::channel(usize::from(offer.braid.connections));
         let Offer {
@@ -117,7 +120,7 @@ impl Several {
                 };
                 let set = class.map_or(Ok(()), |class| SockRef::from(&stream).set_priority(class));
                 if set.is_ok() {
-                    // When the stream has ended nobody takes it.
+                    // Fails once the stream has ended.
                     let _ = joins.send(End { stream, early }).await;
                 }
             });
@@ -133,10 +136,10 @@ impl Several {
     }
 }
 
-/// Waits for the first frame of a connection that was let in.
+/// Waits for the first frame of an accepted connection.
 ///
 /// # Errors
-/// When it says something else, or nothing.
+/// If it sends something else, or nothing.
 pub(crate) async fn greet(end: &mut End) -> io::Result<()> {
     break_when_closed(&end.stream, Some(Duration::ZERO))?;
     let mut header = [0; HEADER_BYTES];
@@ -152,10 +155,10 @@ pub(crate) async fn greet(end: &mut End) -> io::Result<()> {
     }
 }
 
-/// Carries both ways between two sides until both have said all, as [`carry::carry`] does.
+/// Carries both directions between two sides until both have ended, like [`carry::carry`].
 ///
 /// # Errors
-/// When a connection breaks: then all of both sides are reset.
+/// If a connection breaks; then all of both sides are reset.
 pub(crate) async fn carry(
     one: Side,
     other: Side,
@@ -185,14 +188,14 @@ fn break_when_closed(stream: &TcpStream, zero: Option<Duration>) -> io::Result<(
     SockRef::from(stream).set_linger(zero)
 }
 
-/// A braid that has ended well, with all that is still open of it.
+/// Braid that has ended well, with its open sockets.
 struct Woven {
     shared: Arc<Shared>,
     connections: Vec<TcpStream>,
 }
 
 impl Woven {
-    /// Closes it as an end.
+    /// Closes the sockets without a reset.
     fn let_go(self) -> io::Result<()> {
         let mut all = self.connections.iter();
         all.try_for_each(|stream| break_when_closed(stream, None))?;
@@ -200,15 +203,15 @@ impl Woven {
     }
 }
 
-/// What all connections of a braid share.
+/// State that all connections of a braid share.
 struct Shared {
     plain: Plain,
-    /// What was read of the plain end already, for whoever may read on.
+    /// Bytes already read of the plain end, for the connection that reads on.
     early: AsyncMutex<Vec<u8>>,
     state: Mutex<State>,
-    /// There may be room now.
+    /// Signals that there may be space now.
     moved: Notify,
-    /// There may be something to write.
+    /// Signals that there may be something to write.
     arrived: Notify,
     carried: Arc<AtomicU64>,
 }
@@ -216,15 +219,15 @@ struct Shared {
 #[derive(Default)]
 struct State {
     order: Order,
-    /// How much of the plain end was read.
+    /// Bytes read of the plain end.
     given: u64,
-    /// All of it, and then no connection joins any more that was not let in.
+    /// True once the plain end has been read to its end; from then on no further connection joins.
     has_given_all: bool,
     /// Connections that count.
     connections: u8,
-    /// Connections that have said how much there was.
+    /// Connections that have announced the stream's length.
     ended: u8,
-    /// Over how many that was, as far as is known.
+    /// Number of connections that the other end announced, as far as known.
     announced: u8,
 }
 
@@ -233,13 +236,14 @@ impl State {
         self.connections >= self.announced
     }
 
-    /// Whether what comes in has ended: on each connection, so that none that breaks now could have brought more.
+    /// Returns whether the incoming direction has ended on each connection, so that none that
+    /// breaks now could have brought more.
     fn is_over(&self) -> bool {
         self.announced > 0 && self.ended >= self.announced && self.order.is_whole()
     }
 }
 
-/// Cuts what one end says into frames, puts what comes in order.
+/// Cuts one end's bytes into frames, and puts incoming frames in order.
 async fn weave(
     plain: Plain,
     early: Vec<u8>,
@@ -289,7 +293,7 @@ async fn weave(
             Some(ended) = running.join_next() => {
                 connections.extend(ended.map_err(io::Error::other)??);
             }
-            // Only connections that were announced can still come.
+            // Only announced connections can still come.
             () = tokio::time::sleep(HELLO_TIMEOUT), if running.is_empty() => {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -302,7 +306,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more connection, unless it has been said already how many there are.
+    /// Counts a further connection, unless their number has already been announced.
     fn takes_one_more(&self) -> bool {
         let mut state = self.state();
         let may = !state.has_given_all;
@@ -310,7 +314,7 @@ impl Shared {
         may
     }
 
-    /// Carries what one connection gets, both ways, and gives it back.
+    /// Carries both directions of one connection, and returns it.
     async fn run(self: Arc<Self>, end: End, says_hello: bool) -> io::Result<Option<TcpStream>> {
         let End { mut stream, early } = end;
         break_when_closed(&stream, Some(Duration::ZERO))?;
@@ -326,7 +330,7 @@ impl Shared {
         Ok(Some(stream))
     }
 
-    /// Sends what is there to be sent whenever this connection has sent what it had.
+    /// Sends the next frame whenever this connection has sent the one before.
     async fn give(&self, mut to: WriteHalf<'_>) -> io::Result<()> {
         let mut frame = vec![0; HEADER_BYTES + LOAD_BYTES];
         loop {
@@ -340,7 +344,7 @@ impl Shared {
         }
     }
 
-    /// Takes the next frame's load from the plain end. One connection at a time waits for it.
+    /// Reads the next frame's load from the plain end. Connections wait for it one at a time.
     async fn cut(&self, room: &mut [u8]) -> io::Result<(Frame, usize)> {
         let mut early = self.early.lock().await;
         let has_all = self.state().has_given_all;
@@ -366,7 +370,7 @@ impl Shared {
         Ok((Frame::End { total, connections }, 0))
     }
 
-    /// Takes what comes on one connection, as far as there is room.
+    /// Receives frames on one connection, as far as there is space.
     async fn take(&self, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
         loop {
             let mut header = [0; HEADER_BYTES];
@@ -378,7 +382,7 @@ impl Shared {
                     let mut load = vec![0; length];
                     from.read_exact(&mut load).await?;
                     self.state().order.put(offset, load)?;
-                    // What waits for its turn may be next now.
+                    // A waiting frame may be the next one now.
                     self.moved.notify_waiters();
                     self.arrived.notify_one();
                 }
@@ -397,7 +401,7 @@ impl Shared {
         }
     }
 
-    /// One connection has brought all it has.
+    /// Records that a connection has ended.
     fn ended(&self, total: u64, connections: u8) -> io::Result<()> {
         let mut state = self.state();
         state.order.end(total)?;
@@ -410,7 +414,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes what is in order to the plain end, and then says that it was all.
+    /// Writes ordered bytes to the plain end, and then ends it.
     async fn write(self: Arc<Self>) -> io::Result<Option<TcpStream>> {
         loop {
             let (next, is_over) = {

@@ -1,7 +1,7 @@
-//! Carries a stream: socket, pipe, socket, both ways.
+//! Carries a stream: socket, pipe, socket, in both directions.
 //!
-//! `splice` moves pages from one socket to the other inside the kernel. A direction holds a pipe only while it has
-//! bytes on their way, so streams that rest cost two descriptors and little else.
+//! `splice` moves pages from one socket to the other inside the kernel. A direction holds a pipe
+//! only while it has bytes in flight, so idle streams cost two descriptors and little else.
 
 use std::{
     io,
@@ -23,9 +23,9 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Bytes a pipe takes: as much as one reading finds on a fast path.
+/// Size of a pipe in bytes: one read on a fast path finds as much.
 const PIPE_BYTES: usize = 256 << 10;
-/// Pipes that are kept for the next who needs one.
+/// Most spare pipes that are kept for later streams.
 const SPARE_PIPES_MAX: usize = 64;
 
 /// Two descriptors with bytes between them, or none.
@@ -34,7 +34,7 @@ struct Pipe {
     write: OwnedFd,
 }
 
-/// Pipes that nobody uses.
+/// Spare pipes.
 #[derive(Default)]
 pub(crate) struct Pipes {
     spare: Mutex<Vec<Pipe>>,
@@ -47,7 +47,7 @@ impl Pipes {
             return Ok(pipe);
         }
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A smaller one, which users without rights get after their first thousand, does as well.
+        // A smaller one suffices; unprivileged users get it after their first thousand.
         let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
         Ok(Pipe { read, write })
     }
@@ -61,24 +61,24 @@ impl Pipes {
     }
 }
 
-/// A connection, and what was read of it already.
+/// Connection, and the bytes already read of it.
 pub(crate) struct End {
     pub stream: TcpStream,
     pub early: Vec<u8>,
 }
 
-/// Carries both ways until both ends have said all. `carried` counts bytes as they leave.
+/// Carries both directions until both ends have ended. `carried` counts bytes as they leave.
 ///
 /// # Errors
-/// When one of them breaks: then both are reset, so that nobody takes a torn stream for a whole one. So they are when
-/// this is dropped, and when the process is killed.
+/// If an end breaks; then both are reset, so that no receiver takes a torn stream for a whole one.
+/// Both are also reset if this future is dropped or the process is killed.
 pub(crate) async fn carry(
     one: End,
     other: End,
     pipes: &Pipes,
     carried: &AtomicU64,
 ) -> io::Result<()> {
-    // Closing with no time to linger sends a reset, also when this process is killed.
+    // Closing with zero linger time sends a reset, even when this process is killed.
     let break_when_closed = |zero: Option<Duration>| {
         let mut both = [&one, &other].into_iter();
         both.try_for_each(|end| SockRef::from(&end.stream).set_linger(zero))
@@ -90,7 +90,7 @@ pub(crate) async fn carry(
     break_when_closed(None)
 }
 
-/// Moves all that comes from one to the other, and then says that it was all.
+/// Moves all bytes from one end to the other, and then ends the other.
 async fn flow(from: &End, to: &End, pipes: &Pipes, carried: &AtomicU64) -> io::Result<()> {
     send(&to.stream, &from.early).await?;
     carried.fetch_add(from.early.len() as u64, Relaxed);
@@ -102,7 +102,7 @@ async fn flow(from: &End, to: &End, pipes: &Pipes, carried: &AtomicU64) -> io::R
         });
         let mut left = match taken {
             Ok(0) => {
-                // A reset behind an end is an error that reading does not tell.
+                // A reset after an end is an error that reading does not report.
                 if let Some(cause) = SockRef::from(&from.stream).take_error()? {
                     return Err(cause);
                 }
@@ -148,7 +148,7 @@ fn move_some(
     }
 }
 
-/// Sends a few bytes that came with a greeting.
+/// Sends the few bytes that came with a greeting.
 async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.writable().await?;
@@ -161,7 +161,7 @@ async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends an answer to a greeting, whole.
+/// Sends the whole answer to a greeting.
 pub(crate) async fn answer(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await

@@ -1,4 +1,4 @@
-//! The one place of this room that reads a clock.
+//! Clock: the only place in this crate that reads it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,12 +10,12 @@ fn since_epoch() -> Duration {
     since.unwrap_or_default()
 }
 
-/// Seconds since the Unix epoch.
+/// Returns the seconds since the Unix epoch.
 pub(crate) fn unix_s() -> u64 {
     since_epoch().as_secs()
 }
 
-/// This moment.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::default() + since_epoch()
 }

@@ -1,4 +1,4 @@
-//! Connects to the next gateway or to the target.
+//! Connections to the next gateway or to the target.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -17,14 +17,14 @@ use crate::{
     route::Table,
 };
 
-/// A way that is open.
+/// Open connection towards the target.
 pub(crate) struct Found {
     pub end: End,
-    /// The next gateway takes further connections of the stream.
+    /// Offer of the next gateway to accept further connections of the stream.
     pub offer: Option<Offer>,
 }
 
-/// Checks that the kernel offers what a segment wants.
+/// Checks that the kernel supports the settings of a segment.
 pub(crate) fn check(segment: &Segment) -> Result<()> {
     let Some(name) = &segment.congestion else {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn check(segment: &Segment) -> Result<()> {
     })
 }
 
-/// Opens the way of a stream that came over the gateways in `path`, if the table allows it.
+/// Connects a stream that came over the gateways in `path`, if the table allows it.
 pub(crate) async fn open(
     table: &Table,
     target: &Target,
@@ -56,7 +56,7 @@ pub(crate) async fn open(
     let addresses = if by_name && !table.needs_addresses() {
         Vec::new()
     } else {
-        // Somebody nearer to it may be the one who can look it up.
+        // A gateway nearer to the target may be able to resolve its name.
         match resolve(target).await {
             Ok(addresses) => addresses,
             Err(_) if by_name => Vec::new(),
@@ -101,7 +101,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Asks the next gateway for the way, over as many connections as there is room for.
+/// Connects through the next gateway, over as many connections as there is space for.
 async fn open_via(
     hop: &Hop,
     segment: &Segment,
@@ -120,7 +120,7 @@ async fn open_via(
         Error::io("go through the gateway", subject, cause)
     })?;
     let opened = ask(stream, hop, &passage).await?;
-    // Nothing is offered to who did not ask, and only with room one asks.
+    // The next gateway offers more only on request, and this gateway requests it only with space.
     let offer = opened.braid.zip(permit).map(|(braid, permit)| Offer {
         braid: Braid {
             connections: braid.connections.min(wanted),

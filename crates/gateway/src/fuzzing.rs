@@ -1,5 +1,5 @@
-//! Ways into what reads what clients and other gateways send, for the fuzz targets alone. Each takes any bytes, and panics
-//! when something does not hold that must.
+//! Entry points for the fuzz targets alone, to the parsers of input from clients and gateways. Each
+//! accepts any bytes, and panics if an invariant fails.
 
 use std::{
     io::Write as _,
@@ -11,12 +11,13 @@ use crate::{
     greeting::{self, Greeting},
 };
 
-/// Frames of a braid, one after the other.
+/// Parses frames of a braid one after the other.
 pub fn gateway_frames(data: &[u8]) {
     braid::try_frames(data);
 }
 
-/// What a client says first, by SOCKS5 or HTTP; every token is good. It is sent over a connection, as clients do.
+/// Parses a client's greeting, by SOCKS5 or HTTP, with every token accepted. It is sent over a
+/// connection, as clients do.
 pub fn gateway_greeting(data: &[u8]) {
     let connected = || {
         let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! Listens, judges and carries.
+//! Gateway: listens, authorizes and carries.
 
 use std::{
     fs, io,
@@ -37,14 +37,14 @@ use crate::{
     tally::Tally,
 };
 
-/// A client gets this long to say what it wants.
+/// Time for a client to send its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all streams of a gateway share.
+/// State that all streams of a gateway share.
 struct Shared {
-    /// Who it is on a path, for whoever looks for loops.
+    /// Id of the gateway on a path, by which gateways detect loops.
     id: String,
     secret: [u8; 32],
     table: Table,
@@ -53,11 +53,11 @@ struct Shared {
     braids: Arc<Book>,
     tally: Tally,
     permits: Arc<Semaphore>,
-    /// Where rates are reserved, if they are.
+    /// Reservations of rates, if there are any.
     desk: Option<Arc<Desk>>,
 }
 
-/// A gateway that has its ports and is ready to run.
+/// Gateway that has its ports and is ready to run.
 pub struct Gateway {
     listener: TcpListener,
     local: SocketAddr,
@@ -84,11 +84,12 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 }
 
 impl Gateway {
-    /// Reads or makes its secret, and listens.
+    /// Reads or creates the secret, and listens.
     ///
     /// # Errors
-    /// When a port is taken or the folder can't be used; [`ErrorKind::Unsupported`] for a congestion control the kernel lacks;
-    /// [`ErrorKind::Invalid`] when it would lead nowhere; those of making a device's tree.
+    /// If a port is in use or the folder can't be used; [`ErrorKind::Unsupported`] for a congestion
+    /// control that the kernel lacks; [`ErrorKind::Invalid`] if the gateway would lead nowhere;
+    /// errors of building a device's tree.
     pub async fn open(options: GatewayOptions) -> Result<Self> {
         if options.table.is_closed() && options.forwards.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "start", "the gateway")
@@ -111,12 +112,12 @@ impl Gateway {
         getrandom::fill(&mut id).map_err(|cause| {
             Error::new(ErrorKind::Other, "start", "the gateway").cause(cause.to_string())
         })?;
-        // Last, and taken back when it fails: until here nothing has touched the machine.
+        // Last, and undone if it fails: nothing before this line changes the machine.
         let desk = match options.reserve {
             none if none.is_empty() => None,
             some => Some(Arc::new(Desk::open(some, &options.dir).await?)),
         };
-        // Where a port leads is the operator's word.
+        // The operator decides where a port leads.
         let places = forwards.iter().map(|(_, target)| target.into());
         let shared = Shared {
             id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -137,13 +138,13 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the gateway listens.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Where the ports that lead to one place listen.
+    /// Returns the addresses of the ports that lead to one target each.
     #[must_use]
     pub fn forwards(&self) -> Vec<SocketAddr> {
         let all = self.forwards.iter();
@@ -151,13 +152,13 @@ impl Gateway {
             .collect()
     }
 
-    /// The file with its secret.
+    /// Returns the file with the secret.
     #[must_use]
     pub fn secret_file(&self) -> &Path {
         &self.secret_file
     }
 
-    /// Serves until `shutdown`; then streams that are open break, and devices are as they were before.
+    /// Serves until `shutdown`; then open streams break, and devices are as they were before.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut doors = JoinSet::new();
         doors.spawn(admit(self.listener, Arc::clone(&self.shared)));
@@ -176,20 +177,20 @@ impl Gateway {
     }
 }
 
-/// Takes clients in. Those that have shown a token are as many at once as there may be.
+/// Accepts clients. `streams_max` bounds those that have shown a token.
 async fn admit(listener: TcpListener, shared: Arc<Shared>) {
     let (mut lobby, mut streams) = (Lobby::default(), JoinSet::new());
     loop {
         let (stream, guest) = lobby.accept(&listener).await;
         while streams.try_join_next().is_some() {}
         let (shared, asks) = (Arc::clone(&shared), guest.clone());
-        // Who breaks the rules or the connection has been told, as far as possible.
+        // A client that breaks the rules or the connection has been told, as far as possible.
         let serving = async move { drop(shared.serve(stream, &asks).await) };
         lobby.add(guest, streams.spawn(serving));
     }
 }
 
-/// Leads whoever comes to a port to its one target, as many at once as there may be.
+/// Connects clients of a port to its one target, up to the limit at once.
 async fn lead_all(listener: TcpListener, target: Target, shared: Arc<Shared>) {
     let mut streams = JoinSet::new();
     loop {
@@ -226,14 +227,14 @@ impl Shared {
         verify(&self.secret, token, target, clock::unix_s()).map_err(why)
     }
 
-    /// Lets a client in that has shown a good token, once one more may be served.
+    /// Accepts a client with a good token, once there is space for one more.
     async fn let_in(&self, guest: &Guest) -> io::Result<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         guest.let_in();
         permit.map_err(io::Error::other)
     }
 
-    /// Serves a client that says where it wants to go.
+    /// Serves a client that names its target.
     async fn serve(&self, stream: TcpStream, guest: &Guest) -> io::Result<()> {
         tune(SockRef::from(&stream), self.table.segment())?;
         let is_good = |token: &str| self.judge(Some(token), None).is_ok();
@@ -274,7 +275,7 @@ impl Shared {
         }
     }
 
-    /// What the desk says, which writes to disk.
+    /// Asks the desk on a blocking thread, as it writes to disk.
     async fn ask_desk(&self, question: Question) -> Answer {
         let Some(desk) = self.desk.clone() else {
             return Answer::error(
@@ -286,8 +287,9 @@ impl Shared {
         answer.unwrap_or_else(|_| Answer::error(503, "the desk broke"))
     }
 
-    /// The class of a reservation's stream; `None` for one of nobody's, and for one that may go without. A gateway without
-    /// reservations of its own knows nothing of those of others.
+    /// Returns the class of a reservation's stream. `None` without a reservation, and for an
+    /// unknown one that is optional. A gateway without reservations of its own ignores those of
+    /// others.
     fn class_of(&self, wish: &Wish) -> Result<Option<u32>> {
         let (Some(reserved), Some(desk)) = (&wish.reservation, &self.desk) else {
             return Ok(None);
@@ -301,7 +303,7 @@ impl Shared {
         Err(error.cause("there is none of that name here"))
     }
 
-    /// Judges a wish, opens the way, and carries.
+    /// Authorizes a request, connects it, and carries the stream.
     async fn lead(&self, wish: Wish, mut client: End, guest: &Guest) -> io::Result<()> {
         if let Err(why) = self.judge(wish.token.as_deref(), Some(&wish.target)) {
             self.tally.refused.fetch_add(1, Relaxed);
@@ -325,7 +327,8 @@ impl Shared {
         }
     }
 
-    /// Tells a client that its stream is open, over several connections where it wants that and there is room.
+    /// Tells a client that its stream is open, over several connections if it wants them and there
+    /// is space.
     async fn accept(&self, wish: &Wish, mut client: End, class: Option<u32>) -> io::Result<Side> {
         let permit = (wish.connections > 1)
             .then(|| self.braids.permit())
@@ -343,7 +346,7 @@ impl Shared {
         ))))
     }
 
-    /// Takes in a further connection of a stream.
+    /// Accepts a further connection of a stream.
     async fn join(&self, token: Option<&str>, mut client: End, guest: &Guest) -> io::Result<()> {
         let now = clock::unix_s();
         let judged = token
@@ -370,12 +373,12 @@ impl Shared {
         accept(greeting::Speech::Http, &mut client.stream).await?;
         greet(&mut client).await?;
         self.tally.joined.fetch_add(1, Relaxed);
-        // When the stream has ended nobody takes it.
+        // Fails once the stream has ended.
         let _ = place.joins.send(client).await;
         Ok(())
     }
 
-    /// The side of a stream that leads on.
+    /// Returns the onward side of a stream.
     fn side_of(&self, found: Found, class: Option<u32>) -> Side {
         let Some(offer) = found.offer else {
             return Side::One(found.end);
@@ -385,7 +388,7 @@ impl Shared {
         Side::Several(Box::new(several))
     }
 
-    /// Opens the way of a wish, with both its ends in the class of its reservation.
+    /// Connects a request, with both ends in the class of its reservation.
     async fn open(&self, wish: &Wish, client: &End) -> Result<(Side, Option<u32>)> {
         let path = self.path_on(&wish.path)?;
         let mut class = self.class_of(wish)?;
@@ -409,7 +412,7 @@ impl Shared {
         Ok((self.side_of(found, class), class))
     }
 
-    /// Leads a client of a port with one target there.
+    /// Connects a client of a port with one target to it.
     async fn lead_to(&self, stream: TcpStream, target: &Target) -> io::Result<()> {
         tune(SockRef::from(&stream), self.table.segment())?;
         let path = [self.id.clone()];
@@ -426,7 +429,7 @@ impl Shared {
         }
     }
 
-    /// The path a stream has come, with this gateway at its end.
+    /// Returns the path of a stream, with this gateway at its end.
     fn path_on(&self, path: &[String]) -> Result<Vec<String>> {
         let why = if path.contains(&self.id) {
             "the way leads back here: routes of gateways make a loop"

@@ -1,4 +1,4 @@
-//! How clients say where they want to go: SOCKS5 or HTTP CONNECT.
+//! Greetings in which clients name their target: SOCKS5 or HTTP CONNECT.
 
 mod door;
 mod http;
@@ -17,48 +17,49 @@ use crate::{carry::End, reserve::Question};
 pub(crate) use self::http::{accept_several, ask_for_token, tell, turn_away};
 pub use door::LocalDoor;
 
-/// Which way a client talks, which is how it is answered.
+/// Protocol of a client, in which it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
     Socks,
     Http,
 }
 
-/// What a client wants.
+/// Request of a client.
 pub(crate) struct Wish {
     pub speech: Speech,
     pub target: Target,
-    /// What it shows, if anything.
+    /// Token that the client shows, if any.
     pub token: Option<String>,
-    /// The gateways it came over.
+    /// Gateways that the stream came over.
     pub path: Vec<String>,
-    /// The reservation it belongs to.
+    /// Reservation that the stream belongs to.
     pub reservation: Option<Reserved>,
-    /// Connections that may carry it; only another gateway says more than one.
+    /// Connections that may carry the stream; only another gateway requests more than one.
     pub connections: u8,
 }
 
-/// The reservation in the name that comes with a token: `reservation=ID`. Any other name says nothing.
+/// Reads the reservation from the name that comes with a token: `reservation=ID`. Any other name is
+/// ignored.
 fn reservation_of(name: &str) -> Option<Reserved> {
     Reserved::required(name.strip_prefix("reservation=")?).ok()
 }
 
-/// What a client came with.
+/// Kind of greeting.
 pub(crate) enum Greeting {
-    /// It wants a stream. It has been told nothing yet.
+    /// Request for a stream, not answered yet.
     Stream(Wish, End),
-    /// It is a further connection of a stream, and shows this.
+    /// Further connection of a stream, with its token.
     Join(Option<String>, End),
-    /// It asks how the gateway is, by HTTP, and shows this.
+    /// HTTP request for the gateway's status, with its token.
     Status(Option<String>, End),
-    /// It asks about reservations, by HTTP, and shows this.
+    /// HTTP request about reservations, with its token.
     Reservations(Option<String>, Question, End),
 }
 
-/// Reads what a client wants. `is_good` judges a token before any target is known.
+/// Reads the request of a client. `is_good` checks a token before any target is known.
 ///
 /// # Errors
-/// When it is no client of ours: it was told so as far as it understands.
+/// If it is no client of ours; it was told so as far as it understands.
 pub(crate) async fn read(
     mut stream: TcpStream,
     is_good: &(dyn Fn(&str) -> bool + Sync),
@@ -95,12 +96,12 @@ pub(crate) async fn refuse(
     }
 }
 
-/// As an error of whoever broke the rules.
+/// Makes an error for a client that breaks the rules.
 fn nonsense(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The kind as the numbers of both protocols tell it apart.
+/// Reason for a refusal, as the codes of both protocols distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     NotAllowed,

@@ -1,9 +1,11 @@
-//! A gateway: forwards streams, so that each segment of a long path has a TCP of its own.
+//! Gateway that forwards streams, so that each segment of a long path has a TCP connection of its
+//! own.
 //!
-//! One connection over the whole path finds its rate slowly and loses it with each lost packet, both in
-//! proportion to the round trip. Two connections that meet at a gateway each have a part of the round trip, and each the
-//! congestion control and buffers that its segment needs (`overlay-2010`, section III). Ordinary programs come in by SOCKS5
-//! or HTTP CONNECT, or at a port that leads to one place; gateways reach each other by HTTP CONNECT.
+//! A single connection over the whole path finds its rate slowly and loses it with each lost
+//! packet, both in proportion to the round trip. Two connections that meet at a gateway each have a
+//! share of the round trip. Each has the congestion control and buffers that its segment needs
+//! (`overlay-2010`, section III). Ordinary programs connect by SOCKS5 or HTTP CONNECT, or to a port
+//! that leads to one target. Gateways connect to each other by HTTP CONNECT.
 //!
 //! ```text
 //! client ──► greeting ──► rules: may it? ──► table: which way? ──► dial (next gateway | target)
@@ -11,15 +13,17 @@
 //!                                   carry: socket ► pipe ► socket, both ways, until both have ended
 //! ```
 //!
-//! What passes is never looked at and never copied into this process (`splice`), and only as much is taken in as the
-//! other side takes: a slow reader holds back its sender. Nobody gets through without a token made from the
-//! gateway's secret, and nobody gets anywhere that its operator does not allow.
+//! The gateway never inspects the bytes nor copies them into its process (`splice`). It reads only
+//! as much as the other side accepts, so a slow reader holds back its sender. Clients of SOCKS5 and
+//! HTTP CONNECT need a token made from the gateway's secret, and reach only targets that the
+//! operator allows.
 //!
-//! Where a table says so, several connections carry one stream over the segment to the next gateway: `braid`,
-//! [its protocol](../../../docs/reference/gateway-protocol.md).
+//! If a table says so, several connections carry one stream over the segment to the next gateway:
+//! `braid`, [its protocol](../../../docs/reference/gateway-protocol.md).
 //!
-//! A gateway also reserves rates on its machine's ways out, for its own streams and for any other packets that pass
-//! the machine: `reserve`, [the algorithm](../../../docs/algorithms/reservations.md).
+//! A gateway also reserves rates on its machine's egress links, for its own streams and for any
+//! other packets that pass the machine: `reserve`, [the
+//! algorithm](../../../docs/algorithms/reservations.md).
 
 mod braid;
 mod carry;
@@ -44,28 +48,30 @@ pub use reserve::Reserve;
 pub use route::Table;
 pub use tally::Counts;
 
-/// A port that leads to one place, for programs that know no proxies.
+/// Port that leads to one target, for programs without proxy support.
 #[derive(Debug, Clone)]
 pub struct Forward {
-    /// Where it listens. Whoever can connect there gets through: there is nobody to ask for a token.
+    /// Address on which it listens. Any client that can connect there gets through, as none can be
+    /// asked for a token.
     pub listen: SocketAddr,
-    /// Where it leads.
+    /// Target of the port.
     pub target: Target,
 }
 
-/// How a gateway is set up.
+/// Options of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Where its secret is; made when missing.
+    /// Folder of the secret; the gateway creates the secret if it is missing.
     pub dir: PathBuf,
-    /// Where SOCKS5 and HTTP CONNECT come in, on one port; port 0 takes a free one.
+    /// Address of the port for SOCKS5 and HTTP CONNECT; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Ports that lead to one place each.
+    /// Ports that lead to one target each.
     pub forwards: Vec<Forward>,
-    /// Where it leads to, and by which way.
+    /// Allowed targets, and the routes to them.
     pub table: Table,
-    /// Streams carried at once. Each takes two descriptors, and four more and up to 512 KiB while it is busy.
+    /// Most streams carried at once. Each takes two descriptors, and four more and up to 512 KiB
+    /// while it is busy.
     pub streams_max: usize,
-    /// Devices on whose way out rates are reserved; takes CAP_NET_ADMIN.
+    /// Devices on which egress rates are reserved; needs CAP_NET_ADMIN.
     pub reserve: Vec<Reserve>,
 }

@@ -1,21 +1,22 @@
-//! How many descriptors this process may have open.
+//! Limit on the open descriptors of this process.
 
 use posthaste_endpoint::{Error, ErrorKind, Lobby, Result, gateway::CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::braid::BRAIDS_MAX;
 
-/// Two sockets, and two pipes while both directions are busy.
+/// Descriptors of a stream: two sockets, and two pipes while both directions are busy.
 const OF_A_STREAM: u64 = 6;
-/// Further connections of all braids, and the pair between two of them.
+/// Descriptors of all braids: further connections, and the pair between two of them.
 const OF_BRAIDS: u64 = BRAIDS_MAX as u64 * (CONNECTIONS_MAX as u64 + 2);
-/// What else a process has open: ports, pipes that are kept, the runtime's own, clients that have shown no token yet.
+/// Other descriptors of the process: ports, spare pipes, the runtime's own, clients that have shown
+/// no token yet.
 const BESIDE: u64 = 256 + Lobby::DESCRIPTORS_MAX as u64;
 
-/// Lets this process open as many as so many streams take.
+/// Raises this process's limit to the descriptors of so many streams.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] where the machine does not let it.
+/// [`ErrorKind::Invalid`] if the machine does not allow it.
 pub(crate) fn make_room(streams_max: usize) -> Result<()> {
     let wanted = (streams_max as u64).saturating_mul(OF_A_STREAM) + OF_BRAIDS + BESIDE;
     let limit = getrlimit(Resource::Nofile);

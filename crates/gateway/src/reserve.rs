@@ -1,4 +1,4 @@
-//! Reserves rates on this machine's own ways out, and sees to it that they are had.
+//! Reserves rates on this machine's egress links, and enforces them.
 //!
 //! ```text
 //! REST ──► desk: calendar (posthaste-plan), written down before it is answered
@@ -9,9 +9,10 @@
 //!   streams: SO_PRIORITY names the class      flows: filters on addresses and ports
 //! ```
 //!
-//! A class has its rate guaranteed and may borrow up to the whole link: what it has beyond its rate nobody else wanted,
-//! and a link that rests while data waits helps no deadline. The tree is made by `tc` of iproute2, the program by which
-//! operators look at it and would take it away: the netlink libraries know no HTB classes.
+//! A class has its rate guaranteed and may borrow up to the whole link. It borrows only bandwidth
+//! that is unused, and an idle link helps no deadline while data waits. `tc` of iproute2 builds the
+//! tree, the program with which operators would inspect or remove it: the netlink libraries know no
+//! HTB classes.
 
 mod book;
 mod desk;
@@ -30,17 +31,17 @@ use posthaste_types::ByteRate;
 pub(crate) use desk::Desk;
 pub(crate) use http::{Answer, BODY_BYTES_MAX, PATH, Question, tell};
 
-/// The longest name the kernel gives a device.
+/// Longest name that the kernel gives a device.
 const DEVICE_BYTES_MAX: usize = 15;
-/// Nothing slower is worth a tree: HTB counts in packets.
+/// Lowest rate of a tree: HTB counts in packets.
 const RATE_MIN: ByteRate = ByteRate::new(125_000);
 
-/// A device on whose way out rates are reserved: `eth1=10Gbit`.
+/// Device on which egress rates are reserved: `eth1=10Gbit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {
-    /// As the kernel calls it.
+    /// Kernel's name of the device.
     pub device: String,
-    /// What its link carries.
+    /// Rate of its link.
     pub rate: ByteRate,
 }
 

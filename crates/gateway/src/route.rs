@@ -1,4 +1,4 @@
-//! Where a gateway leads to, and which way.
+//! Targets that a gateway allows, and the routes to them.
 
 use std::{
     fs,
@@ -13,31 +13,31 @@ use posthaste_endpoint::{
 use posthaste_types::{Bytes, QuantityError};
 use serde::Deserialize;
 
-/// Longest table read, in bytes: people write them by hand.
+/// Largest table read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where to, and by which next gateway.
+/// Route to targets, and its next gateway.
 #[derive(Debug, Clone)]
 struct Route {
     to: Vec<Pattern>,
-    /// Straight to the target without one.
+    /// Next gateway; `None` for a direct connection to the target.
     via: Option<Hop>,
-    /// What this route says of its segment.
+    /// Settings of its segment.
     own: Segment,
     /// Connections that may carry one stream to that gateway.
     connections: u8,
 }
 
-/// What a gateway allows and knows.
+/// Rules and routes of a gateway.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     allow: Vec<Pattern>,
     routes: Vec<Route>,
-    /// Of segments that no route says more about, those to clients among them.
+    /// Settings of segments without a route of their own, including those to clients.
     segment: Segment,
 }
 
-/// A table as it is written.
+/// Table as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -60,7 +60,7 @@ struct WrittenRoute {
     connections: Option<i64>,
 }
 
-/// The way to a target.
+/// Next step towards a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Way<'a> {
     pub via: Option<&'a Hop>,
@@ -70,10 +70,10 @@ pub(crate) struct Way<'a> {
 }
 
 impl Table {
-    /// Reads a table from a TOML file; secrets are named relative to it.
+    /// Reads a table from a TOML file; paths of secrets are relative to it.
     ///
     /// # Errors
-    /// Those of reading; [`ErrorKind::Invalid`] where it makes no sense.
+    /// Errors of reading; [`ErrorKind::Invalid`] if the table is invalid.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let failed = |cause| Error::io("read the routes in", shown.clone(), cause);
@@ -131,14 +131,14 @@ impl Table {
         Ok(table)
     }
 
-    /// Allows further places.
+    /// Allows further targets.
     #[must_use]
     pub fn allowing(mut self, places: impl IntoIterator<Item = Pattern>) -> Self {
         self.allow.extend(places);
         self
     }
 
-    /// How segments are set up that no route says more about.
+    /// Sets up segments for which no route says more.
     #[must_use]
     pub fn with_segment(mut self, congestion: Option<String>, buffer: Option<Bytes>) -> Self {
         self.segment.congestion = congestion.or(self.segment.congestion);
@@ -146,19 +146,19 @@ impl Table {
         self
     }
 
-    /// Whether it leads nowhere.
+    /// Returns whether no target is allowed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.allow.is_empty()
     }
 
-    /// Each way a segment may be set up.
+    /// Returns each setting of a segment.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> {
         let of_routes = self.routes.iter().map(|route| self.segment_of(route));
         of_routes.chain([self.segment.clone()])
     }
 
-    /// How the segment of a route is set up: as it says itself, and else as others are.
+    /// Returns the settings of a route's segment: its own, or else the table's.
     fn segment_of(&self, route: &Route) -> Segment {
         let (own, usual) = (&route.own, &self.segment);
         Segment {
@@ -171,19 +171,19 @@ impl Table {
         &self.segment
     }
 
-    /// Whether a rule allows the target as it was named.
+    /// Returns whether a rule allows the target as it was named.
     pub(crate) fn allows(&self, target: &Target) -> bool {
         self.allow.iter().any(|rule| rule.is_about(target))
     }
 
-    /// Whether a rule allows an address as such.
+    /// Returns whether a rule allows an address as such.
     pub(crate) fn allows_address(&self, address: std::net::IpAddr, port: u16) -> bool {
         self.allow
             .iter()
             .any(|rule| rule.is_about_address(address, port))
     }
 
-    /// Whether a name has to be resolved to be judged or routed.
+    /// Returns whether names must be resolved to be checked or routed.
     pub(crate) fn needs_addresses(&self) -> bool {
         let of_routes = self.routes.iter().flat_map(|route| &route.to);
         self.allow
@@ -192,7 +192,8 @@ impl Table {
             .any(Pattern::is_of_addresses)
     }
 
-    /// The way of the first route that is about the target or one of the addresses it has; straight else.
+    /// Returns the first route that matches the target or one of its addresses, or else a direct
+    /// connection.
     pub(crate) fn way(&self, target: &Target, addresses: &[std::net::IpAddr]) -> Way<'_> {
         let is_about = |rule: &Pattern| {
             let mut all = addresses.iter();

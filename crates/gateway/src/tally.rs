@@ -1,4 +1,4 @@
-//! Counts what a gateway does.
+//! Counters of a gateway.
 
 use std::sync::{
     Arc,
@@ -7,24 +7,24 @@ use std::sync::{
 
 use posthaste_endpoint::{Error, ErrorKind};
 
-/// What a gateway has done since it started.
+/// Counts since the gateway started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Streams that are open.
     pub open: u64,
     /// Streams that were opened.
     pub opened: u64,
-    /// Clients that were refused: no good token, a place that is not allowed, a loop.
+    /// Clients that were refused: no good token, a target that is not allowed, a loop.
     pub refused: u64,
     /// Streams whose target could not be reached.
     pub failed: u64,
     /// Streams that broke instead of ending.
     pub broken: u64,
-    /// Bytes carried, both ways together.
+    /// Bytes carried, in both directions together.
     pub carried_bytes: u64,
     /// Segments of streams that several connections may carry, to or from another gateway.
     pub braids: u64,
-    /// Further connections of such that were let in.
+    /// Further connections of such streams that were accepted.
     pub joined: u64,
 }
 
@@ -41,14 +41,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts a stream as open as long as what is returned lives.
+    /// Counts a stream as open as long as the result lives.
     pub(crate) fn open(&self) -> Open<'_> {
         self.opened.fetch_add(1, Relaxed);
         self.open.fetch_add(1, Relaxed);
         Open(&self.open)
     }
 
-    /// Counts a stream that did not come about.
+    /// Counts a stream that could not be opened.
     pub(crate) fn count(&self, error: &Error) {
         let is_refusal = matches!(
             error.kind(),
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-/// One open stream, as long as it lives.
+/// Open stream, counted as long as it lives.
 pub(crate) struct Open<'a>(&'a AtomicU64);
 
 impl Drop for Open<'_> {

@@ -1,5 +1,5 @@
-//! With whose rights files are touched: a mover that runs as root takes on those of each request's owner, and lends its own to no service
-//! that has less.
+//! Accounts whose rights are used for files. A mover that runs as root assumes those of each
+//! request's owner, and lends its own to no service with fewer.
 
 use std::sync::{
     Arc,
@@ -9,25 +9,25 @@ use std::sync::{
 use posthaste_endpoint::{Accounts, Actor, Error, ErrorKind, Result};
 use rustix::process::geteuid;
 
-/// With whose rights files are touched.
+/// Accounts whose rights are used for files.
 #[derive(Default)]
 pub(crate) struct Actors {
     accounts: Arc<Accounts>,
-    /// The service runs as root itself.
+    /// True if the service itself runs as root.
     serves_root: AtomicBool,
 }
 
 impl Actors {
-    /// The service may as much as root, or less.
+    /// Records whether the service has the rights of root.
     pub(crate) fn serve(&self, is_root: bool) {
         self.serves_root.store(is_root, Ordering::Relaxed);
     }
 
-    /// As whom files are touched for an owner; for none, as the mover's own user, unless that is root.
+    /// Returns the actor for an owner; without one, the mover's own user.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it would be as root, and where this mover can't be that owner; those of looking the
-    /// account up.
+    /// [`ErrorKind::PermissionDenied`] if that would be root although the service is not, or if
+    /// this mover can't act for the owner. Also the errors of looking up the account.
     pub(crate) async fn of(&self, owner: Option<&str>) -> Result<Actor> {
         let is_root = geteuid().is_root();
         let Some(owner) = owner else {

@@ -1,4 +1,4 @@
-//! Copies a file, or a segment of one, to where a stage-out goes.
+//! Copies a file, or a segment of one, to the destination of a stage-out.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -15,11 +15,11 @@ use crate::{
     sources::{Place, entry_of, is_same},
 };
 
-/// Reads what is to be copied and writes it. When this returns the store holds it; its checksum and, of a segment, the store's receipt
-/// are given back.
+/// Reads a file or segment and writes it. The store holds it when this returns; the result is its
+/// checksum and, for a segment, the store's receipt.
 ///
 /// # Errors
-/// The source's at [`Locus::Source`], and those of writing at [`Locus::Destination`].
+/// Errors of the source at [`Locus::Source`], and of writing at [`Locus::Destination`].
 pub(crate) async fn carry(
     tools: &Arc<Tools>,
     chore: &api::CarryChore,
@@ -86,7 +86,7 @@ async fn carry_segment(
     Ok(stored)
 }
 
-/// What is read goes on only while it is this mover's to write.
+/// Passes on bytes only while this mover may still write.
 fn leased(tools: &Arc<Tools>, body: ByteStream, progress: &Progress) -> ByteStream {
     let (tools, progress) = (Arc::clone(tools), Arc::clone(progress));
     Box::pin(body.map(move |some| {

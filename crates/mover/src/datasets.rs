@@ -1,4 +1,4 @@
-//! Sealed datasets that chunks are read of.
+//! Sealed datasets from which chunks are read.
 
 use std::{
     collections::HashMap,
@@ -19,12 +19,12 @@ use tokio::sync::OnceCell;
 
 use crate::{actors::Actors, monotonic, service::ServiceClient};
 
-/// One that nothing was read of for so long is closed.
+/// Time without a read after which a dataset is closed.
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
 type Cell = Arc<OnceCell<Arc<Sealed>>>;
 
-/// Datasets that are open, by their requests and how many files were left out of them, and when each was used last.
+/// Open datasets, by request and number of files left out, each with the time of its last use.
 #[derive(Default)]
 pub(crate) struct Datasets {
     open: Mutex<HashMap<(String, usize), (Cell, Instant)>>,
@@ -35,10 +35,11 @@ impl Datasets {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The dataset of a request without so many files that were left out, asked for at its first use.
+    /// Returns the dataset of a request without the files left out, fetching it from the service at
+    /// its first use.
     ///
     /// # Errors
-    /// The service's, and [`ErrorKind::Corrupt`] for what can't be read.
+    /// Errors of the service, and [`ErrorKind::Corrupt`] for a dataset that can't be read.
     pub(crate) async fn open(
         &self,
         service: &ServiceClient,

@@ -1,4 +1,4 @@
-//! Depots that fragments are sent to.
+//! Depots that receive fragments.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use posthaste_endpoint::{
     relay::{Credential, RelayAddress, RelayClient},
 };
 
-/// Connections to one depot: those that share with others, and those that take only what they leave.
+/// Connections to one depot: ordinary ones, and ones that give way to others.
 struct Clients {
     ordinary: RelayClient,
     humble: RelayClient,
@@ -40,7 +40,7 @@ impl Clients {
     }
 }
 
-/// Depots by their names.
+/// Depots by name.
 #[derive(Default)]
 pub(crate) struct Depots {
     known: Mutex<BTreeMap<String, Clients>>,
@@ -51,10 +51,10 @@ impl Depots {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who sends to a depot, showing the token that came with the work.
+    /// Returns the client of a depot, with the token of the work.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when its address makes no sense.
+    /// [`ErrorKind::Invalid`] if the depot's address is invalid.
     pub(crate) fn sender(&self, depot: &api::ChoreDepot, gives_way: bool) -> Result<RelayClient> {
         let mut known = self.known();
         if known
@@ -75,7 +75,7 @@ impl Depots {
         Ok(client.showing(Credential::Token(depot.token.clone())))
     }
 
-    /// What was sent to each so far.
+    /// Returns the bytes sent to each depot so far.
     pub(crate) fn carried(&self) -> Vec<api::CarriedBytes> {
         let known = self.known();
         let carried = known.iter().map(|(name, clients)| {

@@ -22,13 +22,14 @@ use crate::{Tools, ledger::Progress, sources::Place};
 
 /// Bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
-/// Files of one chunk that are open at once.
+/// Most files of one chunk that are open at once.
 const OPEN_MAX: usize = 64;
 
-/// Reads what a chunk consists of and writes it where it belongs. When this returns it is durable; its digest is given back.
+/// Reads the pieces of a chunk and writes them to their files. The chunk is durable when this
+/// returns; the result is its digest.
 ///
 /// # Errors
-/// The source's at [`Locus::Source`], and those of writing at [`Locus::Destination`].
+/// Errors of the source at [`Locus::Source`], and of writing at [`Locus::Destination`].
 pub(crate) async fn fetch(
     tools: &Arc<Tools>,
     chore: &api::FetchChore,
@@ -55,7 +56,7 @@ pub(crate) async fn fetch(
     Ok(vec![Digest::new(*hasher.finalize().as_bytes())])
 }
 
-/// Makes what was written durable.
+/// Makes written files durable.
 async fn sync(written: Vec<Arc<Written>>) -> Result<()> {
     let synced = tokio::task::spawn_blocking(move || {
         let mut files = written.into_iter();
@@ -68,12 +69,13 @@ async fn sync(written: Vec<Arc<Written>>) -> Result<()> {
     synced.map_err(|cause| Error::io("flush", "a draft", cause).at(Locus::Destination))
 }
 
-/// A file of the draft that is written to. That some of it was lost is told to whoever closes it first, so that is always heard.
+/// File of the draft that is being written. The kernel reports lost data only to the first caller
+/// that closes the file, so every close is checked.
 struct Written {
-    /// None once it was closed.
+    /// File; `None` once it is closed.
     file: Option<File>,
     folder: PathBuf,
-    /// Below it.
+    /// Path below `folder`.
     path: Vec<u8>,
     actor: Actor,
 }
@@ -109,7 +111,8 @@ impl Drop for Written {
     }
 }
 
-/// A file of the draft, which the service made. None is made here: one that is gone was given up.
+/// Opens a file of the draft, which the service created. A missing file is not created here: its
+/// draft was given up.
 fn open(chore: &api::FetchChore, piece: &api::FetchPiece, actor: &Actor) -> Result<Written> {
     let below = Path::new(&piece.path);
     let is_plain = |path: &Path| {
@@ -175,14 +178,14 @@ async fn read(
             .at(Locus::Source));
     }
     reader.confirm().await.map_err(at_source)?;
-    // Of a file that goes on in other chunks the service compares the whole.
+    // The service compares a file that continues in other chunks as a whole.
     compared.map_or(Ok(()), |compared| {
         let compared = compared.end(&(piece.from..piece.to), &piece.source_path);
         compared.map(|_| ())
     })
 }
 
-/// Writes a strip while nobody else may, and returns where the next one goes.
+/// Writes a strip while the lease holds, and returns the offset of the next one.
 async fn write(
     tools: &Arc<Tools>,
     file: &Arc<Written>,

@@ -1,4 +1,4 @@
-//! Whether what this mover does is still its to do.
+//! Lease on this mover's work.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,13 +9,13 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 
 use crate::monotonic;
 
-/// The last part of a lease in which nothing is written any more: as long as a write may take that has begun.
+/// Last span of a lease, in which no write begins: as long as a write in progress may take.
 const MARGIN: Duration = Duration::from_secs(3);
 
-/// Until when the service gives this mover's work to nobody else.
+/// Time until which the service gives this mover's work to no other.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    /// How long leases last, and when the last turn was asked that was answered.
+    /// Duration of leases, and the time at which the last answered turn was sent.
     known: Mutex<Option<(Duration, Instant)>>,
 }
 
@@ -24,22 +24,22 @@ impl Leases {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The service knows it since `now`.
+    /// Records that the mover has joined the service at `now`.
     pub(crate) fn begin(&self, lasts: Duration, now: Instant) {
         *self.known() = Some((lasts, now));
     }
 
-    /// The service heard what was said at `asked`.
+    /// Records that the service received the turn sent at `asked`.
     pub(crate) fn answered(&self, asked: Instant) {
         if let Some((_, heard)) = self.known().as_mut() {
             *heard = asked.max(*heard);
         }
     }
 
-    /// Sees that a file may be written to.
+    /// Checks that this mover may still write to a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] where somebody else may write to it by now.
+    /// [`ErrorKind::Cancelled`] if another mover may write to it by now.
     pub(crate) fn check(&self) -> Result<()> {
         let known = *self.known();
         let is_held =

@@ -1,4 +1,4 @@
-//! What is under way, and what the service has not heard yet.
+//! Work in progress, and reports that the service has not received yet.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use std::{
 use posthaste_api as api;
 use tokio::task::AbortHandle;
 
-/// What work says of itself.
+/// Report on work.
 #[derive(Debug)]
 pub(crate) enum Report {
     Begun(api::BegunWork),
     Ended(api::EndedWork),
 }
 
-/// Bytes that came of a fetch.
+/// Bytes that a fetch has received.
 pub(crate) type Progress = Arc<AtomicU64>;
 
 #[derive(Debug)]
@@ -27,11 +27,11 @@ struct Running {
     progress: Progress,
 }
 
-/// Work, by its leases.
+/// Work in progress, by lease.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     running: BTreeMap<u64, Running>,
-    /// What was said until it is answered; the newest stands last.
+    /// Reports that wait for an answer, the newest last.
     begun: Vec<api::BegunWork>,
     ended: Vec<api::EndedWork>,
 }
@@ -41,7 +41,7 @@ impl Ledger {
         self.running.insert(lease, Running { handle, progress });
     }
 
-    /// Takes a report; of work that was stopped nobody wants to know.
+    /// Adds a report, unless its work was stopped.
     pub(crate) fn extend(&mut self, report: Option<Report>) {
         match report {
             Some(Report::Begun(begun)) if self.running.contains_key(&begun.lease) => {
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// The service heard the first of each.
+    /// Removes the oldest reports of each kind, as the service received them.
     pub(crate) fn heard(&mut self, begun: usize, ended: usize) {
         self.begun.drain(..begun.min(self.begun.len()));
         self.ended.drain(..ended.min(self.ended.len()));
@@ -66,7 +66,7 @@ impl Ledger {
         }
     }
 
-    /// All of it is others' by now.
+    /// Stops all work, which belongs to others by now.
     pub(crate) fn give_up(&mut self) {
         for (_, running) in std::mem::take(&mut self.running) {
             running.handle.abort();
@@ -83,7 +83,7 @@ impl Ledger {
         !self.begun.is_empty() || !self.ended.is_empty()
     }
 
-    /// Nothing is under way, and all was heard.
+    /// Returns whether no work is in progress and all reports were received.
     pub(crate) fn is_over(&self) -> bool {
         self.running.is_empty() && !self.has_reports()
     }
@@ -100,7 +100,7 @@ impl Ledger {
         &self.ended
     }
 
-    /// How far fetches are.
+    /// Returns the progress of fetches.
     pub(crate) fn fetched(&self) -> Vec<api::FetchedBytes> {
         let far = self.running.iter().filter_map(|(lease, running)| {
             let bytes = running.progress.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! Moves data for a service, on any host: takes work by lease, does it, says what came of it, and keeps nothing
-//! (`docs/algorithms/movers.md`).
+//! Moves data for a service, on any host: takes work by lease, does it, reports the outcome, and
+//! keeps nothing (`docs/algorithms/movers.md`).
 //!
-//! [`run`] is all of it. `service` speaks to the service, `ledger` knows what is under way and what the service has not
-//! heard yet, `send`, `fetch` and `carry` do the work, and `lease` says whether it is still this mover's to do.
+//! [`run`] is the entry point. `service` is the client of the service. `ledger` holds work in
+//! progress and reports that the service has not received yet. `send`, `fetch` and `carry` do the
+//! work, and `lease` decides whether it still belongs to this mover.
 
 extern crate alloc;
 
@@ -35,46 +36,46 @@ use crate::{
     sources::Sources,
 };
 
-/// How long an answer may wait for work while there is none under way…
+/// Longest time that an answer may wait for work if none is in progress…
 const IDLE_WAIT: Duration = Duration::from_secs(2);
-/// …and while there is: so often the service hears how far it is.
+/// …and if some is: the service gets progress this often.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
-/// Pauses after the service could not be asked: they double from the first to the last.
+/// Pauses after the service could not be reached: they double from the first to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Reports that may wait to be sent.
+/// Most reports that wait to be sent.
 const REPORTS_MAX: usize = 1024;
 
-/// How to run a mover.
+/// Options of a mover.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the service listens; the next is asked where one does not answer.
+    /// Addresses of the service; the mover tries the next if one does not answer.
     pub services: Vec<String>,
-    /// What is shown to it.
+    /// Token for the service.
     pub token: String,
-    /// Certificates in PEM that are trusted beside the system's.
+    /// Certificates in PEM to trust beside the system's.
     pub ca_file: Option<PathBuf>,
-    /// What it is called: one of the same name that was there before is gone.
+    /// Name of the mover; it replaces an earlier one of the same name.
     pub name: String,
-    /// The host it runs on.
+    /// Host on which the mover runs.
     pub host: String,
-    /// Pieces of work that it may have at once.
+    /// Most pieces of work at once.
     pub slots: u32,
-    /// Memory for chunks under way, in bytes.
+    /// Memory for chunks in progress, in bytes.
     pub memory: posthaste_types::Bytes,
 }
 
-/// What a mover tells whoever started it.
+/// Notice of a mover to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// The service knows it.
+    /// Address of the service, which accepted the mover.
     Joined(String),
-    /// The service can't be asked, or knows it no more: it goes on trying.
+    /// Error of a service that can't be reached, or no longer knows the mover, which keeps trying.
     Lost(String),
-    /// It takes nothing more, and still has so much to do.
+    /// Pieces of work left while the mover accepts no more.
     Draining(usize),
 }
 
-/// What does the work.
+/// Parts that the work uses.
 pub(crate) struct Tools {
     pub(crate) service: ServiceClient,
     pub(crate) actors: Actors,
@@ -82,24 +83,24 @@ pub(crate) struct Tools {
     pub(crate) depots: Depots,
     pub(crate) sources: Sources,
     pub(crate) leases: Leases,
-    /// Memory for chunks under way, in MiB, and how much there is of it in all.
+    /// Memory for chunks in progress, in MiB, and its total.
     pub(crate) memory: Arc<tokio::sync::Semaphore>,
     pub(crate) memory_mebi: usize,
     pub(crate) reports: mpsc::Sender<Report>,
 }
 
-/// The newest turn.
+/// Newest turn.
 struct Turn {
     number: u64,
-    /// How many reports it brings.
+    /// Number of reports in the turn.
     begun: usize,
     ended: usize,
-    /// Nothing is lost when another is asked before it is answered.
+    /// True if another turn may be sent before the answer without losing anything.
     waits: bool,
     sent: std::time::Instant,
 }
 
-/// The monotonic clock, by which leases go.
+/// Returns the time of the monotonic clock, which measures leases.
 pub(crate) fn monotonic() -> std::time::Instant {
     #[expect(
         clippy::disallowed_methods,
@@ -108,11 +109,13 @@ pub(crate) fn monotonic() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Runs a mover until `shutdown` is done: then it takes nothing more, and ends when what it has is done.
+/// Runs a mover until `shutdown` is done; it then accepts no more work, and ends once its work is
+/// done.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for options that make no sense, [`ErrorKind::Unauthenticated`], [`ErrorKind::PermissionDenied`] and
-/// [`ErrorKind::Conflict`] where the service does not take it; whatever may pass is waited for.
+/// [`ErrorKind::Invalid`] for invalid options; [`ErrorKind::Unauthenticated`],
+/// [`ErrorKind::PermissionDenied`] and [`ErrorKind::Conflict`] if the service refuses it. Temporary
+/// errors are retried.
 pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()> + Send,
@@ -162,13 +165,14 @@ struct Mover<N> {
     notice: N,
     leaves: bool,
     number: u64,
-    /// Turns under way, by their numbers: all but the newest are answered to nobody, so that their connections stay.
+    /// Turns in progress, by number. The answers of all but the newest are ignored, so that their
+    /// connections stay open.
     turns: JoinSet<(u64, Result<api::MoverOrders>)>,
     works: JoinSet<()>,
 }
 
 impl<N: Fn(Notice)> Mover<N> {
-    /// Joins, as often as it takes.
+    /// Joins, retrying as often as needed.
     async fn join(&mut self) -> Result<api::JoinedMover> {
         let new = api::NewMover {
             name: self.options.name.clone(),
@@ -201,7 +205,8 @@ impl<N: Fn(Notice)> Mover<N> {
         }
     }
 
-    /// Works until it is to end and is done, which is told by true, or until the service knows it no more.
+    /// Works until shutdown is complete, which returns true, or until the service no longer knows
+    /// the mover.
     async fn work(
         &mut self,
         joined: &api::JoinedMover,
@@ -248,7 +253,7 @@ impl<N: Fn(Notice)> Mover<N> {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    // What was begun is another's by now.
+                    // The work in progress belongs to others by now.
                     self.ledger.give_up();
                     (self.notice)(Notice::Lost(error.to_string()));
                     return Ok(false);
@@ -319,7 +324,7 @@ impl<N: Fn(Notice)> Mover<N> {
                 }
                 drop(span);
                 let report = Report::Ended(ended);
-                // Nobody listens any more once it ends.
+                // Fails once the mover has ended.
                 let _ = tools.reports.send(report).await;
             });
             self.ledger.begin(lease, handle, progress);
@@ -327,7 +332,7 @@ impl<N: Fn(Notice)> Mover<N> {
     }
 }
 
-/// Does a piece of work, and says how that ended.
+/// Does a piece of work, and reports how it ended.
 async fn ended(tools: &Arc<Tools>, work: &api::Work, progress: &Progress) -> api::EndedWork {
     let nothing = api::EndedWork {
         lease: work.lease,

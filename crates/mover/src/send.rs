@@ -8,11 +8,11 @@ use posthaste_types::{Bytes, ChunkIndex, Digest, FragmentIndex, Timestamp};
 
 use crate::{Tools, ledger::Report};
 
-/// Reads a chunk, codes it and sends one fragment. When this returns the depot has checked and stored it. The digests of its
-/// chunk are given back.
+/// Reads a chunk, codes it and sends one fragment. The depot has checked and stored it when this
+/// returns; the result is the digests of the chunk.
 ///
 /// # Errors
-/// The source's, the depot's and the service's.
+/// Errors of the source, the depot and the service.
 pub(crate) async fn send(
     tools: &Arc<Tools>,
     lease: u64,
@@ -45,7 +45,7 @@ pub(crate) async fn send(
     tracing::Span::current().record("bytes", read.bytes.len());
     let digest = read.digest.to_string();
     let begun = Report::Begun(api::BegunWork { lease, digest });
-    // Nobody listens any more once it ends.
+    // Fails once the mover has ended.
     let _ = tools.reports.send(begun).await;
     let haste = match chore.due_us {
         None => Haste::Whenever,
@@ -67,7 +67,7 @@ pub(crate) async fn send(
 }
 
 impl Tools {
-    /// Waits until there is memory for so much, which is taken for as long as what this returns is held.
+    /// Waits for so much memory, and reserves it as long as the result lives.
     ///
     /// # Errors
     /// None in practice.

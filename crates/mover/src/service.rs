@@ -1,4 +1,4 @@
-//! Speaks to the service, or to whichever of several leads.
+//! Client of the service, or of whichever of several leads.
 
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -20,34 +20,34 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Options;
 
-/// How long an answer may take, beside what it waits for work.
+/// Timeout of an answer, beside its wait for work.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same of a list of files, which may be long.
+/// Timeout of a list of files, which may be long.
 const PATIENCE_FOR_FILES: Duration = Duration::from_secs(120);
-/// Largest answer taken.
+/// Largest answer accepted.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Largest list of files taken: 10^7 files are about this.
+/// Largest list of files accepted: 10^7 files are about this.
 const FILES_BYTES_MAX: usize = 4 << 30;
-/// Connections that nothing goes over are closed after this long.
+/// Time after which idle connections are closed.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
-/// The service, by its addresses.
+/// Service, by its addresses.
 pub(crate) struct ServiceClient {
     client: Client<WebConnector, Full<Bytes>>,
     addresses: Vec<String>,
-    /// The one that is asked.
+    /// Index of the address in use.
     place: AtomicUsize,
     token: String,
-    /// As what it knows this mover.
+    /// Id by which the service knows this mover.
     id: AtomicU64,
 }
 
 impl ServiceClient {
-    /// Connects at the first question.
+    /// Builds a client, which connects at the first request.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that makes no sense, or that speaks plain HTTP beyond this host; those of
-    /// reading certificates.
+    /// [`ErrorKind::Invalid`] for an invalid address, or one with plain HTTP beyond this host. Also
+    /// the errors of reading certificates.
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let addresses: Vec<String> = options
             .services
@@ -72,27 +72,27 @@ impl ServiceClient {
         })
     }
 
-    /// Where the service is asked.
+    /// Returns the address in use.
     pub(crate) fn address(&self) -> String {
         let place = self.place.load(Ordering::Relaxed) % self.addresses.len();
         self.addresses[place].clone()
     }
 
-    /// Joins.
+    /// Joins the service.
     ///
     /// # Errors
-    /// As all here: [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`] and [`ErrorKind::Busy`] may pass; the service's
-    /// refusals will not.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`] and [`ErrorKind::Busy`], as in all
+    /// requests here, may pass; refusals by the service will not.
     pub(crate) async fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
         let joined: api::JoinedMover = self.post("/v1/movers", new, PATIENCE).await?;
         self.id.store(joined.id, Ordering::Relaxed);
         Ok(joined)
     }
 
-    /// Says what was done, and is given work.
+    /// Reports finished work, and receives new work.
     ///
     /// # Errors
-    /// As [`Self::join`]; [`ErrorKind::NotFound`] where it is not known any more.
+    /// Errors of [`Self::join`]; [`ErrorKind::NotFound`] if the service no longer knows the mover.
     pub(crate) async fn turn(
         &self,
         id: u64,
@@ -103,7 +103,7 @@ impl ServiceClient {
         self.post(&path, turn, wait + PATIENCE).await
     }
 
-    /// Says that it ends; what can't be said the service learns by the silence.
+    /// Reports that the mover ends. If that fails, the service learns it by the silence.
     pub(crate) async fn leave(&self, id: u64) {
         let path = format!("/v1/movers/{id}");
         let _ = self
@@ -116,10 +116,10 @@ impl ServiceClient {
             .await;
     }
 
-    /// What the dataset of a request is.
+    /// Returns the sealed dataset of a request.
     ///
     /// # Errors
-    /// As [`Self::join`].
+    /// Errors of [`Self::join`].
     pub(crate) async fn dataset(&self, request: &str) -> Result<api::SealedDataset> {
         let asked = (Method::GET, &*self.path_of(request));
         parse(
@@ -129,10 +129,10 @@ impl ServiceClient {
         )
     }
 
-    /// Its files.
+    /// Returns the list of files of a request's dataset.
     ///
     /// # Errors
-    /// As [`Self::join`].
+    /// Errors of [`Self::join`].
     pub(crate) async fn files(&self, request: &str) -> Result<Bytes> {
         let path = format!("{}/files", self.path_of(request));
         let asked = (Method::GET, &*path);
@@ -232,7 +232,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     })
 }
 
-/// Sees that what is shown there can't be read on its way.
+/// Checks that the token can't be read on its way to this address.
 fn check(address: &str) -> Result<String> {
     let wrong = |why: &str| {
         Error::new(ErrorKind::Invalid, "ask", format!("the service {address}"))

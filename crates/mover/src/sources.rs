@@ -15,10 +15,11 @@ use posthaste_endpoint::{
     Result, own_profile, posix::DraftRules,
 };
 
-/// Endpoints, and files, that are held open: a chunk of a large file follows on the one before.
+/// Most endpoints, and files, that are kept open: the next chunk of a large file follows.
 const OPEN_MAX: usize = 512;
 
-/// What opens a place: its address, what shows who asks, and the account whose rights are taken on. Nothing is shared between these.
+/// Key of an open place: its address, its credential, and the account whose rights are used. Places
+/// with different keys share nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     place: api::ChorePlace,
@@ -34,7 +35,7 @@ impl Place {
     }
 }
 
-/// Places that are open.
+/// Open places.
 pub(crate) struct Sources {
     access: Access,
     endpoints: Mutex<HashMap<Place, Arc<dyn Endpoint>>>,
@@ -58,20 +59,21 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sources {
-    /// Bytes that came from all of them.
+    /// Returns the bytes received from all of them.
     pub(crate) fn fetched(&self) -> u64 {
         self.fetched.load(Ordering::Relaxed)
     }
 
-    /// So many bytes came.
+    /// Counts received bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.fetched.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A file at a source, as it was when the service looked at it.
+    /// Opens a file at a source, as it was when the service looked at it.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when it is no longer that, and the source's, all at [`Locus::Source`].
+    /// [`ErrorKind::Changed`] if it has changed since, and errors of the source, all at
+    /// [`Locus::Source`].
     pub(crate) async fn open(
         &self,
         actor: &Actor,
@@ -101,15 +103,15 @@ impl Sources {
         Ok(reader)
     }
 
-    /// Forgets an open file: it is opened anew.
+    /// Closes an open file; the next use opens it anew.
     pub(crate) fn close(&self, place: &Place, piece: &api::FetchPiece) {
         locked(&self.readers).remove(&(place.clone(), piece.source_path.clone()));
     }
 
-    /// A place, open.
+    /// Opens a place.
     ///
     /// # Errors
-    /// The endpoint's.
+    /// Errors of the endpoint.
     pub(crate) async fn endpoint(&self, actor: &Actor, key: Place) -> Result<Arc<dyn Endpoint>> {
         if let Some(known) = locked(&self.endpoints).get(&key).cloned() {
             return Ok(known);
@@ -134,7 +136,7 @@ impl Sources {
     }
 }
 
-/// The entry of the file at its source.
+/// Returns the entry of the file at its source.
 pub(crate) fn entry_of(piece: &api::FetchPiece) -> Entry {
     let name = piece.path.rsplit('/').next().unwrap_or_default();
     Entry {
@@ -148,7 +150,7 @@ pub(crate) fn entry_of(piece: &api::FetchPiece) -> Entry {
     }
 }
 
-/// Whether a file is still what it was.
+/// Returns whether a file is unchanged.
 pub(crate) fn is_same(now: &Entry, then: &Entry) -> bool {
     now.size == then.size
         && (now.mtime.is_none() || then.mtime.is_none() || now.mtime == then.mtime)

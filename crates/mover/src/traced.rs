@@ -1,10 +1,10 @@
-//! The spans of traces that a mover makes.
+//! Trace spans of a mover.
 
 use posthaste_api as api;
 use posthaste_trace::{TARGET, follow};
 use tracing::{Span, field::Empty, info_span};
 
-/// A piece of work, below the span of the service that gave it.
+/// Starts the span of a piece of work, below the span of the service that gave it.
 pub(crate) fn of(chore: &api::Chore, mover: &str) -> Span {
     let (span, parent) = match chore {
         api::Chore::Send(chore) => {

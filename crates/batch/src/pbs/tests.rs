@@ -1,4 +1,5 @@
-//! The fixture follows `qstat -f -F json` of OpenPBS 23.06 by its source, cut down to what matters.
+//! The fixture follows `qstat -f -F json` of OpenPBS 23.06 by its source, reduced to the fields
+//! that matter.
 
 use super::*;
 
@@ -58,7 +59,7 @@ fn an_empty_queue_is_no_error_and_other_text_is() {
     assert!(queue(b"qstat: Unknown server", &TimeZone::UTC).is_err());
 }
 
-/// As `qstat -f` prints it, cut down: values that are too long for a line go on after a tab.
+/// Reduced output of `qstat -f`: values too long for a line continue after a tab.
 const TEXT: &str = "Job Id: 1.vbox
     Job_Name = STDIN
     Job_Owner = alice@login1

@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 use super::queue_of;
 use crate::queue::Queue;
 
-/// Reads [`QUEUE_TEXT`](super::QUEUE_TEXT) and [`HISTORY_TEXT`](super::HISTORY_TEXT); local times are of `zone`. Jobs that
-/// make no sense are counted; what is no answer of `qstat` has no jobs.
+/// Reads [`QUEUE_TEXT`](super::QUEUE_TEXT) and [`HISTORY_TEXT`](super::HISTORY_TEXT); local times
+/// are in `zone`. Invalid jobs are counted. An answer that is not from `qstat` has no jobs.
 #[must_use]
 pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
     let text = String::from_utf8_lossy(bytes);
     let mut jobs = BTreeMap::new();
     for block in text.split("Job Id: ").skip(1) {
         let (id, lines) = block.split_once('\n').unwrap_or((block, ""));
-        // Long values go on in lines that begin with a tab.
+        // Long values continue in lines that begin with a tab.
         let lines = lines.replace("\n\t", "");
         let mut fields = Map::new();
         for line in lines.lines() {
@@ -29,8 +29,8 @@ pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
     queue_of(&jobs, zone)
 }
 
-/// Sets a field as it stands in the JSON: `Resource_List.ncpus` is `ncpus` of `Resource_List`. The first of a name counts:
-/// what follows may be lines of a value.
+/// Sets a field as the JSON has it: `Resource_List.ncpus` is `ncpus` of `Resource_List`. The first
+/// value of a name counts, as later ones may be lines of another value.
 fn set(fields: &mut Map<String, Value>, name: &str, value: &str) {
     let value = Value::from(value);
     let Some((group, name)) = name.split_once('.') else {

@@ -1,18 +1,18 @@
-//! What a scan found: how much goes when, and which directories are to be saved first.
+//! Result of a scan: how much is removed when, and which directories to save first.
 
 use std::collections::BTreeMap;
 
 use super::{Confidence, Death};
 
-/// Directories told apart; what lies in others is told together.
+/// Most directories counted separately; the others share one group.
 const GROUPS_MAX: usize = 20_000;
 
-/// Files, and their bytes.
+/// Count of files and of their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes of them.
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
@@ -28,27 +28,27 @@ impl Sum {
     }
 }
 
-/// What goes on one day.
+/// Files that are removed on one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Day {
-    /// All of it.
+    /// All files of the day.
     pub all: Sum,
-    /// What of it is predicted rather than certain.
+    /// Files whose removal is predicted rather than certain.
     pub predicted: Sum,
-    /// What of it is safe elsewhere.
+    /// Files that are safe elsewhere.
     pub safe: Sum,
 }
 
-/// What goes of one directory, and all that lies below it.
+/// Files of one directory, and of all below it, that are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// What goes within the time asked about and is not safe elsewhere.
+    /// Files removed within the period of the scan that are not safe elsewhere.
     pub dying: Sum,
-    /// What of that only may go.
+    /// Files of `dying` whose removal is only possible.
     pub possible: Sum,
-    /// What goes and is safe elsewhere.
+    /// Files removed that are safe elsewhere.
     pub safe: Sum,
-    /// Of what is not safe, the first to go.
+    /// First removal of a file that is not safe elsewhere.
     pub first: Option<Death>,
 }
 
@@ -68,42 +68,42 @@ impl Group {
     }
 }
 
-/// How a file stands.
+/// Fate of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// No rule takes it.
+    /// File that no rule removes.
     Stays,
-    /// It goes after the time asked about.
+    /// File that a rule removes after the period of the scan.
     Later,
-    /// It goes within that time.
+    /// File that a rule removes within that period.
     Dies(Death),
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Everything.
+    /// All files.
     pub total: Sum,
-    /// What no rule takes.
+    /// Files that no rule removes.
     pub stays: Sum,
-    /// What goes later.
+    /// Files removed after the period of the scan.
     pub later: Sum,
-    /// What may go, nobody can say when.
+    /// Files that may be removed at an unknown time.
     pub possible: Sum,
-    /// What goes on which day; the first is today.
+    /// Files removed on each day; the first day is today.
     pub days: Vec<Day>,
-    /// What goes of which directory, by its path below the root that was scanned; the rest under `None`.
+    /// Files removed of each directory, by its path below the scanned root; the rest under `None`.
     pub groups: BTreeMap<Option<Vec<u8>>, Group>,
-    /// Files of which nobody knows when they were made.
+    /// Files whose creation time is unknown.
     pub unborn: u64,
-    /// Names of a path that make a group.
+    /// Depth of a group, in names of its path.
     depth: usize,
-    /// The ends of the days, in seconds since 1970.
+    /// Ends of the days, in seconds since 1970.
     midnights: Vec<i64>,
 }
 
 impl Account {
-    /// An account of days that end at these moments, and of directories this deep.
+    /// Returns an empty account with days that end at these moments, and groups of this depth.
     #[must_use]
     pub fn new(midnights: Vec<i64>, depth: usize) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Account {
         }
     }
 
-    /// The group of the files of a directory, by its path below the root.
+    /// Returns the group of a directory's files, by the directory's path below the root.
     pub(super) fn group_of<'a>(&self, directory: &'a [u8]) -> &'a [u8] {
         let mut ends = directory.iter().enumerate();
         let mut ends = ends.by_ref().filter(|(_, byte)| **byte == b'/');
@@ -130,7 +130,6 @@ impl Account {
         }
     }
 
-    /// Counts a file.
     pub(super) fn count(&mut self, group: &[u8], bytes: u64, fate: Fate, is_safe: bool) {
         self.total.add(bytes);
         let death = match fate {
@@ -171,7 +170,7 @@ impl Account {
         self.groups.entry(path).or_insert(Group::NOTHING)
     }
 
-    /// Adds what another account of the same days has.
+    /// Adds another account of the same days.
     pub(super) fn merge(&mut self, other: Self) {
         self.total.merge(other.total);
         self.stays.merge(other.stays);
@@ -197,7 +196,8 @@ impl Account {
         }
     }
 
-    /// The directories of which something goes that is not safe elsewhere: the first to go first, then the largest.
+    /// Returns the directories with removals that are not safe elsewhere: earliest first, then
+    /// largest.
     #[must_use]
     pub fn urgent(&self) -> Vec<(Option<&[u8]>, &Group)> {
         let mut urgent: Vec<_> = self

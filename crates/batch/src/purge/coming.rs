@@ -1,4 +1,4 @@
-//! When a purge takes the first file of what is to be saved, and by which rule.
+//! First file that a purge removes from the data to be saved, and the rule that removes it.
 
 use std::{
     io,
@@ -12,22 +12,23 @@ use super::{
     scan::{self, Options, Root, Scan, Tally},
 };
 
-/// The first file that goes.
+/// First file that is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coming {
-    /// When, in seconds since 1970; what should be gone already goes now.
+    /// Time in seconds since 1970; now if the removal is overdue.
     pub at_s: i64,
-    /// The place of the rule in the policy.
+    /// Index of the rule in the policy.
     pub rule: usize,
-    /// The file.
+    /// Path of the file.
     pub path: Vec<u8>,
 }
 
-/// When the first file of a directory goes, or of these files where the paths of any below it are given. What only may go, so that nobody
-/// can say when, does not count. Looks at every file, and writes nothing.
+/// Returns the first file that is removed from a directory, or of `only` these paths below it if
+/// any are given. Removals that are merely possible don't count, as their time is unknown. Looks at
+/// every file, and writes nothing.
 ///
 /// # Errors
-/// When the directory can't be looked at. Files that can't be are left out.
+/// If the directory can't be read. Files that can't be read are left out.
 pub fn first(
     policy: &Policy,
     world: &World,
@@ -46,7 +47,7 @@ pub fn first(
             return;
         };
         let mut first = found.lock().unwrap_or_else(PoisonError::into_inner);
-        // Threads find files in any order: of those that go at once the first by name is told.
+        // Threads find files in any order: of files removed at once, the first by name is reported.
         let is_first =
             (first.as_ref()).is_none_or(|first| (death.at_s, path) < (first.at_s, &first.path[..]));
         if is_first {
@@ -87,7 +88,7 @@ fn look_below(
         },
         cache: None,
         new_cache: None,
-        // It is asked about each file that goes at some time.
+        // The scan calls this for each file that is removed at some time.
         is_safe: &|path, facts| {
             judge(path, facts);
             false

@@ -1,8 +1,9 @@
-//! Conditions of rules, and how they stand for a file at a moment.
+//! Conditions of rules, and their truth for a file at a moment.
 //!
-//! What is true is told with two words: whether it *may* be so and whether it *must*. They differ where something about a
-//! file is not known: an attribute that this program can't see, or anything but names and kinds of a file that was looked at
-//! another day. Times of a file only move forward, so that an age that was not reached by what is remembered is not reached.
+//! Truth has two values: whether the condition *may* hold, and whether it *must*. They differ if
+//! facts of a file are unknown. This program can't see some attributes, and of a file that it last
+//! saw on another day it knows only name and kind. Times of a file only move forward, so an age
+//! that the remembered times don't reach is not reached.
 
 use super::{
     facts::{Clock, Facts, Kind},
@@ -12,42 +13,43 @@ use super::{
 /// Seconds of a day.
 pub(super) const DAY_S: i64 = 86_400;
 
-/// What a rule asks of a file.
+/// Condition on a file.
 #[derive(Debug, Clone)]
 pub enum Condition {
-    /// All of these; of none, always.
+    /// All of these; if empty, always true.
     All(Vec<Condition>),
-    /// Any of these; of none, never.
+    /// Any of these; if empty, never true.
     Any(Vec<Condition>),
-    /// The opposite.
+    /// Negation.
     Not(Box<Condition>),
-    /// The path.
+    /// Pattern of the path.
     Path(Pattern),
-    /// The last name of the path.
+    /// Pattern of the last name of the path.
     Name(Pattern),
-    /// What it is.
+    /// Kind of file.
     Kind(Kind),
-    /// This many bytes or more.
+    /// Size of at least this many bytes.
     SizeFrom(u64),
-    /// The number of the owner.
+    /// Number of the owner.
     Owner(u32),
-    /// This old or older.
+    /// Minimum age by a clock.
     Age(Clock, Age),
-    /// Something that can't be seen from here.
+    /// Condition that this program can't evaluate.
     Unknown,
 }
 
-/// How old.
+/// Age of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// Seconds since then.
+    /// Seconds since the clock's time.
     Seconds(i64),
-    /// Midnights since then, in UTC.
+    /// Midnights since the clock's time, in UTC.
     Midnights(i64),
 }
 
 impl Age {
-    /// When a file has this age whose clock shows this; both in seconds since 1970.
+    /// Returns when a file whose clock shows `clock_s` reaches this age; both in seconds since
+    /// 1970.
     #[must_use]
     pub fn reached_s(self, clock_s: i64) -> i64 {
         match self {
@@ -60,7 +62,7 @@ impl Age {
     }
 }
 
-/// How something stands.
+/// Truth of a condition: whether it may and whether it must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Truth {
     pub may: bool,
@@ -78,14 +80,14 @@ impl Truth {
     }
 }
 
-/// A file as it is judged.
+/// File as rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight<'a> {
-    /// Where it lies, from the root.
+    /// Path from the root.
     pub path: &'a [u8],
-    /// What it is like.
+    /// Facts of the file.
     pub facts: &'a Facts,
-    /// It was looked at another day.
+    /// True if the facts are from an earlier day.
     pub is_remembered: bool,
 }
 
@@ -103,7 +105,7 @@ impl Sight<'_> {
 }
 
 impl Condition {
-    /// How it stands for a file at a moment, in seconds since 1970.
+    /// Evaluates the condition for a file at a moment, in seconds since 1970.
     pub(super) fn truth(&self, sight: &Sight<'_>, at_s: i64) -> Truth {
         match self {
             Self::All(all) => all.iter().fold(Truth::known(true), |so, one| {
@@ -149,7 +151,7 @@ impl Condition {
         }
     }
 
-    /// Adds the moments at which it may come to stand otherwise for a file.
+    /// Adds the moments at which the condition's truth may change for a file.
     pub(super) fn turns(&self, facts: &Facts, turns: &mut Vec<i64>) {
         match self {
             Self::All(several) | Self::Any(several) => {
@@ -166,7 +168,7 @@ impl Condition {
         }
     }
 
-    /// The ages it asks for, in the order in which they stand.
+    /// Adds the ages that the condition names, in their order.
     pub(super) fn ages<'a>(&'a self, ages: &mut Vec<(&'a Clock, Age)>) {
         match self {
             Self::All(several) | Self::Any(several) => {
@@ -183,7 +185,7 @@ impl Condition {
         }
     }
 
-    /// Whether it can't be known to hold, whatever the file.
+    /// Returns whether the condition can't be known to hold for any file.
     pub(super) fn has_unknown(&self) -> bool {
         match self {
             Self::All(several) | Self::Any(several) => several.iter().any(Self::has_unknown),

@@ -1,51 +1,51 @@
-//! What a purge judges a file by.
+//! Facts of a file that purges consider.
 
-/// What a file is.
+/// Kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// An ordinary file.
+    /// Ordinary file.
     #[default]
     File,
-    /// A symbolic link.
+    /// Symbolic link.
     Link,
-    /// A socket, a device, a pipe.
+    /// Socket, device or pipe.
     Other,
 }
 
-/// What a purge judges a file by. Times are whole seconds since 1970, in UTC.
+/// Facts of a file that purges consider. Times are whole seconds since 1970, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// What it is.
+    /// Kind of file.
     pub kind: Kind,
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// The number of its owner.
+    /// Number of the owner.
     pub owner: u32,
-    /// When it was last read.
+    /// Time of the last access.
     pub accessed_s: i64,
-    /// When what it holds last changed.
+    /// Time of the last change of the content.
     pub modified_s: i64,
-    /// When anything of it last changed.
+    /// Time of the last change of content or metadata.
     pub changed_s: i64,
-    /// When it was made, where the file system knows.
+    /// Creation time, if the file system has it.
     pub born_s: Option<i64>,
 }
 
-/// One of the times of a file.
+/// Time stamp of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// When it was last read.
+    /// Time of the last access.
     Accessed,
-    /// When what it holds last changed.
+    /// Time of the last change of the content.
     Modified,
-    /// When anything of it last changed.
+    /// Time of the last change of content or metadata.
     Changed,
-    /// When it was made.
+    /// Creation time.
     Born,
 }
 
 impl Stamp {
-    /// The word that policies of ours use.
+    /// Returns the word for it in our policies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,8 +56,8 @@ impl Stamp {
         }
     }
 
-    /// Seconds since 1970. Where nobody knows when a file was made, the earliest of its other times: too early is
-    /// better than too late.
+    /// Returns the time in seconds since 1970. An unknown creation time is replaced by the earliest
+    /// of the other times: too early is better than too late.
     fn of(self, facts: &Facts) -> i64 {
         match self {
             Self::Accessed => facts.accessed_s,
@@ -71,25 +71,25 @@ impl Stamp {
     }
 }
 
-/// From when the age of a file counts: the latest of these.
+/// Start of a file's age: the latest of these times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock(Vec<Stamp>);
 
 impl Clock {
-    /// The latest of these; of none there is no clock.
+    /// Returns the clock that shows the latest of these times; `None` for an empty list.
     #[must_use]
     pub fn latest_of(stamps: Vec<Stamp>) -> Option<Self> {
         (!stamps.is_empty()).then_some(Self(stamps))
     }
 
-    /// From when the age of this file counts.
+    /// Returns the start of this file's age.
     #[must_use]
     pub fn of(&self, facts: &Facts) -> i64 {
         let times = self.0.iter().map(|stamp| stamp.of(facts));
         times.max().unwrap_or(i64::MAX)
     }
 
-    /// Whether it asks when the file was made.
+    /// Returns whether the clock needs the creation time.
     #[must_use]
     pub fn asks_birth(&self) -> bool {
         self.0.contains(&Stamp::Born)

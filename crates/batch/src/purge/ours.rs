@@ -1,4 +1,4 @@
-//! Policies as we write them, in TOML.
+//! Our own policies, in TOML.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -14,7 +14,7 @@ use crate::script::Complaint;
 /// Longest span of a rule, in days: nobody purges after a century.
 const DAYS_MAX: f64 = 36_525.0;
 
-/// The words for clocks.
+/// Words for clocks.
 const CLOCKS: [&str; 4] = ["atime", "mtime", "ctime", "birth"];
 
 #[derive(Deserialize)]
@@ -74,7 +74,7 @@ struct Watermark {
     low: Option<Spanned<String>>,
 }
 
-/// Reads a policy of ours.
+/// Reads a policy in our TOML.
 pub(super) fn read(
     text: &str,
     owners: &dyn Fn(&str) -> Option<u32>,
@@ -187,7 +187,8 @@ impl Reader<'_> {
         clock
     }
 
-    /// `days` for all, or by size: the class with the largest `from` that a file reaches is its own.
+    /// Reads `days` for all files, or by size: a file's class is the one with the largest `from`
+    /// that it reaches.
     fn ages(&mut self, line: usize, clock: &Clock, written: &WrittenRule) -> Option<Condition> {
         let mut classes = Vec::new();
         if let Some(days) = &written.days {
@@ -270,7 +271,7 @@ impl Reader<'_> {
         days.and_then(|days| self.days(days)).unwrap_or(0)
     }
 
-    /// Days, in seconds.
+    /// Converts days to seconds.
     fn days(&mut self, days: &Spanned<f64>) -> Option<i64> {
         if !(0.0..=DAYS_MAX).contains(days.get_ref()) {
             let what = format!("{} days are no age: from 0 to {DAYS_MAX}", days.get_ref());
@@ -308,7 +309,7 @@ impl Reader<'_> {
     }
 }
 
-/// `80%`, `500TB` or `100M files`.
+/// Reads `80%`, `500TB` or `100M files`.
 fn level(text: &str) -> Option<Level> {
     if let Some(percent) = text.strip_suffix('%') {
         return permille(percent.trim()).map(Level::Permille);
@@ -321,7 +322,7 @@ fn level(text: &str) -> Option<Level> {
         .map(|size| Level::Used(size.get()))
 }
 
-/// Per cent with up to one decimal, in thousandths, from 0 to 100.
+/// Reads per cent from 0 to 100 with up to one decimal, in thousandths.
 pub(super) fn permille(percent: &str) -> Option<u64> {
     let (whole, tenth) = percent.split_once('.').unwrap_or((percent, "0"));
     let plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -336,7 +337,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The line that a byte stands on, from 1.
+/// Returns the line of a byte, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()

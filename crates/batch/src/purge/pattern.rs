@@ -4,22 +4,22 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// Longest pattern, in bytes: longer ones are no paths.
+/// Longest pattern, in bytes: no path is longer.
 const PATTERN_BYTES_MAX: usize = 4096;
-/// Most wildcards in one: each may double what a match costs.
+/// Most wildcards of one pattern: each may double the cost of a match.
 const WILDCARDS_MAX: usize = 64;
 
-/// Matches paths, or names, as bytes.
+/// Pattern that matches paths, or names, as bytes.
 #[derive(Debug, Clone)]
 pub struct Pattern {
-    /// As it was written.
+    /// Text of the pattern as written.
     text: String,
     how: How,
 }
 
 #[derive(Debug, Clone)]
 enum How {
-    /// This directory, or what lies below it.
+    /// A directory and all below it. With `itself` false, only what is below it.
     Below {
         folder: Vec<u8>,
         itself: bool,
@@ -28,11 +28,11 @@ enum How {
 }
 
 impl Pattern {
-    /// A pattern of ours: `*` stays within a name, `**` goes on below. One that begins with `/` is about the whole path, any
-    /// other about its end.
+    /// Reads a pattern of ours: `*` matches within a name, `**` across names. A pattern that begins
+    /// with `/` matches whole paths, any other the ends of paths.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the pattern is invalid.
     pub fn path(text: &str) -> Result<Self, String> {
         let whole = if text.starts_with('/') {
             text.to_owned()
@@ -42,18 +42,19 @@ impl Pattern {
         Self::read(text, &whole, true)
     }
 
-    /// A shell's pattern for which `/` is a letter like any other.
+    /// Reads a shell pattern whose wildcards match `/` too.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the pattern is invalid.
     pub fn free(text: &str) -> Result<Self, String> {
         Self::read(text, text, false)
     }
 
-    /// What lies below a directory, and the directory: a pattern whose `*` stays within a name.
+    /// Reads a pattern of directories, whose `*` stays within a name. It matches them and all below
+    /// them.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the pattern is invalid.
     pub fn tree(text: &str) -> Result<Self, String> {
         let folder = text.trim_end_matches('/');
         if !has_wildcards(folder) && folder.starts_with('/') {
@@ -62,10 +63,10 @@ impl Pattern {
         Self::read(text, &format!("{{{folder},{folder}/**}}"), true)
     }
 
-    /// SQL's: `%` is any text, `_` any one letter, everything else itself.
+    /// Reads a pattern of SQL: `%` matches any text, `_` any one character.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the pattern is invalid.
     pub fn like(text: &str) -> Result<Self, String> {
         if let Some(folder) = text.strip_suffix("/%")
             && folder.starts_with('/')
@@ -119,7 +120,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it is about this path, or name.
+    /// Returns whether the pattern matches this path or name.
     #[must_use]
     pub fn is_about(&self, path: &[u8]) -> bool {
         match &self.how {
@@ -132,7 +133,7 @@ impl Pattern {
         }
     }
 
-    /// As it was written.
+    /// Returns the text of the pattern as written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

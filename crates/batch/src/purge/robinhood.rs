@@ -1,8 +1,8 @@
 //! Robinhood 3: file classes, rules of policies that remove files, and their triggers.
 //!
-//! Rules are asked in the order in which they stand and `default` last; the first whose classes a file is in is its rule.
-//! What policies ignore stays. Blocks about something else are passed over where they are known to be that; anything that
-//! is not known is a remark.
+//! Rules apply in their order, `default` last; the first rule with a class that contains the file
+//! decides. Files that a policy ignores stay. Known blocks about other subjects are skipped;
+//! unknown text becomes a remark.
 
 mod condition;
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::script::Complaint;
 
-/// Conditions of all classes and rules, those that come of classes named again and again included.
+/// Most conditions of all classes and rules, counting a class each time it is named.
 const CONDITIONS_MAX: usize = 10_000;
-/// Rules that remove files: each holds the classes of those before it.
+/// Most rules that remove files: each holds the classes of the rules before it.
 const RULES_MAX: usize = 100;
 
-/// Blocks that say nothing about what is removed.
+/// Blocks that don't affect which files are removed.
 const ELSEWHERE: [&str; 22] = [
     "changelog",
     "listmanager",
@@ -46,7 +46,7 @@ const ELSEWHERE: [&str; 22] = [
     "report",
 ];
 
-/// What `read` needs of a file class.
+/// File class as `read` needs it.
 struct Class {
     line: usize,
     condition: Condition,
@@ -64,16 +64,16 @@ struct Reader<'a> {
     count: usize,
 }
 
-/// A rule as it stands.
+/// Rule as written.
 struct Written {
     name: String,
     line: usize,
-    /// Its classes; `None` for all files.
+    /// Classes of the rule; `None` for all files.
     target: Option<Condition>,
     condition: Condition,
 }
 
-/// Reads the configuration.
+/// Reads a Robinhood configuration.
 pub(super) fn read(
     text: &str,
     owners: &dyn Fn(&str) -> Option<u32>,
@@ -90,13 +90,13 @@ pub(super) fn read(
         root: root_of(&tokens),
         count: 0,
     };
-    // Classes may stand after the rules that name them.
+    // Classes may follow the rules that name them.
     reader.all(&tokens, Reader::class_block).map_err(alone)?;
     reader.all(&tokens, Reader::rule_block).map_err(alone)?;
     Ok(reader.policy())
 }
 
-/// Conditions in a condition.
+/// Counts the conditions in a condition.
 fn weight(condition: &Condition) -> usize {
     match condition {
         Condition::All(several) | Condition::Any(several) => {
@@ -113,7 +113,7 @@ fn weight(condition: &Condition) -> usize {
     }
 }
 
-/// Where the file system is mounted, as `fs_path` of `General` says.
+/// Returns the mount point of the file system, from `fs_path` of `General`.
 fn root_of(tokens: &[Token]) -> Option<String> {
     let place = tokens.iter().position(|token| token.text == "fs_path")?;
     let value = tokens.get(place + 2)?;
@@ -121,14 +121,15 @@ fn root_of(tokens: &[Token]) -> Option<String> {
     (value.kind == Kind::Text && path.starts_with('/')).then(|| path.to_owned())
 }
 
-/// The words before `{`.
+/// Words before `{`.
 struct Head<'a> {
     line: usize,
     words: Vec<&'a str>,
 }
 
 impl Reader<'_> {
-    /// Hands each block to `on_block`, which says whether it was its business, and passes over those that were not.
+    /// Passes each block to `on_block`, which returns whether it read the block, and skips unread
+    /// blocks.
     fn all(
         &mut self,
         tokens: &[Token],
@@ -206,7 +207,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Passes over `key = value;` or `key { … }`; a remark unless it is known to say nothing about what is removed.
+    /// Skips `key = value;` or `key { … }`, with a remark unless the key is known not to affect
+    /// removals.
     fn attribute(&mut self, cursor: &mut Cursor<'_>, known: &[&str]) -> Result<(), Complaint> {
         let line = cursor.line();
         let Some(key) = cursor.next() else {
@@ -326,7 +328,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `= name;`, a class.
+    /// Reads `= name;`, a class.
     fn class_value(&mut self, cursor: &mut Cursor<'_>) -> Result<Condition, Complaint> {
         cursor.want("=")?;
         let line = cursor.line();
@@ -403,7 +405,7 @@ impl Reader<'_> {
                 Trigger::Continuous
             }
         };
-        // Of several triggers, one that runs all the time is the earliest.
+        // A trigger that runs all the time acts earliest of several.
         let keep = match (&self.trigger, &trigger) {
             (Some(Trigger::Continuous), _) => false,
             (Some(_), Trigger::Watermark { .. }) => {
@@ -455,7 +457,7 @@ impl Reader<'_> {
     }
 }
 
-/// `high_threshold_pct` and its kin.
+/// Reads `high_threshold_pct` and similar keys.
 fn threshold<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a str, &'a str)> {
     let (side, unit) = cursor.peek()?.text.split_once("_threshold_")?;
     let known = matches!(side, "high" | "low") && matches!(unit, "pct" | "vol" | "cnt");

@@ -1,7 +1,7 @@
-//! Policy rules of Spectrum Scale: `DELETE` and `EXCLUDE`, in their order; macros that `define` names.
+//! Policy rules of Spectrum Scale: `DELETE` and `EXCLUDE`, in their order, and macros of `define`.
 //!
-//! A file goes by a `DELETE` before which no `EXCLUDE` holds for it. Rules that move or list files are left aside, and said.
-//! Days are counted as `DAYS` does, by midnights in UTC.
+//! A `DELETE` removes a file if no earlier `EXCLUDE` matches it. Rules that move or list files are
+//! skipped with a remark. Days count as in `DAYS`, by midnights in UTC.
 
 mod value;
 
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::script::Complaint;
 
-/// Tokens after all macros are put in: macros of macros grow fast.
+/// Most tokens after expanding all macros: nested macros grow fast.
 const EXPANDED_MAX: usize = 500_000;
-/// Macros within macros.
+/// Most levels of nested macros.
 const MACRO_DEPTH_MAX: usize = 16;
 
 struct Reader<'a> {
@@ -25,7 +25,7 @@ struct Reader<'a> {
     rules: Vec<Rule>,
 }
 
-/// Reads the policy.
+/// Reads a Scale policy.
 pub(super) fn read(
     text: &str,
     owners: &dyn Fn(&str) -> Option<u32>,
@@ -54,7 +54,7 @@ pub(super) fn read(
     })
 }
 
-/// Takes definitions of macros out and puts their texts in.
+/// Expands the macros, and removes their definitions.
 fn expand(tokens: &[Token]) -> Result<Vec<Token>, Complaint> {
     let mut macros: BTreeMap<String, Vec<Token>> = BTreeMap::new();
     let mut expanded = Vec::new();
@@ -74,7 +74,7 @@ fn expand(tokens: &[Token]) -> Result<Vec<Token>, Complaint> {
     Ok(expanded)
 }
 
-/// Puts a token, or what its macro stands for, on the line where it is used.
+/// Appends a token, or the expansion of its macro, on the line of its use.
 fn put(
     token: &Token,
     line: usize,
@@ -159,7 +159,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows `DELETE` or `EXCLUDE`.
+    /// Reads the rest of a `DELETE` or `EXCLUDE`.
     fn act(
         &mut self,
         name: String,
@@ -216,7 +216,7 @@ impl Reader<'_> {
     }
 }
 
-/// `(high, low, premigrate)` in per cent.
+/// Reads `(high, low, premigrate)`, in per cent.
 fn threshold(cursor: &mut Cursor<'_>) -> Result<Trigger, Complaint> {
     cursor.want("(")?;
     let mut levels = Vec::new();

@@ -1,10 +1,12 @@
-//! Scans a tree for what a purge will remove: in parallel, with `statx` alone, without writing to it or reading a file.
+//! Scans a tree for files that a purge will remove: in parallel, with `statx` alone, without
+//! writing to it or reading a file.
 //!
-//! What was found is remembered in a [`Cache`]. A directory that did not change since holds the same names; of its files only
-//! those are looked at again that might go within the time asked about, by what is remembered of them: their times only move
-//! forward, which makes deadlines later, and sizes and owners are taken to have become anything. One assumption is left,
-//! that nobody sets a time of a file backward without a change of its directory; every [`LISTED_AGAIN_S`] seconds, and by
-//! `full`, everything is looked at.
+//! A [`Cache`] remembers the results. A directory that has not changed since holds the same names.
+//! The scan looks again only at those of its files that might be removed within the period, by
+//! their remembered facts. Times only move forward, which makes deadlines later; sizes and owners
+//! may have changed to anything. One assumption is left: nobody sets a file's time backward without
+//! changing its directory. Every [`LISTED_AGAIN_S`] seconds, and with `full`, the scan looks at
+//! everything.
 
 mod cache;
 mod record;
@@ -29,28 +31,29 @@ pub use visit::facts;
 use super::{Account, Facts, Fill, Policy, World};
 use visit::Visitor;
 
-/// Directories looked at once, where nothing else is said: a parallel file system answers many at once.
+/// Default number of directories read at once: a parallel file system answers many requests at
+/// once.
 pub const AT_ONCE: usize = 8;
 
-/// Directories that wait to be looked at; more are said to be left out.
+/// Most directories that wait to be read; the scan reports further ones as left out.
 const PENDING_MAX: usize = 4_000_000;
 
-/// Failures that are told one by one.
+/// Most failures reported one by one.
 pub const FAILURES_TOLD_MAX: usize = 20;
 
-/// After this long a directory is listed again though it did not change, in seconds.
+/// Age in seconds after which an unchanged directory is listed again.
 pub const LISTED_AGAIN_S: i64 = 7 * 86_400;
 
-/// How a tree is scanned.
+/// Options of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Directories looked at once.
+    /// Directories read at once.
     pub at_once: usize,
-    /// The end of the time asked about, in seconds since 1970.
+    /// End of the period, in seconds since 1970.
     pub until_s: i64,
 }
 
-/// How far a scan is: counters that anybody may read.
+/// Progress of a scan: counters that any thread may read.
 #[derive(Debug, Default)]
 pub struct Tally {
     files: AtomicU64,
@@ -62,54 +65,54 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Files found.
+    /// Returns the files found.
     pub fn files(&self) -> u64 {
         self.files.load(Relaxed)
     }
 
-    /// Those of them that were looked at rather than remembered.
+    /// Returns the files that were looked at rather than remembered.
     pub fn looked_at(&self) -> u64 {
         self.looked_at.load(Relaxed)
     }
 
-    /// Directories found.
+    /// Returns the directories found.
     pub fn directories(&self) -> u64 {
         self.directories.load(Relaxed)
     }
 
-    /// Those of them that were listed rather than remembered.
+    /// Returns the directories that were listed rather than remembered.
     pub fn listed(&self) -> u64 {
         self.listed.load(Relaxed)
     }
 
-    /// Directories of other file systems, which were left out.
+    /// Returns the directories on other file systems, which were left out.
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Directories and files that could not be looked at.
+    /// Returns the directories and files that could not be looked at.
     pub fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 }
 
-/// A directory or file that could not be looked at.
+/// Directory or file that could not be looked at.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its path below the root.
+    /// Path below the root.
     pub path: Vec<u8>,
-    /// Why.
+    /// Cause of the failure.
     pub cause: io::Error,
 }
 
-/// Says of a file, by its whole path, whether what it holds is safe elsewhere.
+/// Predicate on a file's whole path: true if its content is safe elsewhere.
 pub type IsSafe<'a> = dyn Fn(&[u8], &Facts) -> bool + Sync + 'a;
 
-/// The root of a tree.
+/// Root of a tree.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
-    /// Its path without symbolic links, with no `/` at its end.
+    /// Path without symbolic links and without a final `/`.
     path: Vec<u8>,
 }
 
@@ -117,7 +120,7 @@ impl Root {
     /// Opens a directory.
     ///
     /// # Errors
-    /// When it can't be, or is none.
+    /// If it can't be opened or is no directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -130,7 +133,7 @@ impl Root {
         Ok(Self { fd, path })
     }
 
-    /// Its path, without symbolic links.
+    /// Returns the path without symbolic links.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         if self.path.is_empty() {
@@ -140,48 +143,48 @@ impl Root {
         }
     }
 
-    /// How full its file system is.
+    /// Returns how full the file system is.
     ///
     /// # Errors
-    /// When it does not say.
+    /// If the file system doesn't report it.
     pub fn fill(&self, now_s: i64) -> io::Result<Fill> {
         let stat = fstatvfs(&self.fd)?;
         let used = stat.f_blocks.saturating_sub(stat.f_bfree);
         Ok(Fill {
             at_s: now_s,
             used: used.saturating_mul(stat.f_frsize),
-            // What only root may fill does not count, as `df` has it.
+            // Space that only root may fill does not count, as in `df`.
             capacity: (used + stat.f_bavail).saturating_mul(stat.f_frsize),
             files: stat.f_files.saturating_sub(stat.f_ffree),
         })
     }
 }
 
-/// All that a scan reads.
+/// Inputs of a scan.
 pub struct Scan<'a> {
-    /// The tree.
+    /// Tree to scan.
     pub root: &'a Root,
-    /// The rules.
+    /// Rules of the purge.
     pub policy: &'a Policy,
-    /// The world; its `now_s` is when the scan begins.
+    /// State of the world; its `now_s` is the start of the scan.
     pub world: &'a World,
-    /// How.
+    /// Options of the scan.
     pub options: Options,
-    /// What is remembered; nothing, for all to be looked at.
+    /// Results of an earlier scan; `None` to look at everything.
     pub cache: Option<&'a Cache>,
-    /// What is to be remembered.
+    /// Results of this scan for later ones.
     pub new_cache: Option<&'a NewCache>,
-    /// What is safe elsewhere.
+    /// Predicate for files that are safe elsewhere.
     pub is_safe: &'a IsSafe<'a>,
-    /// How far it is.
+    /// Progress of the scan.
     pub tally: &'a Tally,
 }
 
 impl Scan<'_> {
-    /// Scans, and adds what it finds to an empty account. The first failures come back with it.
+    /// Scans, adds the results to an empty account, and returns it with the first failures.
     ///
     /// # Errors
-    /// When the root itself can't be looked at, or no thread be started.
+    /// If the root itself can't be read, or a thread can't be started.
     pub fn run(&self, empty: &Account) -> io::Result<(Account, Vec<Failure>)> {
         let device = visit::device_of(&self.root.fd)?;
         let agenda = Agenda::new();
@@ -206,7 +209,8 @@ impl Scan<'_> {
     }
 }
 
-/// The directories that wait, by their paths below the root. The latest found is the next: that keeps them few.
+/// Directories that wait, by their paths below the root. The latest found is next, which keeps the
+/// list short.
 struct Agenda {
     state: Mutex<Pending>,
     more: Condvar,
@@ -214,7 +218,7 @@ struct Agenda {
 
 struct Pending {
     paths: Vec<Vec<u8>>,
-    /// Those that somebody is looking at, and may find more in.
+    /// Directories that threads are reading, in which they may find more.
     working: usize,
 }
 
@@ -229,7 +233,7 @@ impl Agenda {
         }
     }
 
-    /// The next directory; none when all is done. Whoever takes one says when it is `done`.
+    /// Returns the next directory; `None` once all are done. The caller reports each as `done`.
     fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -247,7 +251,7 @@ impl Agenda {
         }
     }
 
-    /// Ends a directory and adds what was found in it; says how many had no room.
+    /// Finishes a directory and adds the directories found in it; returns how many had no space.
     fn done(&self, found: &mut Vec<Vec<u8>>) -> usize {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.working -= 1;
@@ -260,7 +264,7 @@ impl Agenda {
     }
 }
 
-/// The fills that a scan knows of: those that were remembered, and the one of now.
+/// Returns the fills known to a scan: the remembered ones and the current one.
 #[must_use]
 pub fn fills_with(known: &[Fill], new: Fill) -> Vec<Fill> {
     cache::fills_with(known, new)

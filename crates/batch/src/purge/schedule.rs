@@ -1,4 +1,4 @@
-//! When a purge runs that runs by the calendar.
+//! Calendar of a purge.
 
 use jiff::{
     Timestamp, ToSpan,
@@ -6,7 +6,7 @@ use jiff::{
     tz::TimeZone,
 };
 
-/// Days looked ahead for the next run: four years and a day, in which every date comes.
+/// Days searched for the next run: four years and a day, which contain every date.
 const DAYS_AHEAD_MAX: usize = 1_462;
 
 const WEEKDAYS: [&str; 7] = [
@@ -19,7 +19,7 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-/// Times of day at days of a calendar, as cron tells them. Sets are bits.
+/// Times of day on days of a calendar, as in cron. Sets are bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
@@ -27,17 +27,18 @@ pub struct Schedule {
     hours: u64,
     days: u64,
     months: u64,
-    /// Sunday is 0.
+    /// Days of the week as bits; Sunday is 0.
     weekdays: u64,
-    /// Both days of the month and of the week are chosen: cron means either.
+    /// True if days of both month and week are given: cron then runs on either.
     either: bool,
 }
 
 impl Schedule {
-    /// Reads `daily 03:00`, `weekly on Sunday 03:00`, `monthly on 1 03:00`, or the five fields of cron.
+    /// Reads `daily 03:00`, `weekly on Sunday 03:00`, `monthly on 1 03:00`, or the five fields of
+    /// cron.
     ///
     /// # Errors
-    /// How it is written.
+    /// The forms that are accepted.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -86,13 +87,13 @@ impl Schedule {
             hours: set(hours, 0, 23, number)?,
             days: set(days, 1, 31, number)?,
             months: set(months, 1, 12, number)?,
-            // Cron takes 7 for Sunday too.
+            // Cron accepts 7 for Sunday too.
             weekdays: (weekday_bits | weekday_bits >> 7) & 0x7f,
             either: !days.starts_with('*') && !weekdays.starts_with('*'),
         })
     }
 
-    /// The first run at or after a moment. O(days until then).
+    /// Returns the first run at or after a moment. O(days until then).
     #[must_use]
     pub fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let start = from.to_zoned(zone.clone());
@@ -132,14 +133,14 @@ impl Schedule {
         chosen && self.months >> date.month() & 1 == 1
     }
 
-    /// As it was written.
+    /// Returns the calendar as written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// `03:00`, or `3:00`.
+/// Reads `03:00` or `3:00`.
 fn clock(text: &str) -> Option<(u64, u64)> {
     let (hour, minute) = text.split_once(':')?;
     let (hour, minute) = (number(hour)?, number(minute)?);
@@ -151,7 +152,7 @@ fn number(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok())?
 }
 
-/// A day of the week by name, three letters of it or its number; Sunday is 0.
+/// Reads a day of the week: a name, its first three letters or its number; Sunday is 0.
 fn weekday(text: &str) -> Option<u64> {
     if let Some(number) = number(text) {
         return Some(number);
@@ -162,7 +163,7 @@ fn weekday(text: &str) -> Option<u64> {
     u64::try_from(day.to_sunday_zero_offset()).ok()
 }
 
-/// A field of cron: `*`, `*/5`, `1-5`, `1,15`, and these together.
+/// Reads a field of cron: `*`, `*/5`, `1-5`, `1,15`, and lists of these.
 fn set(field: &str, least: u64, most: u64, read: fn(&str) -> Option<u64>) -> Option<u64> {
     let mut bits = 0_u64;
     for piece in field.split(',') {

@@ -1,4 +1,4 @@
-//! What a site says of its purge beside the rules: who its users are, and the lists that it announced files in.
+//! Facts of a site beside the rules: its users, and the lists that announce files.
 
 use std::{
     fs::{self, File},
@@ -10,11 +10,11 @@ use std::{
 
 use super::{Candidates, Listed, Pattern, Policy};
 
-/// Lists of one rule, and paths of one list: 8 bytes each are kept.
+/// Most lists of one rule, and most paths of one list, at 8 bytes each.
 const LISTS_MAX: usize = 1000;
 const LISTED_MAX: usize = 20_000_000;
 
-/// The number of a user of this machine.
+/// Returns the number of a user of this machine.
 #[must_use]
 pub fn number_of(name: &str) -> Option<u32> {
     if name.starts_with('-') || name.contains(char::is_control) {
@@ -29,10 +29,10 @@ pub fn number_of(name: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }
 
-/// The files that a pattern names: it may have wildcards in its last name.
+/// Finds the files that a pattern names; its last name may have wildcards.
 ///
 /// # Errors
-/// Why they can't be looked for.
+/// The reason why they can't be searched for.
 pub fn lists(candidates: &Candidates) -> Result<Vec<PathBuf>, String> {
     let path = Path::new(&candidates.files);
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -54,10 +54,10 @@ pub fn lists(candidates: &Candidates) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// A list: a path a line, from the root.
+/// Reads a list: one path a line, from the root.
 ///
 /// # Errors
-/// When it can't be read.
+/// If it can't be read.
 pub fn read_list(file: &Path, rule: usize, notice_s: i64, root: &[u8]) -> io::Result<Listed> {
     let opened = File::open(file)?;
     let written_s = opened.metadata()?.mtime();
@@ -73,7 +73,7 @@ pub fn read_list(file: &Path, rule: usize, notice_s: i64, root: &[u8]) -> io::Re
     Ok(Listed::new(rule, at_s, paths.iter().map(Vec::as_slice)))
 }
 
-/// All that was announced of what lies below a path; lists that can't be read are left out.
+/// Reads all lists of files below a path; lists that can't be read are left out.
 #[must_use]
 pub fn listed(policy: &Policy, root: &[u8]) -> Vec<Listed> {
     let rules = policy.rules.iter().enumerate();

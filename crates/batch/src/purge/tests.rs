@@ -27,7 +27,7 @@ fn complaints(text: &str) -> Vec<String> {
     complaints.iter().map(ToString::to_string).collect()
 }
 
-/// A file whose times are these days ago.
+/// Returns a file whose times are so many days ago.
 fn aged(accessed: i64, modified: i64, changed: i64) -> Facts {
     Facts {
         owner: 7,
@@ -47,7 +47,7 @@ fn sight<'a>(path: &'a str, facts: &'a Facts) -> Sight<'a> {
     }
 }
 
-/// Days until a file goes.
+/// Returns the days until a file is removed.
 fn days(policy: &Policy, path: &str, facts: &Facts) -> Option<f64> {
     let death = policy.death(&sight(path, facts), &world())?;
     #[expect(clippy::cast_precision_loss, reason = "days")]
@@ -187,7 +187,7 @@ fn what_is_remembered_dies_no_earlier_than_it_may_whatever_changed_since() {
         ..sight("/a", &facts)
     };
     assert_eq!(days(&policy, "/a", &facts), None);
-    // It may have grown, and have been given to somebody else.
+    // The file may have grown and changed its owner.
     let earliest = policy.earliest_s(&remembered, &world());
     assert_eq!(earliest, Some(NOW + 3 * DAY));
 }
@@ -245,7 +245,7 @@ fn robinhood_s_rules_are_asked_in_order_and_what_is_not_understood_is_said() {
         judged("/lustre/scratch/a", &big),
         Some((2, "big_first", predicted))
     );
-    // Whether it is in the class that asks for a group stays open: it may be.
+    // Membership in the class that asks for a group is unknown, so the file may be in it.
     let small = aged(20, 20, 20);
     assert_eq!(
         judged("/lustre/scratch/a", &small),
@@ -264,7 +264,7 @@ fn robinhood_s_rules_are_asked_in_order_and_what_is_not_understood_is_said() {
         judged("/lustre/scratch/a", &Facts { owner: 1000, ..big }),
         None
     );
-    // What was changed a moment ago is left alone for a day.
+    // Recently changed files are left alone for a day.
     let fresh = Facts {
         size: 2 << 30,
         ..aged(8, 0, 0)
@@ -429,7 +429,8 @@ proptest! {
         }
     }
 
-    /// Times that move forward, sizes and owners that change: no file goes before its remembered facts allow.
+    /// Whatever times move forward and sizes and owners change, no file is removed before its
+    /// remembered facts allow.
     #[test]
     fn the_remembered_bound_holds_whatever_moves_forward(
         (accessed, modified, changed) in (0..60_i64, 0..60_i64, 0..60_i64),

@@ -1,27 +1,27 @@
-//! Words, texts and marks of policies that others wrote, and the shape that their conditions share.
+//! Words, quoted texts and marks of foreign policies, and the common form of their conditions.
 
 use posthaste_types::Bytes;
 
 use super::Condition;
 use crate::script::Complaint;
 
-/// Words and marks of one policy: more are no policy.
+/// Most words and marks of one policy.
 const TOKENS_MAX: usize = 500_000;
-/// Conditions within conditions: deeper ones are no policy, and would need a deep stack.
+/// Most levels of nested conditions: more would need a deep stack.
 const DEPTH_MAX: usize = 100;
 
-/// What a token is.
+/// Kind of token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Letters, digits, `_`, `.`, `$`, `%`.
     Word,
-    /// What stood in quotes.
+    /// Quoted text.
     Text,
-    /// Anything else; operators of two letters are one.
+    /// Anything else; an operator of two characters is one mark.
     Mark,
 }
 
-/// A piece of a policy.
+/// Token of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub kind: Kind,
@@ -29,7 +29,7 @@ pub(super) struct Token {
     pub line: usize,
 }
 
-/// How comments and quotes look.
+/// Syntax of comments and quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// `#` to the end of the line.
@@ -38,7 +38,7 @@ pub(super) enum Style {
     Scale,
 }
 
-/// Splits a policy.
+/// Splits a policy into tokens.
 pub(super) fn split(text: &str, style: Style) -> Result<Vec<Token>, Complaint> {
     let mut tokens = Vec::new();
     let (mut rest, mut line) = (text, 1);
@@ -78,7 +78,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '$' | '%')
 }
 
-/// White space and comments in front, and what follows them.
+/// Splits a text into its leading white space and comments, and the rest.
 fn skip(text: &str, style: Style, line: usize) -> Result<(&str, &str), Complaint> {
     let mut at = 0;
     loop {
@@ -102,7 +102,8 @@ fn skip(text: &str, style: Style, line: usize) -> Result<(&str, &str), Complaint
     }
 }
 
-/// A quoted text, without its quotes, and how long it is with them. SQL doubles a quote that it means.
+/// Reads a quoted text; returns it without its quotes, and its length with them. SQL doubles a
+/// quote inside the text.
 fn quoted(rest: &str, quote: char, style: Style) -> Option<(Kind, String, usize)> {
     let mut text = String::new();
     let mut letters = rest.char_indices().skip(1).peekable();
@@ -119,7 +120,7 @@ fn quoted(rest: &str, quote: char, style: Style) -> Option<(Kind, String, usize)
     None
 }
 
-/// Reads tokens one after the other.
+/// Position in a list of tokens.
 pub(super) struct Cursor<'a> {
     tokens: &'a [Token],
     pub at: usize,
@@ -145,26 +146,26 @@ impl<'a> Cursor<'a> {
         token
     }
 
-    /// The line that is read, or the last one.
+    /// Returns the line of the next token, or of the last one at the end.
     pub fn line(&self) -> usize {
         let token = self.peek().or(self.tokens.last());
         token.map_or(1, |token| token.line)
     }
 
-    /// Whether this word or mark follows, in whatever case.
+    /// Returns whether this word or mark is next, ignoring case.
     pub fn sees(&self, text: &str) -> bool {
         self.peek()
             .is_some_and(|token| token.kind != Kind::Text && token.text.eq_ignore_ascii_case(text))
     }
 
-    /// Takes this word or mark, if it follows.
+    /// Consumes this word or mark if it is next, and returns whether it was.
     pub fn take(&mut self, text: &str) -> bool {
         let sees = self.sees(text);
         self.at += usize::from(sees);
         sees
     }
 
-    /// Takes this word or mark.
+    /// Consumes this word or mark; fails if another is next.
     pub fn want(&mut self, text: &str) -> Result<(), Complaint> {
         if self.take(text) {
             return Ok(());
@@ -175,7 +176,7 @@ impl<'a> Cursor<'a> {
         ))
     }
 
-    /// What follows, for people.
+    /// Returns the next token for a message.
     pub fn shown(&self) -> String {
         self.peek().map_or_else(
             || "the end".to_owned(),
@@ -183,7 +184,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// Takes what stands in brackets, the opening one of which was taken.
+    /// Skips to the closing bracket; the opening one is already consumed.
     pub fn skip_to_close(&mut self, open: &str, close: &str) -> Result<(), Complaint> {
         let line = self.line();
         let mut depth = 1_usize;
@@ -200,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Goes one level deeper.
+    /// Reads one level deeper, up to [`DEPTH_MAX`].
     pub fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Complaint>,
@@ -215,7 +216,7 @@ impl<'a> Cursor<'a> {
         read
     }
 
-    /// Conditions with `or`, `and`, `not` and parentheses; `atom` reads what stands between them.
+    /// Reads conditions with `or`, `and`, `not` and parentheses; `atom` reads a single condition.
     pub fn condition(
         &mut self,
         atom: &mut dyn FnMut(&mut Self) -> Result<Condition, Complaint>,
@@ -249,7 +250,7 @@ impl<'a> Cursor<'a> {
         if !self.sees("(") {
             return atom(self);
         }
-        // Parentheses may stand around a sum too: then what follows them compares it.
+        // Parentheses may also enclose a sum; a comparison then follows them.
         let start = self.at;
         if let Ok(condition) = atom(self) {
             return Ok(condition);
@@ -271,7 +272,7 @@ fn single(mut several: Vec<Condition>, join: fn(Vec<Condition>) -> Condition) ->
     }
 }
 
-/// How two things are compared.
+/// Operator of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compare {
     Less,
@@ -283,7 +284,7 @@ pub(super) enum Compare {
 }
 
 impl Compare {
-    /// The operator that follows, if one does.
+    /// Consumes the next operator, if there is one.
     pub fn take(cursor: &mut Cursor<'_>) -> Option<Self> {
         let known = [
             ("<=", Self::LessOrEqual),
@@ -299,7 +300,7 @@ impl Compare {
         found.map(|(_, compare)| compare)
     }
 
-    /// A whole number compared with `n`, by what it is to be `n` or more.
+    /// Compares a whole number with `n`; `from(n)` is the condition that it is `n` or more.
     pub fn with(self, n: i128, from: &dyn Fn(i128) -> Condition) -> Condition {
         let not = |condition| Condition::Not(Box::new(condition));
         let above = n.saturating_add(1);
@@ -313,7 +314,7 @@ impl Compare {
         }
     }
 
-    /// Something that is so, or is not: only equality makes sense.
+    /// Compares a condition with true; only equality and inequality make sense.
     pub fn with_equal(self, so: Condition) -> Option<Condition> {
         match self {
             Self::Equal => Some(so),
@@ -323,22 +324,22 @@ impl Compare {
     }
 }
 
-/// This many bytes or more.
+/// Returns the condition of this many bytes or more.
 pub(super) fn size_from(bytes: i128) -> Condition {
     match u64::try_from(bytes) {
         Ok(bytes) => Condition::SizeFrom(bytes),
-        // Below nothing is everything; above 2^64 is nothing.
+        // Every size is above a negative number; none reaches 2^64.
         Err(_) if bytes < 0 => Condition::All(Vec::new()),
         Err(_) => Condition::Any(Vec::new()),
     }
 }
 
-/// A size like `10GB`, in binary units, as Robinhood's are.
+/// Reads a size such as `10GB`, in binary units as in Robinhood.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     text.parse::<Bytes>().ok().map(Bytes::get)
 }
 
-/// A number of things like `100M`, in decimal units.
+/// Reads a count such as `100M`, in decimal units.
 pub(super) fn count(text: &str) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())

@@ -1,4 +1,5 @@
-//! What a purge depends on beside its rules and the file: the time, how full the file system is, what was announced.
+//! Inputs of a purge beside its rules and the file: the time, the fill of the file system, and the
+//! announced files.
 
 use std::{
     fmt,
@@ -10,17 +11,17 @@ use posthaste_types::Bytes;
 
 use super::{Confidence, Rule, Trigger};
 
-/// Looks at how full a file system is tell a rate when they are this far apart, in seconds: less is noise.
+/// Shortest span in seconds between two fills that gives a rate: below it noise prevails.
 const RATE_SPAN_MIN_S: i64 = 3_600;
 
-/// How full a file system is.
+/// Fill level of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// In thousandths of its bytes.
+    /// Thousandths of its bytes.
     Permille(u64),
-    /// In bytes used.
+    /// Bytes used.
     Used(u64),
-    /// In files.
+    /// Number of files.
     Files(u64),
 }
 
@@ -35,21 +36,21 @@ impl fmt::Display for Level {
     }
 }
 
-/// How full a file system was at a moment.
+/// Fill of a file system at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fill {
-    /// When, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub at_s: i64,
     /// Bytes used.
     pub used: u64,
-    /// Bytes there are.
+    /// Capacity in bytes.
     pub capacity: u64,
-    /// Files there are.
+    /// Number of files.
     pub files: u64,
 }
 
 impl Fill {
-    /// What is used, and the level, in the unit of the level.
+    /// Returns the fill and the level, in the unit of the level.
     fn against(&self, level: Level) -> (u128, u128) {
         match level {
             Level::Permille(permille) => (
@@ -62,19 +63,19 @@ impl Fill {
     }
 }
 
-/// A list that a purge announced its files in.
+/// List that announces files of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The place of the rule in the policy.
+    /// Index of the rule in the policy.
     pub rule: usize,
-    /// When what it names goes, in seconds since 1970.
+    /// Time at which the listed files are removed, in seconds since 1970.
     pub at_s: i64,
-    /// Digests of the paths in it, in order.
+    /// Sorted digests of the listed paths.
     digests: Vec<u64>,
 }
 
 impl Listed {
-    /// A list of these paths. O(n log n), 8 bytes a path.
+    /// Builds a list of these paths. O(n log n), 8 bytes a path.
     #[must_use]
     pub fn new<'a>(rule: usize, at_s: i64, paths: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut digests: Vec<u64> = paths.map(digest).collect();
@@ -87,28 +88,29 @@ impl Listed {
     }
 }
 
-/// 64 bits: of 10^7 listed paths and 10^7 files, two are taken for each other once in 10^5 times.
+/// Hashes a path to 64 bits. Among 10^7 listed paths and 10^7 files, two collide once in 10^5
+/// times.
 fn digest(path: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(path);
     hasher.finish()
 }
 
-/// What a purge depends on beside its rules and the file.
+/// Inputs of a purge beside its rules and the file.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Now, in seconds since 1970.
+    /// Current time, in seconds since 1970.
     pub now_s: i64,
-    /// By whose clock calendars run.
+    /// Time zone of calendars.
     pub zone: TimeZone,
-    /// How full the file system was when it was looked at, the latest last; may be empty.
+    /// Observed fills of the file system, the latest last; may be empty.
     pub fills: Vec<Fill>,
-    /// What was announced.
+    /// Lists of announced files.
     pub listed: Vec<Listed>,
 }
 
 impl World {
-    /// A moment at which nothing else is known.
+    /// Returns a world of which only the time is known.
     #[must_use]
     pub fn at(now_s: i64, zone: TimeZone) -> Self {
         Self {
@@ -119,7 +121,7 @@ impl World {
         }
     }
 
-    /// When a rule removes what it may take from a moment on, and how sure that is.
+    /// Returns when a rule removes files that match since a moment, and the confidence in that.
     pub(super) fn removal(&self, rule: &Rule, since_s: i64) -> Option<(i64, Confidence)> {
         match &rule.trigger {
             Trigger::Continuous => {
@@ -132,7 +134,7 @@ impl World {
                 };
                 let at_s = after(since_s)?.saturating_add(rule.grace_s);
                 if at_s < self.now_s {
-                    // It should be gone, so that run did not take it.
+                    // The file should be gone, so that run did not remove it.
                     return Some((after(self.now_s)?, Confidence::Certain));
                 }
                 Some((at_s, Confidence::Certain))
@@ -147,7 +149,8 @@ impl World {
         }
     }
 
-    /// When the file system will be this full, as it filled between the first and the last look. `None` where nobody knows.
+    /// Predicts when the file system reaches a level, from the rate between the first and the last
+    /// fill. `None` if there is no rate.
     #[must_use]
     pub fn full_s(&self, level: Level) -> Option<i64> {
         let last = self.fills.last()?;
@@ -170,7 +173,7 @@ impl World {
         last.at_s.checked_add(i64::try_from(lacking).ok()?)
     }
 
-    /// When a path goes that a list of a rule names.
+    /// Returns when a list of a rule removes a path.
     pub(super) fn listed_s(&self, rule: usize, path: &[u8]) -> Option<i64> {
         let digest = (!self.listed.is_empty()).then(|| digest(path))?;
         let naming = self

@@ -1,15 +1,16 @@
-//! Directives in a job's comment, for jobs whose script nobody can edit.
+//! Directives in a job's comment, for jobs with a script that nobody can edit.
 
 use super::Complaint;
 
-/// What a comment begins with, or a word of it, where what follows is ours.
+/// Beginning of a comment, or of a word in it, that directives follow.
 const MARK: &str = "posthaste:";
 
-/// The directives of a comment as lines of a script: `posthaste:stage_in source=… destination=…; stage_out …`, from that mark
-/// to the end. Before it the comment says whatever it likes. Empty for a comment without the mark.
+/// Returns the directives of a comment as lines of a script: `posthaste:stage_in source=…
+/// destination=…; stage_out …`, from that mark to the end. Any text may precede the mark. Returns
+/// an empty text for a comment without the mark.
 ///
 /// # Errors
-/// For what could not be lines of a script.
+/// For text that could not be lines of a script.
 pub fn from_comment(comment: &str) -> Result<String, Complaint> {
     let mut places = comment.match_indices(MARK).map(|(place, _)| place);
     let begins_word = |place: &usize| {
@@ -35,7 +36,7 @@ pub fn from_comment(comment: &str) -> Result<String, Complaint> {
     Ok(lines.join("\n"))
 }
 
-/// The pieces between semicolons that are not in quotes.
+/// Returns the pieces between semicolons outside quotes.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut pieces, mut from, mut quote) = (Vec::new(), 0, None);
     for (place, c) in text.char_indices() {

@@ -1,16 +1,16 @@
 use std::fmt;
 
-/// How far two words may be apart, letters changed, for one to be meant by the other.
+/// Largest edit distance, in letters, between a word and the one that was probably meant.
 const NEAR: usize = 2;
 
-/// Something wrong in a directive, in one line.
+/// Error in a directive, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
-    /// The line, from 1.
+    /// Line of the directive, from 1.
     pub line: usize,
-    /// What is wrong, with the word it is about.
+    /// Description of the error, with the word that caused it.
     pub what: String,
-    /// What was meant, as far as can be told, or how it is written.
+    /// Probable intention, or the correct form.
     pub meant: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl Complaint {
         self
     }
 
-    /// A word that is none of these; says the nearest of them, or all.
+    /// Reports an unknown word, with the nearest of the known ones, or all.
     pub(crate) fn unknown(line: usize, word: &str, what: &str, known: &[&str]) -> Self {
         let distance = |other: &&&str| strsim::osa_distance(word, other);
         let nearest = known.iter().min_by_key(distance);

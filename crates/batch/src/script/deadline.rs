@@ -6,25 +6,25 @@ use jiff::{
     tz::TimeZone,
 };
 
-/// How deadlines are written.
+/// Forms of deadlines.
 pub(super) const FORMS: &str = "2h, 1d12h, 2026-12-01T18:00 or 2026-12-01";
 
-/// The longest span: what is longer is a slip of the pen.
+/// Longest span: a longer one is a typing error.
 const SPAN_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// By when something has to be somewhere.
+/// Deadline in a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// So long after the submission, or the end of the job.
+    /// Span after the submission, or after the end of the job.
     Within(Duration),
-    /// A moment.
+    /// Moment in time.
     At(Timestamp),
-    /// A moment by the centre's clock.
+    /// Local time of the centre.
     Local(DateTime),
 }
 
 impl Deadline {
-    /// The moment, for a span that begins at `from`; none where it is beyond all time.
+    /// Returns the moment, for a span that begins at `from`; `None` if it is out of range.
     #[must_use]
     pub fn moment(&self, from: Timestamp, centre: &TimeZone) -> Option<Timestamp> {
         match self {
@@ -40,7 +40,7 @@ impl Deadline {
         }
     }
 
-    /// Reads a span (`2h`), a moment with its zone, a local one, or a day, of which the end counts.
+    /// Reads a span (`2h`), a moment with its zone, a local time, or a day, which means its end.
     pub(super) fn read(text: &str) -> Option<Self> {
         if let Ok(span) = text.parse::<Span>() {
             let seconds = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
@@ -61,7 +61,7 @@ impl Deadline {
         text.parse().ok().map(Self::Local)
     }
 
-    /// Reads `1/14/2007:12:00` as the paper prints it: month, day, year, hour and minute.
+    /// Reads `1/14/2007:12:00` as in the paper: month, day, year, hour and minute.
     pub(super) fn read_as_paper(text: &str) -> Option<Self> {
         let (day, time) = text.split_once(':')?;
         let (hour, minute) = time.split_once(':')?;

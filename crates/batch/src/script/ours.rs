@@ -1,4 +1,4 @@
-//! `#POSTHASTE`, and the lines of others that mean the same.
+//! `#POSTHASTE` directives, and equivalent lines of other programs.
 
 use posthaste_types::{Bytes, Code};
 
@@ -8,10 +8,11 @@ use super::{
 
 const VERBS: [&str; 3] = ["stage_in", "stage_out", "depot"];
 
-/// What Slurm reads itself, of whichever lines: room in a pool of its burst buffer.
+/// Beginnings of words that Slurm reads itself in any line: space in a pool of its burst buffer.
 const ROOM: [&str; 2] = ["pool=", "capacity="];
 
-/// `stage_in`, `stage_out` or `depot`, and what belongs to it; or room, which is Slurm's.
+/// Reads `stage_in`, `stage_out` or `depot` with its keys, or a burst buffer request, which is
+/// Slurm's.
 pub(super) fn read(line: usize, text: &str) -> Result<Said, Complaint> {
     let all = words::split(line, text)?;
     let words = without(&all, &ROOM);
@@ -25,8 +26,8 @@ pub(super) fn read(line: usize, text: &str) -> Result<Said, Complaint> {
     }
 }
 
-/// The same of a line whose mark is Slurm's or DataWarp's: what does not stage anything is theirs, and so are the keys for
-/// pools and kinds of files.
+/// Reads a line with Slurm's or DataWarp's mark. Lines that stage nothing are theirs, as are the
+/// keys for pools and kinds of files.
 pub(super) fn read_alias(line: usize, text: &str) -> Result<Said, Complaint> {
     let all = words::split(line, text)?;
     let words = without(&without(&all, &ROOM), &["type=file", "type=directory"]);
@@ -37,14 +38,14 @@ pub(super) fn read_alias(line: usize, text: &str) -> Result<Said, Complaint> {
     }
 }
 
-/// The words that begin with none of these.
+/// Returns the words that begin with none of these.
 fn without(words: &[String], beginnings: &[&str]) -> Vec<String> {
     let is_theirs = |word: &&String| beginnings.iter().any(|begin| word.starts_with(begin));
     let ours = words.iter().filter(|word| !is_theirs(word));
     ours.cloned().collect()
 }
 
-/// The words after the verb: each key at most once.
+/// Words after the verb, each key at most once.
 struct Keys<'a> {
     line: usize,
     verb: &'static str,
@@ -107,7 +108,7 @@ impl<'a> Keys<'a> {
         Complaint::new(self.line, what).meant(format!("{key}={form}"))
     }
 
-    /// What a key says, once understood.
+    /// Parses the value of a key with `understand`.
     fn understood<T>(
         &self,
         key: &str,
@@ -122,7 +123,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Names with commas between them.
+/// Splits names at commas.
 fn names(value: &str) -> Option<Vec<String>> {
     let names: Vec<String> = value.split(',').map(str::to_owned).collect();
     names.iter().all(|name| !name.is_empty()).then_some(names)
@@ -226,14 +227,14 @@ fn depot(line: usize, words: &[String]) -> Result<Said, Complaint> {
     }))
 }
 
-/// `NAME:50GB`; the name may have colons itself.
+/// Reads `NAME:50GB`; the name may contain colons.
 pub(super) fn lent_space(text: &str) -> Option<(&str, Bytes)> {
     let (name, space) = text.rsplit_once(':')?;
     let space: Bytes = space.parse().ok()?;
     (!name.is_empty() && space > Bytes::ZERO).then_some((name, space))
 }
 
-/// A share such as `0.5`, in thousandths: up to three digits behind the point.
+/// Reads a share such as `0.5` with up to three decimals, in thousandths.
 fn permille(text: &str) -> Option<u32> {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
     let is_plain = |digits: &str| digits.bytes().all(|c| c.is_ascii_digit());

@@ -1,8 +1,8 @@
-//! The forms that the papers print: `offload-ics08` Figure 4 and `catch-2011` Figure 4.
+//! Forms in the papers: `offload-ics08` Figure 4 and `catch-2011` Figure 4.
 
 use super::{After, Complaint, Deadline, Lent, Release, Said, StageOut, ours::lent_space, words};
 
-/// A form of the papers, by its mark.
+/// Reads a form of the papers, by its mark.
 pub(super) fn read(line: usize, mark: &str, text: &str) -> Result<Said, Complaint> {
     let words = words::split(line, text)?;
     let form = match mark {

@@ -83,7 +83,7 @@ fn room_in_a_pool_is_for_slurm_to_read() {
     assert!(complaint("#POSTHASTE capacty=2TiB").contains("capacty"));
 }
 
-/// Word for word: Figure 4 of Timely Offloading and Figure 4 of CATCH.
+/// Verbatim: Figure 4 of Timely Offloading and Figure 4 of CATCH.
 #[test]
 fn the_forms_of_the_papers_are_read_as_they_print_them() {
     let wanted = read(
@@ -203,7 +203,7 @@ fn mere_comments_are_left_alone() {
     }
 }
 
-/// Wrong directives, and what is said of each.
+/// Wrong directives, and the complaint about each.
 const WRONG: &[(&str, &str)] = &[
     (
         "\n#POSTHASTE stagein source=a",
@@ -344,7 +344,7 @@ fn complaints_and_directives_are_bounded() {
     assert!(complaint(&long).contains("at most"));
 }
 
-/// Bits of directives, right and wrong.
+/// Generates pieces of directives, right and wrong.
 fn pieces() -> impl Strategy<Value = String> {
     let words = [
         "#POSTHASTE ",

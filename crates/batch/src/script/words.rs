@@ -1,11 +1,11 @@
-//! The words of a line: quotes hold together what has spaces in it.
+//! Words of a line; quotes keep text with spaces together.
 
 use super::Complaint;
 
-/// Longest line of ours, in bytes.
+/// Longest directive, in bytes.
 const LINE_BYTES_MAX: usize = 8192;
 
-/// Splits a line at white space that is not in quotes; the quotes go.
+/// Splits a line at white space outside quotes, and removes the quotes.
 pub(super) fn split(line: usize, text: &str) -> Result<Vec<String>, Complaint> {
     if text.len() > LINE_BYTES_MAX {
         let most = format!("a directive has {LINE_BYTES_MAX} bytes at most");

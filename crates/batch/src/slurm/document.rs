@@ -1,5 +1,5 @@
-//! A document of Slurm with a list in it, read while it comes: each item on its own, so that one that makes no sense costs only
-//! itself, and all of them together no more memory than what is kept of them.
+//! Reader of a document of Slurm with a list, as a stream. Each item is parsed by itself, so an
+//! invalid item costs only itself. Memory grows only with the data that is kept of the items.
 
 use std::{
     cell::Cell,
@@ -15,27 +15,28 @@ use serde_json::value::RawValue;
 
 use crate::queue::Unreadable;
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 128 << 10;
-/// Longest item of a list, in bytes: Slurm names every core of a job, some 20 MB for ten thousand nodes, and indents them.
+/// Longest item of a list, in bytes. Slurm names every core of a job, some 20 MB for ten thousand
+/// nodes, with indentation.
 const ITEM_BYTES_MAX: u64 = 64 << 20;
-/// Most that is kept of one thing beside the list, in bytes: its errors, or who answers.
+/// Largest value beside the list that is kept, in bytes: errors, or the plug-in that answers.
 const ASIDE_BYTES_MAX: u64 = 1 << 20;
-/// Letters of a complaint that are told.
+/// Most characters of a complaint that are reported.
 const TOLD_MAX: usize = 400;
 
-/// What is read, for errors, and what its list is called.
+/// Name of the document, for errors, and of its list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct What {
     pub(super) name: &'static str,
     pub(super) list: &'static str,
 }
 
-/// Reads a document, and hands on each item of its list; none for one that makes no sense.
+/// Reads a document, and passes each item of its list to `take`; `None` for an invalid item.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON, breaks off, has no list, or has one item of more than 64 MiB; and with what Slurm says where it
-/// has errors, also beside a list: that ends where the error was.
+/// [`Unreadable`] if the document is not JSON, ends early, has no list, or has an item of more than
+/// 64 MiB. Also if Slurm reports an error, even beside a list: the list ends where the error was.
 pub(super) fn read<T: DeserializeOwned>(
     what: What,
     from: impl Read,
@@ -73,7 +74,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// How much more may be read before something ends that is kept in memory as it comes.
+/// Limit on the bytes read until the current value ends, as the parser keeps it in memory.
 struct Bound {
     left: Cell<u64>,
     most: Cell<u64>,
@@ -90,7 +91,7 @@ impl Default for Bound {
 }
 
 impl Bound {
-    /// Something begins that may have so many bytes, and those that were read ahead.
+    /// Begins a value of up to `most` bytes, including bytes read ahead.
     fn begin(&self, most: u64) {
         self.left.set(most);
         self.most.set(most);
@@ -106,7 +107,8 @@ impl Bound {
     }
 }
 
-/// Slurm hands on what users write as they wrote it, and that may be no text: what is not ASCII is read as `?`.
+/// Reader that replaces bytes outside ASCII by `?`. Slurm passes on users' text as they wrote it,
+/// and it may not be valid UTF-8.
 struct Legible<'b, R> {
     from: R,
     bound: &'b Bound,
@@ -125,7 +127,7 @@ impl<R: Read> Read for Legible<'_, R> {
     }
 }
 
-/// What a document says beside its list.
+/// Content of a document beside its list.
 #[derive(Default)]
 struct Rest {
     has_list: bool,
@@ -134,7 +136,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// What Slurm complains of first, and what of Slurm does: as much as a line takes.
+    /// Returns Slurm's first error and the plug-in that reports it, cut to the length of a line.
     fn complaint(&self) -> Option<String> {
         let told = self.errors.iter().find_map(|trouble| match trouble {
             Trouble::Told { error, description } => error.as_ref().or(description.as_ref()),
@@ -149,7 +151,7 @@ impl Rest {
     }
 }
 
-/// What somebody wrote, cut where it is too long to be told.
+/// Cuts a text that is too long to report.
 fn short(told: &str) -> String {
     match told.char_indices().nth(TOLD_MAX) {
         Some((end, _)) => format!("{}…", &told[..end]),
@@ -173,14 +175,14 @@ struct Meta {
     plugin: Plugin,
 }
 
-/// Until 23.02 `type` has the version, from then on `data_parser`.
+/// Version of the plug-in: in `type` until 23.02, later in `data_parser`.
 #[derive(Deserialize, Default)]
 struct Plugin {
     r#type: Option<String>,
     data_parser: Option<String>,
 }
 
-/// What Slurm complains of in the answer to a question that it refused; none where it is no such answer.
+/// Returns Slurm's error in the answer to a refused request; `None` if it is no such answer.
 #[must_use]
 pub fn complaint(answer: &[u8]) -> Option<String> {
     let mut ignore = |_: &RawValue| {};
@@ -194,7 +196,7 @@ pub fn complaint(answer: &[u8]) -> Option<String> {
     Some(told.escape_debug().to_string())
 }
 
-/// Reads the document.
+/// Deserializer of the document.
 struct Document<'t> {
     list: &'static str,
     take: &'t mut dyn FnMut(&RawValue),
@@ -227,7 +229,7 @@ impl<'de> Visitor<'de> for Document<'_> {
                     rest.has_list = map.next_value_seed(List { take, bound })?;
                 }
                 _ => {
-                    // None of it is kept.
+                    // The parser keeps none of it.
                     self.bound.begin(u64::MAX);
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -238,7 +240,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-/// Reads the list; whether there is one.
+/// Deserializer of the list; returns whether there is one.
 struct List<'t> {
     take: &'t mut dyn FnMut(&RawValue),
     bound: &'t Bound,

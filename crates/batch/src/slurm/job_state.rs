@@ -1,35 +1,35 @@
-//! How jobs that were submitted held stand, by what `squeue` prints with [`STATES_FORMAT`].
+//! States of jobs that were submitted held, from the output of `squeue` with [`STATES_FORMAT`].
 
 use std::collections::BTreeMap;
 
 use super::{Told, has_begun, is_held};
 use crate::queue::JOBS_MAX;
 
-/// What `squeue --noheader --states=all --format=` is given, so that [`job_states`] reads what it prints. The reason is last: it
-/// may hold anything.
+/// Argument of `squeue --noheader --states=all --format=` whose output [`job_states`] reads. The
+/// reason is last, as it may contain any character.
 pub const STATES_FORMAT: &str = "%A|%T|%Q|%N|%r";
 
-/// How a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It waits, and does not start before its user releases it.
+    /// Job that waits, and does not start before its user releases it.
     Held,
-    /// It waits, and does not start before an administrator releases it.
+    /// Job that waits, and does not start before an administrator releases it.
     HeldByAdministrator,
-    /// It waits, and may start at any moment.
+    /// Job that waits, and may start at any moment.
     Waiting,
-    /// It runs, is about to end, or begins anew.
+    /// Job that runs, is about to end, or begins again.
     Running,
-    /// It ended without having begun.
+    /// Job that ended without having begun.
     NeverBegan,
-    /// It ended.
+    /// Job that has ended.
     Ended {
-        /// Whether it ended well: neither failed nor ran out of time nor was cancelled.
+        /// True unless the job failed, ran out of time or was cancelled.
         well: bool,
     },
 }
 
-/// Reads the answer: how each job stands, by its number. Lines that make no sense are left out.
+/// Reads the answer: the state of each job, by its number. Invalid lines are left out.
 #[must_use]
 pub fn job_states(answer: &str) -> BTreeMap<u64, JobState> {
     answer.lines().take(JOBS_MAX).filter_map(read).collect()
@@ -50,7 +50,7 @@ fn read(line: &str) -> Option<(u64, JobState)> {
     Some((job, standing(told)))
 }
 
-/// How it stands.
+/// Returns the state of a job.
 pub(super) fn standing(told: Told) -> JobState {
     let Told {
         state,
@@ -58,7 +58,7 @@ pub(super) fn standing(told: Told) -> JobState {
         priority,
         nodes,
     } = told;
-    // A state may have more behind a `+`.
+    // A state may have a suffix after `+`.
     let name = state.split('+').next().unwrap_or(state);
     match name {
         "COMPLETED" => JobState::Ended { well: true },

@@ -1,5 +1,5 @@
-//! `squeue --json`, `sacct --json` and what slurmrestd answers: one reader for all versions, as fields only ever changed their
-//! shape, and no field is missed that is not there.
+//! Reader of `squeue --json`, `sacct --json` and answers of slurmrestd. One reader suits all
+//! versions: fields only ever changed their form, and absent fields are allowed.
 
 use std::{collections::BTreeMap, io::Read};
 
@@ -20,7 +20,7 @@ const QUEUE: What = What {
     name: "Slurm's queue",
     list: "jobs",
 };
-/// Whose a job of the accounting is that it names nobody of.
+/// User of a job for which the accounting names none.
 const UNKNOWN: &str = "unknown";
 
 const HISTORY: What = What {
@@ -28,7 +28,7 @@ const HISTORY: What = What {
     list: "jobs",
 };
 
-/// A job of the controller.
+/// Job of the controller.
 #[derive(Deserialize)]
 struct Live {
     #[serde(default)]
@@ -37,7 +37,7 @@ struct Live {
     array_job_id: Number,
     #[serde(rename = "array_task_id", default)]
     array_place: Number,
-    /// Of those of an array that are not jobs of their own yet.
+    /// Places of the jobs that Slurm has not split off their array yet.
     #[serde(rename = "array_task_string")]
     array_places: Option<String>,
     #[serde(default)]
@@ -67,7 +67,7 @@ struct Live {
     end_time: Number,
 }
 
-/// A job of the accounting.
+/// Job of the accounting.
 #[derive(Deserialize)]
 struct Past {
     #[serde(default)]
@@ -95,7 +95,7 @@ struct Array {
     job_id: Number,
     #[serde(rename = "task_id", default)]
     place: Number,
-    /// Of those that are not jobs of their own yet: a list, or bits.
+    /// Places of the jobs that are not split off yet: a list, or bits.
     #[serde(rename = "task")]
     places: Option<String>,
 }
@@ -133,11 +133,12 @@ struct Times {
     limit: Number,
 }
 
-/// A word, or a list of them, as the same things are in later releases; none where nothing is said.
+/// Words: one, or a list of them in later releases; empty if absent.
 #[derive(Default)]
 pub(super) struct Words(Vec<String>);
 
-/// What is done about a job, whatever the state of its life; the first of these that is told counts, as it does in Slurm's lists.
+/// Flags of an operation on a job, whatever its base state. The first one present counts, as in
+/// Slurm's own lists.
 const STATE_FLAGS: [&str; 9] = [
     "COMPLETING",
     "CONFIGURING",
@@ -151,13 +152,13 @@ const STATE_FLAGS: [&str; 9] = [
 ];
 
 impl Words {
-    /// The first.
+    /// Returns the first word.
     fn first(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// The state of a job that counts: the first is that of its life, and before that comes what is done about it, as in
-    /// Slurm's own lists.
+    /// Returns the state that counts: the first operation flag, else the base state, as in Slurm's
+    /// own lists.
     fn state(&self) -> &str {
         let flag = STATE_FLAGS.iter().find(|flag| self.has(flag));
         flag.copied().unwrap_or(self.first())
@@ -167,7 +168,7 @@ impl Words {
         self.0.is_empty()
     }
 
-    /// Whether this is one of them, in whatever case.
+    /// Returns whether this word is present, ignoring case.
     pub(super) fn has(&self, word: &str) -> bool {
         self.0.iter().any(|one| one.eq_ignore_ascii_case(word))
     }
@@ -190,7 +191,8 @@ impl<'de> Deserialize<'de> for Words {
     }
 }
 
-/// What a person calls a job that is one of an array, or a component of a heterogeneous one; none of another.
+/// Returns the usual name of a job of an array, or of a component of a heterogeneous job; `None`
+/// for others.
 fn name(array: (Number, Number), het: (Number, Number)) -> Option<String> {
     let is_set = |(of, place): (Number, Number)| Some((of.0.filter(|of| *of > 0)?, place.0?));
     match (is_set(array), is_set(het)) {
@@ -210,7 +212,7 @@ impl Live {
         }
     }
 
-    /// The job, or the first of those of an array for which it stands.
+    /// Returns the job, or the first of the array's jobs for which this record stands.
     fn job(&self) -> Option<Job> {
         let number = self.job_id.0?.to_string();
         let named = name(
@@ -239,7 +241,7 @@ impl Live {
         })
     }
 
-    /// The jobs of an array for which it stands; none where it is one job.
+    /// Returns the array's jobs for which this record stands; `None` if it is one job.
     fn places(&self) -> Option<(u64, Places<'_>)> {
         let array = self.array_job_id.0.filter(|array| *array > 0)?;
         if self.array_place.0.is_some() {
@@ -250,10 +252,11 @@ impl Live {
     }
 }
 
-/// Reads `squeue --json`, `scontrol show job --json`, or what slurmrestd answers at `/slurm/v0.0.NN/jobs`: every version since 21.08.
+/// Reads `squeue --json`, `scontrol show job --json`, or slurmrestd's answer at
+/// `/slurm/v0.0.NN/jobs`, of every version since 21.08.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON or has no jobs; jobs that make no sense are counted.
+/// [`Unreadable`] if it is not JSON or has no list of jobs. Invalid jobs are counted.
 pub fn queue(from: impl Read) -> Result<Queue, Unreadable> {
     let mut queue = Queue::default();
     document::read(QUEUE, from, |live: Option<Live>| {
@@ -275,10 +278,10 @@ pub fn queue(from: impl Read) -> Result<Queue, Unreadable> {
     Ok(queue)
 }
 
-/// Reads how each job stands from the same.
+/// Reads the state of each job from the input of [`queue`].
 ///
 /// # Errors
-/// As [`queue`]; jobs that make no sense are left out.
+/// Errors of [`queue`]. Invalid jobs are left out.
 pub fn job_states_json(from: impl Read) -> Result<BTreeMap<u64, JobState>, Unreadable> {
     let mut states = BTreeMap::new();
     document::read(QUEUE, from, |live: Option<Live>| {
@@ -293,10 +296,10 @@ pub fn job_states_json(from: impl Read) -> Result<BTreeMap<u64, JobState>, Unrea
     Ok(states)
 }
 
-/// Reads `sacct --json`, or what slurmrestd answers at `/slurmdb/v0.0.NN/jobs`.
+/// Reads `sacct --json`, or slurmrestd's answer at `/slurmdb/v0.0.NN/jobs`.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON or has no jobs; jobs that make no sense are counted.
+/// [`Unreadable`] if it is not JSON or has no list of jobs. Invalid jobs are counted.
 pub fn history(from: impl Read) -> Result<Queue, Unreadable> {
     let mut queue = Queue::default();
     document::read(HISTORY, from, |past: Option<Past>| {
@@ -312,7 +315,7 @@ impl Past {
         let places = array.places.as_deref().filter(|places| !places.is_empty());
         let id = match (named, array.job_id.0.filter(|of| *of > 0), places) {
             (Some(name), _, _) => name,
-            // As the text has it: those that are not jobs of their own yet.
+            // Like the text: jobs that are not split off yet.
             (None, Some(array), Some(places)) => format!("{array}_[{places}]"),
             (None, _, _) => self.job_id.0?.to_string(),
         };
@@ -321,7 +324,8 @@ impl Past {
             id,
             number: None,
             is_dependent: false,
-            // Until 22.05 nobody's where the accounting knows no association of who submitted it.
+            // Until 22.05 the user is empty if the accounting knows no association of the
+            // submitter.
             user: self
                 .user
                 .filter(|name| !name.is_empty())

@@ -1,4 +1,4 @@
-//! What slurmrestd says of nodes, in every shape since 21.08.
+//! Nodes from slurmrestd, in every form since 21.08.
 
 use std::io::Read;
 
@@ -17,7 +17,7 @@ struct Node {
     cpus: Number,
     #[serde(default)]
     alloc_cpus: Number,
-    /// From 23.02 on with the flags.
+    /// State; from 23.02 on with the flags.
     #[serde(default)]
     state: Words,
     #[serde(default)]
@@ -27,7 +27,8 @@ struct Node {
 }
 
 impl Node {
-    /// Processors that are used or may be: of a node that takes no jobs those of jobs that still run there, as `sinfo` counts.
+    /// Returns the processors that are or may be used. A node that accepts no jobs counts the
+    /// processors of jobs still running there, as in `sinfo`.
     fn usable(&self) -> u32 {
         let is = |name: &str| self.state.has(name) || self.state_flags.has(name);
         let counts = if is("DOWN") || is("DRAIN") || is("DRAINED") || is("DRAINING") {
@@ -39,11 +40,11 @@ impl Node {
     }
 }
 
-/// Reads the processors that may be used from what slurmrestd answers at `/slurm/v0.0.NN/nodes`: those of nodes that are in a
-/// partition.
+/// Reads the usable processors from slurmrestd's answer at `/slurm/v0.0.NN/nodes`, counting nodes
+/// that are in a partition.
 ///
 /// # Errors
-/// [`Unreadable`] when it is no JSON or has no nodes.
+/// [`Unreadable`] if it is not JSON or has no list of nodes.
 pub fn processors_json(from: impl Read) -> Result<u32, Unreadable> {
     let mut procs = 0u32;
     let what = What {

@@ -1,4 +1,4 @@
-//! Numbers as Slurm's JSON has them: plain until 22.05, later with a word on whether they are set.
+//! Numbers in Slurm's JSON: plain until 22.05, later with a flag that says whether they are set.
 
 use std::{fmt, time::Duration};
 
@@ -8,16 +8,16 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 
-/// What Slurm writes for "not set" and "without end" where a plain number is wanted.
+/// Slurm's plain numbers for "not set" and "without end".
 const NO_VALUE: u64 = 0xffff_fffe;
 const INFINITE: u64 = 0xffff_ffff;
 
-/// A number, or none: not set, without end, negative.
+/// Number; `None` if not set, without end or negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Number(pub(super) Option<u64>);
 
 impl Number {
-    /// A moment in seconds since 1970; 0 is none.
+    /// Returns the moment in seconds since 1970; `None` for 0.
     pub(super) fn moment(self) -> Option<Timestamp> {
         self.0.filter(|secs| *secs > 0).map(Timestamp::from_secs)
     }

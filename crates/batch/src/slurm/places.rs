@@ -1,23 +1,23 @@
-//! Which jobs of an array one record of Slurm stands for, that it has not made jobs of their own yet.
+//! Jobs of an array that one record of Slurm stands for, as Slurm has not split them off yet.
 
 use std::{iter::StepBy, ops::RangeInclusive};
 
-/// The jobs of an array that a record stands for.
+/// Jobs of an array that a record stands for.
 pub(super) struct Places<'a>(&'a str);
 
 impl<'a> Places<'a> {
-    /// Reads `1,3-7:2%4`: what is behind the `%` bounds only how many run at once. Slurm cuts long ones short
-    /// (`SLURM_BITSTR_LEN`): what it cut off makes no sense, and is left out.
+    /// Reads `1,3-7:2%4`; the number after `%` only bounds how many run at once. Slurm cuts long
+    /// lists short (`SLURM_BITSTR_LEN`); the cut item is invalid and left out.
     pub(super) fn read(text: &'a str) -> Self {
         Self(text.split('%').next().unwrap_or_default())
     }
 
-    /// The places of its jobs, up to four thousand million for each span that is named.
+    /// Returns the places of the jobs, up to four thousand million for each span.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.spans().flatten()
     }
 
-    /// How many there are, counted by the span.
+    /// Returns the number of jobs, from the lengths of the spans.
     pub(super) fn count(&self) -> usize {
         let lengths = self.spans().map(|span| span.size_hint().0);
         lengths.fold(0, usize::saturating_add)
@@ -28,7 +28,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// `3`, `3-7`, `3-7:2`; nothing for what is none of them.
+/// Reads `3`, `3-7` or `3-7:2`; `None` for any other text.
 fn span(text: &str) -> Option<StepBy<RangeInclusive<u32>>> {
     let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
     let (first, last) = ends.split_once('-').unwrap_or((ends, ends));

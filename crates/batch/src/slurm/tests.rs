@@ -1,5 +1,6 @@
-//! The fixtures were written after what Slurm prints, cut down to what matters: those of 22.05, 24.11 and 26.05 as Debian's 22.05.8, 24.11.5
-//! and 26.05.5 print it, those of 23.11 and 24.05 by the schemas of `data_parser/v0.0.40` and `v0.0.41`, the texts by the manual pages.
+//! The fixtures follow Slurm's output, reduced to the fields that matter. Those of 22.05, 24.11 and
+//! 26.05 follow Debian's 22.05.8, 24.11.5 and 26.05.5. Those of 23.11 and 24.05 follow the schemas
+//! of `data_parser/v0.0.40` and `v0.0.41`, the texts the manual pages.
 
 use std::{
     io::{self, Read},
@@ -218,7 +219,7 @@ fn nothing_in_an_answer_is_longer_than_what_is_kept_of_it_may_be() {
         let told = endless(begin);
         assert!(told.starts_with(&why), "{told}");
     }
-    // What is passed over costs nothing.
+    // Skipped values cost nothing.
     let text = format!(r#"{{"warnings": ["{}"], "jobs": []}}"#, "a".repeat(2 << 20));
     assert_eq!(queue(text.as_bytes()).unwrap(), Queue::default());
     let long = "é".repeat(500);
@@ -254,7 +255,7 @@ fn what_is_done_about_a_job_comes_before_the_state_of_its_life() {
     for (states, state) in [
         (r#"["RUNNING"]"#, State::Running),
         (r#"["COMPLETED", "COMPLETING"]"#, State::Running),
-        // A job that was queued again, while what it left on the node is cleared away.
+        // A requeued job, while its remains on the node are cleared away.
         (r#"["PENDING", "COMPLETING"]"#, State::Running),
         (r#"["PENDING", "REQUEUE_HOLD"]"#, State::Held),
         (r#"["RUNNING", "CONFIGURING"]"#, State::Running),
@@ -299,7 +300,7 @@ fn the_accounting_of_today_says_the_same_as_json_and_as_text_of_arrays_too() {
     let text = history_text(text, &TimeZone::UTC).unwrap();
     let find = |id: &str| json.jobs.iter().find(|job| job.id == id).cloned();
     for wanted in text.jobs.iter().filter(|job| job.id != "7_[0-1]") {
-        // The text tells neither why nor how soon.
+        // The text has neither the reason nor the expected start.
         let found = find(&wanted.id).map(|job| Job {
             reason: String::new(),
             priority: 0,

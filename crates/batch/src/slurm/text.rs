@@ -1,5 +1,5 @@
-//! What `squeue`, `scontrol`, `sacct` and `sinfo` print as text: cheaper than JSON for a long queue, and there in every
-//! version.
+//! Text output of `squeue`, `scontrol`, `sacct` and `sinfo`: cheaper than JSON for a long queue,
+//! and available in every version.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use posthaste_types::Timestamp;
 use super::{Told, is_open, state};
 use crate::queue::{Call, Job, Queue, Unreadable};
 
-/// What prints the queue for [`queue_text`], each job of an array by itself. The reason is last: it may have any letters.
+/// Prints the queue for [`queue_text`], each job of an array by itself. The reason is last, as it
+/// may contain any character.
 pub const QUEUE: Call = Call {
     program: "squeue",
     arguments: &[
@@ -21,14 +22,14 @@ pub const QUEUE: Call = Call {
     environment: TIME_FORMAT,
 };
 
-/// What prints the processors for [`processors`].
+/// Prints the processors for [`processors`].
 pub const PROCESSORS: Call = Call {
     program: "sinfo",
     arguments: &["--noheader", "--format=%C"],
     environment: TIME_FORMAT,
 };
 
-/// What prints the jobs of the last two weeks for [`history_text`], where Slurm keeps accounts.
+/// Prints the jobs of the last two weeks for [`history_text`], if Slurm keeps accounts.
 pub const HISTORY: Call = Call {
     program: "sacct",
     arguments: &[
@@ -41,13 +42,14 @@ pub const HISTORY: Call = Call {
     environment: TIME_FORMAT,
 };
 
-/// Makes Slurm's programs print moments in seconds since 1970. Without it they are local times without a zone.
+/// Makes Slurm's programs print moments in seconds since 1970. Without it they print local times
+/// without a zone.
 const TIME_FORMAT: (&str, &str) = ("SLURM_TIME_FORMAT", "%s");
 
 /// Fields of a line of [`QUEUE`].
 const FIELDS: usize = 13;
 
-/// Reads what [`QUEUE`] prints; local times are of `zone`.
+/// Reads the output of [`QUEUE`]; local times are in `zone`.
 #[must_use]
 pub fn queue_text(bytes: &[u8], zone: &TimeZone) -> Queue {
     let text = String::from_utf8_lossy(bytes);
@@ -97,8 +99,8 @@ fn row(line: &str, zone: &TimeZone) -> Option<Job> {
     })
 }
 
-/// Reads what `scontrol --oneliner show job` prints; local times are of `zone`. A job's name that holds the words
-/// of a later field is believed: it only spoils the forecast of that job.
+/// Reads the output of `scontrol --oneliner show job`; local times are in `zone`. A job's name may
+/// imitate a later field: that only spoils the forecast of that job.
 #[must_use]
 pub fn queue_records(bytes: &[u8], zone: &TimeZone) -> Queue {
     let text = String::from_utf8_lossy(bytes);
@@ -116,11 +118,11 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
     };
     let array = field("ArrayJobId").zip(field("ArrayTaskId"));
     let id = match array {
-        // `5-9%2` are those that are not yet jobs of their own.
+        // `5-9%2` are jobs that are not split off yet.
         Some((array, one)) => format!("{array}_{one}"),
         None => field("JobId")?.to_owned(),
     };
-    // alice(1000)
+    // `alice(1000)`
     let user = field("UserId")?.split('(').next()?;
     let reason = field("Reason").unwrap_or_default();
     let priority = field("Priority").and_then(|one| one.parse().ok());
@@ -136,7 +138,7 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
             nodes: field("NodeList").unwrap_or_default(),
         }),
         reason: reason.to_owned(),
-        // `4`, or `4-8` where more would do.
+        // `4`, or `4-8` if more would be accepted.
         procs: field("NumCPUs")?.split('-').next()?.parse().ok()?,
         walltime: field("TimeLimit").and_then(span),
         priority: priority.unwrap_or(0),
@@ -146,11 +148,11 @@ fn record(line: &str, zone: &TimeZone) -> Option<Job> {
     })
 }
 
-/// Reads what [`HISTORY`] prints, or `sacct --parsable2` with these fields in another order: the first line names them. Local times
-/// are of `zone`.
+/// Reads the output of [`HISTORY`], or of `sacct --parsable2` with these fields in any order: the
+/// first line names them. Local times are in `zone`.
 ///
 /// # Errors
-/// [`Unreadable`] when a field is missing; jobs that make no sense are counted.
+/// [`Unreadable`] if a field is missing. Invalid jobs are counted.
 pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();
@@ -204,10 +206,10 @@ pub fn history_text(bytes: &[u8], zone: &TimeZone) -> Result<Queue, Unreadable> 
     Ok(queue)
 }
 
-/// Reads the processors that may be used from what [`PROCESSORS`] prints: in use, idle, out of use, all.
+/// Reads the usable processors from the output of [`PROCESSORS`]: in use, idle, out of use, all.
 ///
 /// # Errors
-/// [`Unreadable`] when it prints something else.
+/// [`Unreadable`] for any other output.
 pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
@@ -221,7 +223,7 @@ pub fn processors(bytes: &[u8]) -> Result<u32, Unreadable> {
     }
 }
 
-/// `1200`, `93K`.
+/// Reads `1200` or `93K`.
 fn count(word: &str) -> Option<u32> {
     match word.strip_suffix('K') {
         None => word.parse().ok(),
@@ -229,7 +231,7 @@ fn count(word: &str) -> Option<u32> {
     }
 }
 
-/// Seconds since 1970, or a local time. `N/A`, `Unknown` and 0 are none.
+/// Reads seconds since 1970, or a local time; `None` for `N/A`, `Unknown` and 0.
 pub(super) fn moment(word: &str, zone: &TimeZone) -> Option<Timestamp> {
     let secs = match word.parse::<u64>() {
         Ok(secs) => secs,
@@ -242,7 +244,8 @@ pub(super) fn moment(word: &str, zone: &TimeZone) -> Option<Timestamp> {
     (secs > 0).then_some(Timestamp::from_secs(secs))
 }
 
-/// `30:00`, `1:30:00`, `2-00:00:00`, `2-12`, or minutes alone. `UNLIMITED` and `Partition_Limit` are none.
+/// Reads `30:00`, `1:30:00`, `2-00:00:00`, `2-12`, or minutes alone; `None` for `UNLIMITED` and
+/// `Partition_Limit`.
 pub(super) fn span(word: &str) -> Option<Duration> {
     let (days, clock) = match word.split_once('-') {
         Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),

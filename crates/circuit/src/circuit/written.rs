@@ -1,4 +1,4 @@
-//! A circuit as it is written, and what of it makes sense.
+//! Circuits as written, and their validation.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,16 +11,16 @@ use serde::Deserialize;
 use super::{Approach, Circuit, Credential, FLOWS_MAX, Fixture, Flow, Local, Nsi, Oscars};
 use crate::rate::read_rate;
 
-/// Set-up of a circuit where nobody says more: `overlay-2010` measured less than two minutes.
+/// Default time to set up a circuit: `overlay-2010` measured less than two minutes.
 const LEAD_S: u64 = 120;
 
-/// The shortest that OSCARS reserves unless its operator says otherwise (`resv.minimum-duration`).
+/// Default shortest reservation of OSCARS (`resv.minimum-duration`).
 const LEAST_S: u64 = 900;
 
-/// How long one question may take: path computation over a continent, and room.
+/// Default timeout of one request: path computation over a continent, with a margin.
 const PATIENCE_S: u64 = 30;
 
-/// Longest any of these times may be: a slip of the pen else.
+/// Longest of these times: more is a typing error.
 const SPAN_S_MAX: u64 = 86_400;
 
 /// Highest VLAN (IEEE 802.1Q: 4095 is reserved).
@@ -29,10 +29,10 @@ const VLAN_MAX: u16 = 4094;
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Bytes of the longest frame where nobody says more: jumbo frames, as science networks have them.
+/// Default bytes of the longest frame: jumbo frames, as in science networks.
 const MTU_BYTES: u32 = 9000;
 
-/// The Service Definition of NSI that nearly all networks offer: Ethernet, with VLANs and a capacity.
+/// Service Definition of NSI that nearly all networks offer: Ethernet, with VLANs and a capacity.
 const SERVICE_TYPE: &str = "http://services.ogf.org/nsi/2013/12/descriptions/EVTS.A-GOLE";
 
 #[derive(Debug, Deserialize)]
@@ -84,7 +84,7 @@ impl One {
         &self.name
     }
 
-    /// What it says, once that makes sense.
+    /// Converts the text to a circuit if it is valid.
     pub(super) fn into_circuit(self, folder: &Path) -> Result<Circuit, String> {
         let credential = self.credential(folder)?;
         let rate_max = read_rate(&self.rate_max).map_err(|why| format!("rate_max: {why}"))?;
@@ -236,7 +236,7 @@ fn price(usd: Option<f64>) -> Result<u64, String> {
     Ok((usd * 1e6).round() as u64)
 }
 
-/// Secrets go to other machines under TLS alone.
+/// Checks that secrets go to other machines only under TLS.
 fn check_address(address: &str, credential: &Credential) -> Result<(), String> {
     let wrong = || format!("`{address}` is no address that begins with https:// or http://");
     if address.starts_with("https://") {
@@ -249,7 +249,7 @@ fn check_address(address: &str, credential: &Credential) -> Result<(), String> {
         _ => place,
     };
     match credential {
-        // What is made from a secret is good for two minutes; a gateway has no TLS of its own.
+        // A token made from a secret is valid for two minutes; a gateway has no TLS of its own.
         Credential::None | Credential::Secret(_) => Ok(()),
         Credential::Token(_) if is_loopback(host) => Ok(()),
         Credential::Token(_) => Err("a token goes over https:// only".to_owned()),

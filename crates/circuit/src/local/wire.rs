@@ -1,4 +1,4 @@
-//! What goes over the wire to a gateway's calendar and back.
+//! Messages to and from a gateway's calendar.
 
 use jiff::Timestamp as Moment;
 use posthaste_types::{ByteRate, Timestamp};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Ask, Change, Flow, Local, State, Terms, What, line};
 
-/// How long a hold waits for its commit, in seconds: a question that times out and is put again, and the time in between.
-/// It keeps others out all that time.
+/// Time in seconds for which a hold waits for its commit: long enough for a request that times out
+/// and is repeated. The hold keeps others out all that time.
 const HOLD_S: u64 = 120;
 
 fn moment(at: Timestamp) -> Moment {
@@ -49,7 +49,8 @@ struct Volume {
 }
 
 impl<'a> Wanted<'a> {
-    /// A volume is not before `earliest`, when the circuit could be set up.
+    /// Builds a request; a volume starts at the earliest at `set_up`, when the circuit can be
+    /// ready.
     pub(super) fn new(
         ask: &'a Ask,
         local: &'a Local,
@@ -77,7 +78,7 @@ impl<'a> Wanted<'a> {
                     earliest: moment(earliest.max(set_up)),
                     deadline: moment(deadline),
                     rate_bytes_per_s_max: wish.min(rate_max).get(),
-                    // One piece of one rate.
+                    // A single piece of one rate.
                     shape: "shortest",
                 }),
             ),
@@ -131,7 +132,8 @@ struct Piece {
 }
 
 impl Shown {
-    /// Of one that varies over time, which is none of ours: what it always has. Nothing for one without pieces.
+    /// Returns the terms; `None` for a reservation without pieces. A reservation that varies over
+    /// time, which is never ours, gets its lowest rate.
     pub(super) fn terms(&self) -> Option<Terms> {
         let rates = self.pieces.iter().map(|piece| piece.rate_bytes_per_s);
         Some(Terms {
@@ -141,8 +143,8 @@ impl Shown {
         })
     }
 
-    /// Where it stands; nothing for a state that is none. What is not in force although its time has come waits for the
-    /// kernel: the gateway tries again and again.
+    /// Returns the state; `None` if it is unknown. A reservation whose time has come may still wait
+    /// for the kernel: the gateway keeps trying.
     pub(super) fn state_of(&self, now: Timestamp) -> Option<State> {
         match self.state.as_str() {
             "held" => Some(State::Held {
@@ -161,7 +163,7 @@ pub(super) struct Listed {
     pub reservations: Vec<Shown>,
 }
 
-/// A no, and what would do.
+/// Refusal, with the terms that would be granted.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refused {
     pub error: String,
@@ -172,7 +174,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// All that it says, in one line.
+    /// Joins the refusal's facts in one line.
     pub(super) fn why(&self) -> String {
         let second = |at: Moment| at.strftime("%Y-%m-%dT%H:%M:%SZ");
         let mut why = line::one(&self.error);

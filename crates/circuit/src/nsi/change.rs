@@ -1,4 +1,5 @@
-//! Other terms for what is committed: a reservation of the next version, beside the one that lasts meanwhile.
+//! Changes of a committed reservation: a next version of its terms, beside the one that lasts
+//! meanwhile.
 
 use posthaste_endpoint::{ErrorKind, Result};
 
@@ -9,10 +10,10 @@ use super::{
 };
 use crate::{Answer, Change, State, Terms, clock, place};
 
-/// What came of a change that was asked for in one way.
+/// Result of a change, in one way of requesting it.
 enum Tried {
     Answered(Answer<Terms>),
-    /// It makes no sense to the provider; or it is not known why it does not do.
+    /// Change that the provider does not understand, or refuses for an unknown reason.
     NotUnderstood(Option<Exception>),
 }
 
@@ -34,7 +35,7 @@ impl NsiClient {
         if wish.rate > self.circuit.rate_max {
             return Ok(Answer::above(self.circuit.rate_max));
         }
-        // Asked before, and its answer lost.
+        // An earlier request did this, and its answer was lost.
         if wish == wire::in_seconds(now) {
             return Ok(Answer::Granted(now));
         }
@@ -53,7 +54,7 @@ impl NsiClient {
         }
     }
 
-    /// Asks for other terms in one of the ways there are.
+    /// Requests other terms in one of the ways there are.
     async fn try_change(
         &self,
         operation: &'static str,
@@ -63,7 +64,8 @@ impl NsiClient {
     ) -> Result<Tried> {
         let name = &*found.connection;
         let message = wire::reserve_again(&self.nsi, found, wish, service);
-        // A second question of the same version would be one too many: who loses the answer asks for a change again.
+        // A repeated request would make a second version: a caller that loses the answer requests
+        // the change again.
         if let Err(exception) = self.ask(operation, &message, false).await? {
             return self.tried(operation, Some(exception));
         }
@@ -94,7 +96,7 @@ impl NsiClient {
         }
     }
 
-    /// What an exception makes of a change.
+    /// Interprets an exception to a change.
     fn tried(&self, operation: &'static str, exception: Option<Exception>) -> Result<Tried> {
         match exception {
             Some(exception) if exception.meaning() != Meaning::Broken(ErrorKind::Invalid) => {
@@ -105,7 +107,8 @@ impl NsiClient {
         }
     }
 
-    /// The reservation with nothing under way: what is left of a change whose asker went away is taken back.
+    /// Returns the committed reservation with no change pending, after undoing a change that its
+    /// caller abandoned.
     async fn committed(&self, operation: &'static str, name: &str) -> Result<Reservation> {
         let found = self.look(operation, name).await?;
         let found = found.ok_or_else(|| self.unknown(operation, name))?;
@@ -123,7 +126,7 @@ impl NsiClient {
         }
     }
 
-    /// Takes back a change that is not committed.
+    /// Undoes a change that is not committed.
     async fn clear(&self, operation: &'static str, name: &str) -> Result<Reservation> {
         let still = |one: &Reservation| {
             !matches!(
@@ -147,7 +150,7 @@ impl NsiClient {
         settled.ok_or_else(|| self.unknown(operation, name))
     }
 
-    /// Why there is no change; it is as before then.
+    /// Undoes a refused change, and returns the reason.
     async fn refused(&self, operation: &'static str, name: &str) -> Result<Tried> {
         let reason = self.reason(operation, name).await;
         self.clear(operation, name).await?;

@@ -1,4 +1,4 @@
-//! Waiting until a provider is done with what it acknowledged.
+//! Waiting until a provider has finished an acknowledged operation.
 
 use std::time::Duration;
 
@@ -7,17 +7,20 @@ use tokio::time::{sleep, timeout};
 
 use super::{NsiClient, Reservation};
 
-/// The first look comes so soon: most providers are done then.
+/// Delay of the first query: most providers are done by then.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
-/// Looks come at least so often: each takes a provider some milliseconds, and a circuit is minutes in the making.
+/// Longest time between queries: each takes a provider some milliseconds, and a circuit takes
+/// minutes to set up.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(2);
 
 impl NsiClient {
-    /// The reservation once it is as `is_done` wants it; nothing where there is none of that name (any more).
+    /// Returns the reservation once `is_done` holds for it; `None` if there is none of that name
+    /// (any more).
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`] when it is not done within the circuit's patience: it may be yet.
+    /// [`ErrorKind::TimedOut`] if it is not done within the circuit's timeout; it may be done
+    /// later.
     pub(super) async fn settled(
         &self,
         operation: &'static str,

@@ -1,7 +1,7 @@
-//! Questions and answers of NSI-CS in SOAP 1.1, after the published WSDL and schemas (OGF, 2013/12).
+//! Messages of NSI-CS in SOAP 1.1, after the published WSDL and schemas (OGF, 2013/12).
 //!
-//! The schemas leave local elements unqualified: only the outermost element of a message, the header and the service have
-//! a namespace.
+//! The schemas leave local elements unqualified: only the outermost element of a message, the
+//! header and the service have a namespace.
 
 use std::fmt::Write as _;
 
@@ -16,36 +16,36 @@ const HEADERS: &str = "http://schemas.ogf.org/nsi/2013/12/framework/headers";
 const TYPES: &str = "http://schemas.ogf.org/nsi/2013/12/connection/types";
 const P2P: &str = "http://schemas.ogf.org/nsi/2013/12/services/point2point";
 
-/// What an action begins with; the name of the operation is behind it.
+/// Prefix of an action; the name of the operation follows.
 const ACTION_BEGINS: &str = "http://schemas.ogf.org/nsi/2013/12/connection/service/";
 
-/// What we speak to a provider.
+/// Protocol that we speak to a provider.
 const PROTOCOL: &str = "application/vnd.ogf.nsi.cs.v2.provider+soap";
 
-/// What a message says about itself.
+/// Header of a message.
 #[derive(Debug)]
 pub(super) struct Header<'a> {
-    /// `urn:uuid:…`: an answer has that of its question.
+    /// Correlation id, `urn:uuid:…`; an answer repeats that of its request.
     pub correlation: &'a str,
     pub requester: &'a str,
     pub provider: &'a str,
     pub reply_to: Option<&'a str>,
 }
 
-/// An operation and what it is about, as XML without its outermost element.
+/// Operation and its content, as XML without the outermost element.
 #[derive(Debug)]
 pub(super) struct Message {
     pub operation: &'static str,
     pub content: String,
 }
 
-/// One element with a text.
+/// Writes an element with a text.
 pub(super) fn element(name: &str, text: &str) -> String {
     format!("<{name}>{}</{name}>", escape(text))
 }
 
 impl Message {
-    /// What most operations are: about one connection.
+    /// Builds a message about one connection, as most operations need.
     pub(super) fn about(operation: &'static str, connection: &str) -> Self {
         Self {
             operation,
@@ -53,7 +53,7 @@ impl Message {
         }
     }
 
-    /// The header `SOAPAction`, in the quotes that SOAP 1.1 wants.
+    /// Returns the header `SOAPAction`, in the quotes that SOAP 1.1 requires.
     pub(super) fn action(&self) -> String {
         format!("\"{ACTION_BEGINS}{}\"", self.operation)
     }
@@ -69,7 +69,7 @@ impl Message {
         }
         let Self { operation, content } = self;
         let mut whole = String::with_capacity(said.len() + content.len() + 512);
-        // Writing to a text can't fail.
+        // Writing to a `String` can't fail.
         let _ = write!(
             whole,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
@@ -81,19 +81,19 @@ impl Message {
     }
 }
 
-/// What a provider says.
+/// Answer of a provider.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// The correlation of its question, where it says so.
+    /// Correlation id of the request, if the answer has it.
     pub correlation: Option<String>,
-    /// The outermost element of the message, or what it objects to.
+    /// Outermost element of the message, or the provider's exception.
     pub said: Result<Element, Exception>,
 }
 
 /// Reads an answer.
 ///
 /// # Errors
-/// One line that says why it is none.
+/// The reason why it is none, in one line.
 pub(super) fn hear(body: &[u8]) -> Result<Heard, String> {
     let mut envelope = tree::read(body)?;
     if envelope.name != "Envelope" || envelope.namespace != SOAP {
@@ -116,28 +116,28 @@ pub(super) fn hear(body: &[u8]) -> Result<Heard, String> {
     Ok(Heard { correlation, said })
 }
 
-/// What somebody in the chain of providers objects to.
+/// Exception of a provider in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Exception {
-    /// Five digits (GFD.235); none in a fault that has nothing to do with NSI.
+    /// Id of five digits (GFD.235); `None` in a fault unrelated to NSI.
     pub id: Option<String>,
-    /// In one line.
+    /// Text in one line.
     pub text: String,
-    /// The capacity that there would be, in megabits a second.
+    /// Available capacity, in megabits a second.
     pub fits_mbps: Option<u64>,
 }
 
-/// What an exception means to who asked.
+/// Meaning of an exception for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Not now, not so much, not there.
+    /// Refusal of the time, the rate or the ends.
     No,
-    /// It is broken, or we are.
+    /// Fault of the provider or of ours.
     Broken(ErrorKind),
 }
 
 impl Exception {
-    /// The exception within: of a chain, the last one, which knows best.
+    /// Finds the exception in an element; of a chain, the last one, which is the most specific.
     pub(super) fn within(element: &Element) -> Option<Self> {
         let mut at = element
             .find("serviceException")
@@ -148,7 +148,7 @@ impl Exception {
         let variables = at.child("variables");
         let mut variables = variables.iter().flat_map(|all| all.all("variable"));
         let fits_mbps = variables.find_map(|variable| {
-            // What feedback looks like is left open: a limit, or a number.
+            // The specification leaves the form of feedback open: a limit, or a number.
             let feedback = variable.child("feedback")?;
             let limit = feedback.find("lte").or_else(|| feedback.find("capacity"));
             limit.unwrap_or(feedback).text.parse().ok()
@@ -173,7 +173,7 @@ impl Exception {
         })
     }
 
-    /// Told by its number: the last two digits are finer than we need, but for some.
+    /// Returns the meaning by the id. With few exceptions its first three digits suffice.
     pub(super) fn meaning(&self) -> Meaning {
         use ErrorKind::{
             Busy, Conflict, Invalid, NotFound, Other, PermissionDenied, Unauthenticated,
@@ -186,7 +186,7 @@ impl Exception {
             "00103" => Unsupported,
             "00203" | "00204" => NotFound,
             "00301" => Unauthenticated,
-            // STPs that nobody knows, by their numbers of before and now.
+            // Unknown STPs, by their former and present ids.
             "00401" | "00402" | "00701" | "00702" => Invalid,
             _ => match id.get(..3) {
                 Some("001") => Invalid,

@@ -1,4 +1,4 @@
-//! The steps of a reservation's life: held, committed, provisioned, terminated.
+//! Steps in the life of a reservation: held, committed, provisioned, terminated.
 
 use posthaste_endpoint::{ErrorKind, Result};
 
@@ -29,7 +29,7 @@ impl NsiClient {
         let connection = match self.ask(DOING, &message, false).await {
             Ok(Ok(answer)) => self.name_in(DOING, &answer)?,
             Ok(Err(exception)) => return self.no(DOING, &exception).map(Answer::Refused),
-            // It may have been heard all the same.
+            // The provider may have received it all the same.
             Err(error) if error.is_temporary() => match self.kept(DOING, &ask.key).await {
                 Ok(Some(kept)) => kept.connection,
                 Ok(None) | Err(_) => return Err(error),
@@ -39,7 +39,7 @@ impl NsiClient {
         self.held(DOING, &connection, Some(terms)).await
     }
 
-    /// The name that a provider gave a reservation.
+    /// Returns the name that the provider gave a reservation.
     fn name_in(&self, operation: &'static str, answer: &Element) -> Result<String> {
         let name = answer.text_of("connectionId").unwrap_or_default();
         if answer.name == "reserveResponse" && is_name(name) {
@@ -49,7 +49,7 @@ impl NsiClient {
         Err(error.cause("the provider acknowledged without a name"))
     }
 
-    /// Waits until a reservation is held, or not.
+    /// Waits until a reservation is held or refused.
     async fn held(
         &self,
         operation: &'static str,
@@ -58,7 +58,7 @@ impl NsiClient {
     ) -> Result<Answer<Held>> {
         let checked = |one: &Reservation| one.reserving != Reserving::Checking;
         let Some(found) = self.settled(operation, name, checked).await? else {
-            // A provider that forgets what it refused tells its reason to a `replyTo` only.
+            // A provider that forgets refused reservations reports the reason only to a `replyTo`.
             return Ok(Answer::because(
                 "the provider takes no such reservation, and does not keep why",
             ));
@@ -71,7 +71,7 @@ impl NsiClient {
                 })?;
                 Ok(Answer::Granted(Held {
                     id: Id::new(name),
-                    // A provider tells when it has expired, not when it will.
+                    // A provider reports when a hold has expired, not when it will.
                     expires: None,
                     granted,
                 }))
@@ -106,7 +106,8 @@ impl NsiClient {
                 let message = Message::about("reserveCommit", name);
                 match self.ask(DOING, &message, true).await? {
                     Ok(_) => {}
-                    // It was heard before, or has expired just now: that is looked at.
+                    // The commit was received before, or the hold has just expired: a query shows
+                    // which.
                     Err(exception) if is_late(&exception) => {}
                     Err(exception) => return self.no(DOING, &exception).map(Answer::Refused),
                 }
@@ -139,7 +140,7 @@ impl NsiClient {
         }
     }
 
-    /// Lets what is committed carry data from its start on.
+    /// Lets a committed reservation carry data from its start on.
     async fn provision(&self, operation: &'static str, found: &Reservation) -> Result<Answer<()>> {
         let name = &*found.connection;
         if found.provisioning == Activation::Released {
@@ -163,7 +164,7 @@ impl NsiClient {
         }
     }
 
-    /// Gives it back, whatever it is.
+    /// Releases a reservation in any state.
     pub(super) async fn do_release(&self, name: &str) -> Result<()> {
         const DOING: &str = "release a reservation";
         match self.look(DOING, name).await? {

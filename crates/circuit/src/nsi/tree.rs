@@ -1,4 +1,5 @@
-//! XML as a tree: bounded in depth and number, without document types and the entities they declare.
+//! XML as a tree: bounded in depth and number, without document types and the entities they
+//! declare.
 
 use quick_xml::{
     NsReader,
@@ -7,44 +8,45 @@ use quick_xml::{
     name::ResolveResult,
 };
 
-/// Elements in elements: a chain of aggregators that each wrap the exception of the next is the deepest there is.
+/// Most levels of nested elements: the deepest is a chain of aggregators that each wrap the next
+/// one's exception.
 const DEPTH_MAX: usize = 48;
 
-/// Elements of one document: some thousand reservations.
+/// Most elements of one document: some thousand reservations.
 const ELEMENTS_MAX: usize = 200_000;
 
-/// An element and what is in it.
+/// Element and its content.
 #[derive(Debug, Default)]
 pub(super) struct Element {
-    /// Without its prefix.
+    /// Name without its prefix.
     pub name: String,
-    /// What its prefix stands for; empty for the many that are in none.
+    /// Namespace of the prefix; empty for the many elements without one.
     pub namespace: String,
-    /// Without the spaces around it.
+    /// Text without surrounding spaces.
     pub text: String,
     pub version: Option<i64>,
     pub children: Vec<Element>,
 }
 
 impl Element {
-    /// The first child of this name.
+    /// Returns the first child of this name.
     pub(super) fn child(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The children of this name.
+    /// Returns the children of this name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text of the first child of this name; nothing for an empty one.
+    /// Returns the text of the first child of this name; `None` if it is empty.
     pub(super) fn text_of(&self, name: &str) -> Option<&str> {
         self.child(name)
             .map(|child| child.text.as_str())
             .filter(|text| !text.is_empty())
     }
 
-    /// The first of this name in it, however deep, or itself.
+    /// Returns the first element of this name, at any depth, this one included.
     pub(super) fn find(&self, name: &str) -> Option<&Self> {
         if self.name == name {
             return Some(self);
@@ -56,7 +58,7 @@ impl Element {
 /// Reads a document.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub(super) fn read(body: &[u8]) -> Result<Element, String> {
     let text = std::str::from_utf8(body).map_err(|cause| cause.to_string())?;
     let mut reader = NsReader::from_str(text.trim_start_matches('\u{feff}'));

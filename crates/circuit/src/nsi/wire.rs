@@ -1,4 +1,4 @@
-//! Reservations as NSI-CS has them: three state machines each, and criteria in versions.
+//! Reservations of NSI-CS: three state machines each, and criteria in versions.
 
 use jiff::Timestamp as Moment;
 use posthaste_types::{ByteRate, Timestamp};
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{Nsi, State, Terms};
 
-/// What the descriptions of our reservations begin with; the key is behind it, and the terms.
+/// Prefix of the descriptions of our reservations; the key and the terms follow.
 const DESCRIPTION_BEGINS: &str = "posthaste ";
 
-/// The first version of a reservation's criteria: zero is none.
+/// First version of a reservation's criteria.
 const FIRST_VERSION: i64 = 1;
 
-/// Whether capacity is held.
+/// State of the capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reserving {
     Start,
@@ -28,7 +28,7 @@ pub(super) enum Reserving {
     Timeout,
 }
 
-/// Whether it may carry data.
+/// State of the permission to carry data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activation {
     Released,
@@ -37,7 +37,7 @@ pub(super) enum Activation {
     Releasing,
 }
 
-/// Whether it is there at all.
+/// State of the reservation's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Living {
     Created,
@@ -47,7 +47,7 @@ pub(super) enum Living {
     Terminated,
 }
 
-/// One reservation.
+/// Reservation of a provider.
 #[derive(Debug, Clone)]
 pub(super) struct Reservation {
     pub connection: String,
@@ -80,7 +80,7 @@ fn show(at: Timestamp) -> String {
         .to_string()
 }
 
-/// Terms as they survive the way to a provider and back: whole seconds, which lose nothing of the span.
+/// Rounds terms outward to whole seconds, as they come back from a provider.
 pub(super) fn in_seconds(terms: Terms) -> Terms {
     let micros = terms.until.as_micros();
     Terms {
@@ -90,13 +90,13 @@ pub(super) fn in_seconds(terms: Terms) -> Terms {
     }
 }
 
-/// Whole megabits a second.
+/// Converts to whole megabits a second.
 fn mbps(rate: ByteRate) -> u64 {
     rate.get() / MBIT.get()
 }
 
 impl Reservation {
-    /// Nothing where it makes no sense.
+    /// Reads a reservation; `None` if it is invalid.
     pub(super) fn read(element: &Element) -> Option<Self> {
         let states = element.child("connectionStates")?;
         let reserving = match states.text_of("reservationState")? {
@@ -109,7 +109,7 @@ impl Reservation {
             "ReserveTimeout" => Reserving::Timeout,
             _ => return None,
         };
-        // There is none yet before the first commit: some say nothing then.
+        // Before the first commit there is none yet, and some providers leave it out.
         let provisioning = match states.text_of("provisionState") {
             None | Some("Released") => Activation::Released,
             Some("Provisioning") => Activation::Provisioning,
@@ -144,13 +144,13 @@ impl Reservation {
         })
     }
 
-    /// The key it was asked for with, where it is one of ours.
+    /// Returns the key of the reservation, if it is ours.
     pub(super) fn key(&self) -> Option<&str> {
         let behind = self.description.strip_prefix(DESCRIPTION_BEGINS)?;
         behind.split(' ').next()
     }
 
-    /// What was asked for at first: providers show no criteria before they are committed.
+    /// Returns the terms first requested: providers show no criteria before the commit.
     fn asked(&self) -> Option<Terms> {
         let behind = self.description.strip_prefix(DESCRIPTION_BEGINS)?;
         let mut words = behind.split(' ').skip(1);
@@ -163,13 +163,13 @@ impl Reservation {
         })
     }
 
-    /// The newest of its criteria, or what was asked for.
+    /// Returns the newest criteria, or the terms first requested.
     pub(super) fn terms(&self) -> Option<Terms> {
         let newest = self.criteria.iter().max_by_key(|one| one.version);
         newest.map(|one| one.terms).or_else(|| self.asked())
     }
 
-    /// The version of the next change.
+    /// Returns the version of the next change.
     pub(super) fn next_version(&self) -> i64 {
         let versions = self.criteria.iter().map(|one| one.version);
         versions
@@ -179,12 +179,12 @@ impl Reservation {
             .max(FIRST_VERSION + 1)
     }
 
-    /// Whether a provider shows that something of it was committed once.
+    /// Returns whether the provider shows criteria, so that some version was committed.
     pub(super) fn has_criteria(&self) -> bool {
         !self.criteria.is_empty()
     }
 
-    /// Whether it is no more, or will not be.
+    /// Returns whether the reservation has ended or is ending.
     pub(super) fn is_gone(&self) -> bool {
         match self.living {
             Living::PassedEndTime | Living::Terminating | Living::Terminated => true,
@@ -192,13 +192,13 @@ impl Reservation {
         }
     }
 
-    /// Whether it lasts until its end: it may carry data, or nothing of it is under way. A change that is under way
-    /// leaves what was committed before as it is.
+    /// Returns whether the reservation lasts until its end: it may carry data, or no operation on
+    /// it is pending. A pending change leaves the committed terms as they are.
     pub(super) fn is_committed(&self) -> bool {
         self.reserving == Reserving::Start || self.provisioning != Activation::Released
     }
 
-    /// Where it stands.
+    /// Returns the state of the reservation.
     pub(super) fn state(&self, now: Timestamp) -> State {
         let has_ended = || self.terms().is_some_and(|terms| terms.until <= now);
         match (self.living, self.reserving) {
@@ -254,7 +254,7 @@ fn whole_service(nsi: &Nsi, terms: &Terms) -> String {
     format!("<p2p:p2ps>{}</p2p:p2ps>", service.concat())
 }
 
-/// The first question for a reservation.
+/// Builds the first request for a reservation.
 pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Message {
     let mbps = mbps(terms.rate);
     let second = |at: Timestamp| at.as_micros() / 1_000_000;
@@ -279,16 +279,16 @@ pub(super) fn reserve(nsi: &Nsi, global: &str, key: &str, terms: &Terms) -> Mess
     }
 }
 
-/// How a change names what the service is to be.
+/// Form in which a change describes the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
-    /// By what can change of it, as the schema of the service has it.
+    /// Only the fields that can change, as in the schema of the service.
     Capacity,
-    /// By all of it: OSCARS understands nothing else.
+    /// All fields: OSCARS accepts nothing else.
     Whole,
 }
 
-/// The question for other terms.
+/// Builds the request for other terms.
 pub(super) fn reserve_again(
     nsi: &Nsi,
     found: &Reservation,

@@ -1,4 +1,4 @@
-//! What of a connection can be changed: its rate, and its end.
+//! Changes of a connection: its rate, and its end.
 
 use posthaste_endpoint::{ErrorKind, Locus, Result};
 use posthaste_types::{ByteRate, Timestamp};
@@ -26,7 +26,7 @@ impl OscarsClient {
         if let Some(until) = change.until
             && let Some(refusal) = self.change_end(name, until, &now).await?
         {
-            // All or nothing: the rate goes back to what it was.
+            // All or nothing: the rate goes back to its old value.
             if change.rate.is_some() {
                 self.change_rate(name, now.rate, &now).await?;
             }
@@ -61,7 +61,7 @@ impl OscarsClient {
         const DOING: &str = "change the rate of a reservation";
         let rate = place::in_steps(rate, MBIT);
         if rate == now.rate {
-            // Asked before, and its answer lost; or put back to where it was.
+            // An earlier request did this and its answer was lost, or this restores the old rate.
             let there = self.committed(DOING, name).await?;
             if there.rate == rate {
                 return Ok(None);
@@ -121,7 +121,8 @@ impl OscarsClient {
             .ceiling
             .timestamp()
             .is_some_and(|ceiling| until > ceiling);
-        // That it does not allow every end says nothing about a nearer one; that it starts before says something.
+        // An allowed range that excludes this end means a refusal. A range that is not allowed says
+        // nothing about a nearer end.
         if range.allowed && (before || after) {
             return Ok(Some(Refusal {
                 why: range.why("it can't end then"),
@@ -141,7 +142,7 @@ impl OscarsClient {
             return Ok(Some(refusal));
         }
         let there = self.committed(DOING, name).await?;
-        // An end that has passed becomes the next minute's.
+        // OSCARS replaces an end in the past by the next minute.
         let sooner = until < now.until && there.until < now.until;
         if there.until.as_micros() / 1_000_000 == until_s || sooner {
             return Ok(None);

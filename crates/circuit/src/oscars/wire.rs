@@ -1,4 +1,4 @@
-//! What goes over the wire to OSCARS and back, after its classes of the same names.
+//! Messages to and from OSCARS, after its classes of the same names.
 
 use posthaste_types::{ByteRate, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::MBIT;
 use crate::{Held, Id, Oscars, Refusal, State, Terms, line};
 
-/// Names of connections (`ConnServiceGlobalConnectionValidate`); those that its generator makes may begin with a digit.
+/// Checks the name of a connection (`ConnServiceGlobalConnectionValidate`); names from OSCARS's
+/// generator may begin with a digit.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (2..=36).contains(&name.len()) && name.chars().all(plain)
 }
 
-/// What an error says for itself, where the server is set up to let it.
+/// Returns the message of an error, if the server is configured to send one.
 pub(super) fn message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Told {
@@ -22,7 +23,7 @@ pub(super) fn message(body: &[u8]) -> Option<String> {
     Some(line::one(&told.message)).filter(|text| !text.is_empty())
 }
 
-/// A moment: seconds since 1970 with decimals, or RFC 3339.
+/// Moment: seconds since 1970 with decimals, or RFC 3339.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Moment {
@@ -109,13 +110,13 @@ struct Pipe {
     pce_mode: Option<String>,
 }
 
-/// Whole megabits a second, in the 31 bits that OSCARS has for them.
+/// Converts to whole megabits a second, in OSCARS's 31 bits.
 fn mbps(rate: ByteRate) -> Option<i64> {
     let mbps = i64::try_from(rate.get() / MBIT.get()).ok()?;
     (mbps <= i64::from(i32::MAX)).then_some(mbps)
 }
 
-/// Whole seconds, in the 31 bits that OSCARS has for them.
+/// Converts to whole seconds, in OSCARS's 31 bits.
 fn seconds(at: Timestamp) -> Option<i64> {
     let seconds = i64::try_from(at.as_micros() / 1_000_000).ok()?;
     (seconds <= i64::from(i32::MAX)).then_some(seconds)
@@ -126,7 +127,7 @@ fn moment(seconds: i64) -> Option<Timestamp> {
 }
 
 impl SimpleConnection {
-    /// Nothing where OSCARS can't count so far.
+    /// Builds a request for a hold; `None` for numbers beyond OSCARS's range.
     pub(super) fn new(
         name: &str,
         description: &str,
@@ -139,7 +140,7 @@ impl SimpleConnection {
             device: a.junction.clone(),
         }];
         let mut pipes = Vec::new();
-        // Two ports of one device need no way between devices.
+        // Two ports of one device need no path between devices.
         if a.junction != z.junction {
             junctions.push(Junction {
                 device: z.junction.clone(),
@@ -157,7 +158,7 @@ impl SimpleConnection {
             port: end.port.clone(),
             vlan: Some(end.vlan),
             mbps: Some(mbps),
-            // What comes too fast is dropped: rate that others paid for is not ours.
+            // OSCARS drops packets above the rate: bandwidth that others paid for is not ours.
             strict: Some(true),
         });
         Some(Self {
@@ -176,7 +177,7 @@ impl SimpleConnection {
         })
     }
 
-    /// Why it does not do, where it does not.
+    /// Returns the reason why the connection is invalid, if it is.
     pub(super) fn refusal(&self) -> Option<String> {
         let validity = self.validity.as_ref().filter(|validity| !validity.valid)?;
         let why = validity
@@ -191,7 +192,7 @@ impl SimpleConnection {
         })
     }
 
-    /// What was held of what was asked for: OSCARS may begin a little later.
+    /// Returns the terms that OSCARS held; it may begin a little later than `asked`.
     pub(super) fn held(&self, asked: &Terms) -> Option<Held> {
         Some(Held {
             id: Id::new(self.connection_id.clone()),
@@ -254,7 +255,7 @@ struct Schedule {
 }
 
 impl Connection {
-    /// Nothing for a design, which reserves nothing.
+    /// Returns the state; `None` for a design, which reserves nothing.
     pub(super) fn state_of(&self) -> Option<State> {
         match (self.phase, self.state) {
             (Phase::Design, _) => None,
@@ -332,7 +333,7 @@ pub(super) struct RangeAnswer<T> {
 }
 
 impl<T> RangeAnswer<T> {
-    /// Its explanation, or ours.
+    /// Returns OSCARS's explanation, or else ours.
     pub(super) fn why(&self, ours: &str) -> String {
         let theirs = self
             .explanation
@@ -434,7 +435,7 @@ struct Way {
 }
 
 impl PathsAnswer {
-    /// What the best of the ways has in both directions.
+    /// Returns the rate of the widest path, in its narrower direction.
     pub(super) fn widest_mbps(&self) -> i64 {
         let ways = [&self.widest_sum, &self.widest_az, &self.widest_za];
         let both = |way: &Way| way.az_available.min(way.za_available);

@@ -1,4 +1,4 @@
-//! Clients of networks that sell bandwidth, against their stand-ins.
+//! Clients of bandwidth providers, against stand-ins.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -1,4 +1,4 @@
-//! The requester of NSI-CS against its stand-in, over a real socket.
+//! Requester of NSI-CS against its stand-in, over a real socket.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use asking::{
 const TOKEN: &str = "a-token-that-nobody-may-see";
 const MBIT: u64 = 125_000;
 
-/// Providers as they are: by the book, forgetful, talkative.
+/// Habits of providers: by the book, forgetful, talkative.
 const HABITS: [NsiHabits; 3] = [
     NsiHabits {
         forgets: false,
@@ -43,10 +43,10 @@ fn stp(port: &str, vlans: &str) -> String {
     format!("{}{port}?vlan={vlans}", NsiStandIn::NETWORK)
 }
 
-/// What the text of a circuit says of how long answers are waited for.
+/// Line of a circuit's text that sets the timeout.
 const PATIENT: &str = "patience_s = 60";
 
-/// The text of a circuit of `server` between two STPs, with a client's token.
+/// Returns the text of a circuit of `server` between two STPs, with a client's token.
 fn text(server: &NsiStandIn, stps: [&str; 2]) -> String {
     format!(
         r#"
@@ -75,7 +75,7 @@ fn client(server: &NsiStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
     client_of(&text(server, [&a, &z]), token)
 }
 
-/// One that waits so long.
+/// Returns a client with this timeout.
 fn patient(server: &NsiStandIn, patience_s: u64) -> (Box<dyn Provider>, TempDir) {
     let [a, z] = [stp("lbl", "1780-1790"), stp("iu", "1780-1790")];
     let text = text(server, [&a, &z]).replace(PATIENT, &format!("patience_s = {patience_s}"));
@@ -121,7 +121,7 @@ async fn a_reservation_lives_as_nsi_says() {
         assert!(provider.list().await.unwrap().is_empty());
         provider.release(&held.id).await.unwrap();
         assert_eq!((server.taken(), server.left()), (0, 0));
-        // What has come to its end by itself is over, too.
+        // A reservation that ends by itself is over, too.
         let id = reserve(&*provider, &ask("r7-2", 400, 1200, 4200)).await;
         server.pass(3600);
         assert_eq!(provider.status(&id).await.unwrap().state, State::Over);
@@ -142,7 +142,8 @@ async fn whoever_loses_an_answer_asks_again_and_has_one_reservation() {
         let error = provider.hold(&wish).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.is_temporary());
-        // A reserve is put once, and then looked for; all else is put twice by itself.
+        // A reserve is sent once, and then looked for; all other requests are repeated by the
+        // client itself.
         server.plan("reserve", fault);
         let first = provider.hold(&wish).await;
         assert_eq!(first.is_ok(), fault == Fault::LoseAnswer, "{first:?}");
@@ -174,7 +175,7 @@ async fn whoever_loses_an_answer_asks_again_and_has_one_reservation() {
         assert_eq!((server.taken(), server.left()), (0, 0));
         server.forget_plan();
     }
-    // One lost answer nobody notices.
+    // A single lost answer has no effect.
     for operation in ["reserve", "reserveCommit", "provision"] {
         server.plan(operation, Fault::LoseAnswer);
     }
@@ -192,7 +193,7 @@ async fn twins_become_one() {
     assert_eq!(server.taken(), 2);
     let id = granted(provider.hold(&wish).await.unwrap()).id;
     assert_eq!((server.taken(), server.left()), (1, 1));
-    // The one that lasts is kept.
+    // The committed one is kept.
     server.hear_twice();
     granted(provider.commit(&id).await.unwrap());
     assert_eq!(server.taken(), 2);
@@ -217,10 +218,10 @@ async fn a_full_calendar_says_no_and_what_would_fit() {
             assert!(no.why.contains("capacity"), "{no:?}");
         }
         assert_eq!(server.left(), 1, "what was refused is cleared away");
-        // It is free before and behind, and what fits is taken, under the same key.
+        // The circuit is free before and after, and a rate that fits is granted under the same key.
         reserve(&*provider, &ask("behind", 1000, 4300, 8000)).await;
         reserve(&*provider, &ask("second", 300, 600, 4200)).await;
-        // Beyond the circuit nobody is asked.
+        // The client refuses more than the circuit has without a request.
         let asked = server.reserves();
         let wish = ask("third", 20_000, 9000, 10_000);
         let no = refused(provider.hold(&wish).await.unwrap());
@@ -238,7 +239,7 @@ async fn an_stp_is_one_circuit_at_a_time() {
     let no = refused(provider.hold(&ask("second", 100, 600, 4200)).await.unwrap());
     assert!(no.why.contains("in use") && no.fits.is_none(), "{no:?}");
     reserve(&*provider, &ask("behind", 100, 4300, 8000)).await;
-    // One that nobody knows is no refusal: it is our own fault.
+    // An unknown STP is no refusal: it is our own fault.
     let nowhere = "urn:ogf:network:nowhere:1?vlan=7";
     let (provider, _folder) = client_of(&text(&server, [nowhere, &z]), TOKEN);
     let error = provider
@@ -254,7 +255,7 @@ async fn a_volume_goes_where_it_is_done_in_time() {
     let server = NsiStandIn::start(10_000, Some(TOKEN)).unwrap();
     let (provider, _folder) = client(&server, TOKEN);
     let held = puts_volumes_in_time(&*provider).await;
-    // Asked again a little later it is what it was, though nothing is committed.
+    // Repeated a little later, it returns the same, though nothing is committed.
     let again = granted(provider.hold(&volume("v", 3599)).await.unwrap());
     assert_eq!(again, held);
     assert_eq!(server.taken(), 1);
@@ -297,7 +298,7 @@ async fn a_commit_that_fails_leaves_nothing() {
     let no = refused(provider.commit(&held.id).await.unwrap());
     assert!(no.why.contains("a switch is gone"), "{no:?}");
     assert_eq!(server.left(), 0);
-    // Nor does a change whose commit fails change anything.
+    // A change whose commit fails changes nothing either.
     server.behave(NsiHabits::default());
     let id = reserve(&*provider, &ask("mine", 100, 600, 4200)).await;
     server.behave(spoils);
@@ -318,7 +319,7 @@ async fn what_is_reserved_can_be_changed_as_far_as_it_fits() {
         reserve(&*provider, &ask("next", 800, 5000, 9000)).await;
         let changed = granted(provider.modify(&id, &rate(500)).await.unwrap());
         assert_eq!(changed.rate.get(), 500 * MBIT);
-        // The same again is nothing more.
+        // Repeating it does nothing more.
         granted(provider.modify(&id, &rate(500)).await.unwrap());
         let no = refused(provider.modify(&id, &rate(501)).await.unwrap());
         if !habits.forgets {
@@ -347,7 +348,7 @@ async fn what_is_reserved_can_be_changed_as_far_as_it_fits() {
         assert_eq!(provider.status(&id).await.unwrap().state, State::Up);
         let no = refused(provider.modify(&id, &rate(20_000)).await.unwrap());
         assert_eq!(no.fits, Some(ByteRate::new(10_000 * MBIT)));
-        // What is only held is not changed.
+        // A hold is not changed.
         let held = granted(provider.hold(&ask("held", 1, 9000, 9900)).await.unwrap()).id;
         let error = provider.modify(&held, &rate(2)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
@@ -406,12 +407,12 @@ async fn a_server_with_a_fault_is_no_refusal() {
         server.plan("reserve", fault);
         let error = provider.hold(&wish).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{fault:?}: {error}");
-        // It was done, and is found when asked again.
+        // The hold succeeded, and is found when it is repeated.
         let id = granted(provider.hold(&wish).await.unwrap()).id;
         provider.release(&id).await.unwrap();
         assert_eq!(server.taken(), 0);
     }
-    // Silence is looked behind at once. No other answer is as late on a busy machine.
+    // The client queries at once after silence. No other answer is as late on a busy machine.
     let (looks, _other) = patient(&server, 5);
     server.plan("reserve", Fault::Slow(Duration::from_secs(60)));
     let id = granted(looks.hold(&wish).await.unwrap()).id;
@@ -493,7 +494,7 @@ async fn nonsense_is_not_sent() {
         let error = provider.status(&Id::new(name)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
     }
-    // What is no XML goes as text.
+    // Characters of XML go as text.
     let id = Id::new("<a>&");
     let error = provider.status(&id).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");

@@ -1,4 +1,4 @@
-//! The client of OSCARS against its stand-in, over a real socket.
+//! Client of OSCARS against its stand-in, over a real socket.
 
 use std::{os::unix::fs::PermissionsExt, time::Duration};
 
@@ -17,12 +17,12 @@ use asking::{
 const TOKEN: &str = "a-token-that-nobody-may-see";
 const MBIT: u64 = 125_000;
 
-/// A client of `server` that shows `token` and waits for answers.
+/// Returns a client of `server` that shows `token` and waits for answers.
 fn client(server: &OscarsStandIn, token: &str) -> (Box<dyn Provider>, TempDir) {
     patient(server, token, 60)
 }
 
-/// The same, which waits so long.
+/// Returns such a client with this timeout.
 fn patient(server: &OscarsStandIn, token: &str, patience_s: u64) -> (Box<dyn Provider>, TempDir) {
     let text = format!(
         r#"
@@ -83,7 +83,7 @@ async fn a_reservation_lives_as_oscars_says() {
 async fn whoever_loses_an_answer_asks_again_and_has_one_reservation() {
     let server = OscarsStandIn::start(1000, Some(TOKEN)).unwrap();
     let (provider, _folder) = client(&server, TOKEN);
-    // Each question is put twice by itself, and here both answers are lost.
+    // The client repeats each request itself, and here both answers are lost.
     for (key, fault) in [
         ("lost-1", Fault::LoseAnswer),
         ("lost-2", Fault::LoseQuestion),
@@ -118,7 +118,7 @@ async fn whoever_loses_an_answer_asks_again_and_has_one_reservation() {
         provider.release(&id).await.unwrap();
         assert_eq!((server.taken(), server.planned()), (0, 0));
     }
-    // One lost answer nobody notices.
+    // A single lost answer has no effect.
     server.plan("/protected/hold", Fault::LoseAnswer);
     server.plan("/conn/commit", Fault::LoseAnswer);
     reserve(&*provider, &ask("lost-3", 400, 600, 4200)).await;
@@ -135,10 +135,10 @@ async fn a_full_calendar_says_no_and_what_would_fit() {
     server.talks(true);
     let no = refused(provider.hold(&ask("second", 400, 600, 4200)).await.unwrap());
     assert!(no.why.contains("above available"), "{no:?}");
-    // It is free before and behind, and what fits is taken.
+    // The circuit is free before and after, and a rate that fits is granted.
     reserve(&*provider, &ask("behind", 1000, 4300, 8000)).await;
     reserve(&*provider, &ask("second", 300, 600, 4200)).await;
-    // Beyond the circuit nobody is asked.
+    // The client refuses more than the circuit has without a request.
     let no = refused(
         provider
             .hold(&ask("third", 20_000, 9000, 10_000))
@@ -146,7 +146,7 @@ async fn a_full_calendar_says_no_and_what_would_fit() {
             .unwrap(),
     );
     assert_eq!(no.fits, Some(ByteRate::new(10_000 * MBIT)));
-    // Too short: OSCARS says no, and more rate would not help.
+    // Too short: OSCARS refuses, and a higher rate would not help.
     let no = refused(provider.hold(&ask("third", 10, 9000, 9600)).await.unwrap());
     assert_eq!(no.fits, None, "{no:?}");
 }
@@ -179,7 +179,7 @@ async fn a_hold_that_nobody_commits_is_gone() {
         ErrorKind::NotFound
     );
     provider.release(&held.id).await.unwrap();
-    // A restart forgets what is held, and nothing else.
+    // A restart forgets holds, and nothing else.
     let kept = reserve(&*provider, &ask("kept", 300, 3600, 7200)).await;
     let lost = granted(
         provider
@@ -222,7 +222,7 @@ async fn what_is_reserved_can_be_changed_as_far_as_it_fits() {
         Some(granted(provider.modify(&id, &wish).await.unwrap()).until),
         wish.until
     );
-    // OSCARS tells this one as a success.
+    // OSCARS reports this one as a success.
     let no = refused(provider.modify(&id, &end(6000)).await.unwrap());
     assert!(no.why.contains("did not change"), "{no:?}");
     // Both or none.
@@ -297,12 +297,12 @@ async fn a_server_with_a_fault_is_no_refusal() {
         server.plan("/protected/hold", fault);
         let error = asks.hold(&wish).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{fault:?}: {error}");
-        // It was done, and is found when asked again.
+        // The hold succeeded, and is found when it is repeated.
         let id = granted(provider.hold(&wish).await.unwrap()).id;
         provider.release(&id).await.unwrap();
         assert_eq!(server.taken(), 0);
     }
-    // Status 500 is what OSCARS says for "no", too: it is a fault where it can't say what would fit either.
+    // OSCARS refuses with status 500, too: it is a fault if OSCARS can't say what would fit either.
     server.plan("/protected/hold", Fault::Broken);
     server.plan("/api/pce/paths", Fault::Broken);
     let error = provider.hold(&wish).await.unwrap_err();

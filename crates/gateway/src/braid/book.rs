@@ -1,4 +1,4 @@
-//! Which braids there are, and who may join them.
+//! Registry of the open braids, and of the connections that may join them.
 
 use std::{
     collections::BTreeMap,
@@ -11,41 +11,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::carry::End;
 
-/// Braids at once, coming in and going out together: each may hold 16 MiB ([`super::order`]), so all of them 1 GiB. Streams
-/// beyond that are carried by one connection.
+/// Most braids at once, incoming and outgoing: each may hold 16 MiB ([`super::order`]), so all hold
+/// 1 GiB at most. Further streams use a single connection.
 pub(crate) const BRAIDS_MAX: usize = 64;
-/// How long after its beginning connections may join a braid.
+/// Time after a braid's start in which connections may join it.
 const JOIN_WITHIN_S: u64 = 60;
 
-/// Why a connection may not join.
+/// Reason why a connection may not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stranger {
-    /// There is no such braid, or it has ended.
+    /// No such braid, or one that has ended.
     Unknown,
-    /// It began too long ago.
+    /// Braid that began too long ago.
     Late,
-    /// That connection has joined, or was never offered.
+    /// Connection that has already joined, or was never offered.
     Taken,
 }
 
-/// A place in a braid.
+/// Place in a braid.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Takes the connection in.
+    /// Channel that accepts the connection.
     pub joins: mpsc::Sender<End>,
-    /// What `SO_PRIORITY` the stream has.
+    /// `SO_PRIORITY` of the stream.
     pub class: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry {
     begun_unix_s: u64,
-    /// A bit for each connection that may still join.
+    /// Bit for each connection that may still join.
     free: u32,
     place: Place,
 }
 
-/// The braids of a gateway.
+/// Braids of a gateway.
 #[derive(Debug)]
 pub(crate) struct Book {
     open: Mutex<BTreeMap<BraidId, Entry>>,
@@ -61,7 +61,7 @@ impl Default for Book {
     }
 }
 
-/// A braid that others may join as long as this lives.
+/// Braid that connections may join as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Listed {
     book: Arc<Book>,
@@ -80,15 +80,15 @@ impl Book {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for a braid, if there is some.
+    /// Reserves space for a braid, if there is some.
     pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Lists a braid of so many connections. Those that join come out of the receiver.
+    /// Lists a braid of so many connections, and returns it with the receiver of those that join.
     ///
     /// # Errors
-    /// When the machine has no random numbers.
+    /// If the machine has no random numbers.
     pub(crate) fn list(
         self: &Arc<Self>,
         connections: u8,
@@ -103,7 +103,7 @@ impl Book {
         let (joins, joined) = mpsc::channel(usize::from(CONNECTIONS_MAX));
         let entry = Entry {
             begun_unix_s: now_unix_s,
-            // The first is there.
+            // The first has already joined.
             free: (1 << connections) - 2,
             place: Place { joins, class },
         };
@@ -119,7 +119,7 @@ impl Book {
     /// Gives away the place of one connection, once.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it may not join.
     pub(crate) fn claim(
         &self,
         id: BraidId,

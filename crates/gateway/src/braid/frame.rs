@@ -1,4 +1,4 @@
-//! What passes over a connection of a braid: frames, each a header of 16 bytes and its load.
+//! Frames on a connection of a braid: each a header of 16 bytes and its load.
 //!
 //! ```text
 //! kind (1)  connections (1)  zero (2)  length (4)  offset (8)        big-endian, bytes in parentheses
@@ -9,23 +9,24 @@
 use std::io;
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// What one frame that is sent carries at most: what is handed to a slow connection is late, so it is little.
+/// Largest load of a frame sent: small, as a load given to a slow connection is late.
 pub(super) const LOAD_BYTES: usize = 32 << 10;
-/// What one frame that is taken carries at most.
+/// Largest load of a frame accepted.
 pub(super) const LOAD_BYTES_MAX: usize = 64 << 10;
 
 const HELLO: u8 = 1;
 const LOAD: u8 = 2;
 const END: u8 = 3;
 
-/// The header of a frame.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// The first on a connection that has joined, by who opened it: from now on it counts.
+    /// First frame on a further connection, from the gateway that opened it: the connection counts
+    /// from now on.
     Hello,
-    /// So many bytes follow, which lie there in the stream.
+    /// Load of so many bytes at this offset of the stream.
     Load { offset: u64, length: usize },
-    /// The last on each connection: this is how much there was in all, over so many connections.
+    /// Last frame on each connection, with the stream's length and the number of connections.
     End { total: u64, connections: u8 },
 }
 
@@ -49,8 +50,10 @@ impl Frame {
         bytes
     }
 
+    /// Parses a header.
+    ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] for what no gateway sends.
+    /// [`io::ErrorKind::InvalidData`] for a header that no gateway sends.
     pub(super) fn read(bytes: [u8; HEADER_BYTES]) -> io::Result<Self> {
         let [
             kind,

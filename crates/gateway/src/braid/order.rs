@@ -1,8 +1,9 @@
-//! Puts in order what came over several connections, in bounded memory.
+//! Orders bytes that came over several connections, in bounded memory.
 //!
-//! On each connection offsets only grow, so the bytes that are missing next are always at the head of what one of them
-//! has to give. Those are taken whatever is held; what is further on only while there is room, and nothing while who
-//! reads the stream is behind. So nobody waits for ever, and a slow reader holds back the sender through TCP.
+//! Offsets on each connection only grow, so the next missing bytes are always first on one of them.
+//! They are accepted however much is held, and later bytes only while there is space. Nothing is
+//! accepted while the reader of the stream is behind. So no connection waits for ever, and a slow
+//! reader holds back the sender through TCP.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,35 +12,36 @@ use std::{
 
 use super::frame::nonsense;
 
-/// What is held for one direction of one stream. When a packet is lost, its connection is behind by a round trip or two,
-/// and what the others bring meanwhile waits here: at 60 ms and 1 Gbit/s that is 7.5 MB for each.
+/// Most bytes held for one direction of one stream. After a lost packet its connection is a round
+/// trip or two behind, and bytes from the others wait here. At 60 ms and 1 Gbit/s that is 7.5 MB
+/// for each.
 pub(super) const WINDOW_BYTES_MAX: usize = 16 << 20;
-/// What is in order and not yet written: more than this only says that the reader is slow.
+/// Most ordered bytes not yet written: more only shows that the reader is slow.
 const READY_BYTES_MAX: usize = 1 << 20;
-/// What a frame costs beside its load, so that frames of a byte each can't cost more than they count.
+/// Cost of a frame beside its load, so that frames of a byte each can't cost more than they count.
 const FRAME_COST_BYTES: usize = 256;
 
 fn cost(length: usize) -> usize {
     length + FRAME_COST_BYTES
 }
 
-/// One direction of a stream, as it comes in.
+/// Incoming direction of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// In order, to be written.
+    /// Ordered loads to be written.
     ready: VecDeque<Vec<u8>>,
     ready_bytes: usize,
-    /// Behind a gap, by offset.
+    /// Loads behind a gap, by offset.
     apart: BTreeMap<u64, Vec<u8>>,
-    /// Where the first gap begins.
+    /// Offset of the first gap.
     reached: u64,
-    /// What was let in and is not yet written, as it counts.
+    /// Cost of the loads that were accepted and not yet written.
     held_bytes: usize,
     total: Option<u64>,
 }
 
 impl Order {
-    /// Lets a frame in, if there is room for it: then it is to be put in.
+    /// Accepts a frame if there is space for it; the caller then calls [`Self::put`].
     pub(super) fn admit(&mut self, offset: u64, length: usize) -> bool {
         let is_next = offset <= self.reached;
         let has_room = self.held_bytes + cost(length) <= WINDOW_BYTES_MAX;
@@ -50,10 +52,10 @@ impl Order {
         may
     }
 
-    /// Puts in what was let in.
+    /// Adds an accepted load.
     ///
     /// # Errors
-    /// When some of it was there already, or it lies behind the end.
+    /// If some of it was already there, or lies behind the end.
     pub(super) fn put(&mut self, offset: u64, load: Vec<u8>) -> io::Result<()> {
         let end = offset + load.len() as u64;
         let before = self.apart.range(..=offset).next_back();
@@ -75,21 +77,21 @@ impl Order {
         Ok(())
     }
 
-    /// What is to be written next, if it is here.
+    /// Returns the next load to be written, if it is here.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         self.ready.pop_front()
     }
 
-    /// So much of that was written.
+    /// Records that a load was written.
     pub(super) fn wrote(&mut self, length: usize) {
         self.ready_bytes -= length;
         self.held_bytes -= cost(length);
     }
 
-    /// The stream ends there.
+    /// Sets the length of the stream.
     ///
     /// # Errors
-    /// When it was to end elsewhere, or more has come.
+    /// If another length was announced, or more bytes have come.
     pub(super) fn end(&mut self, total: u64) -> io::Result<()> {
         let last = self.apart.last_key_value();
         let most = last.map_or(self.reached, |(at, load)| at + load.len() as u64);
@@ -100,7 +102,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whether all has come.
+    /// Returns whether all bytes have come.
     pub(super) fn is_whole(&self) -> bool {
         self.total == Some(self.reached)
     }

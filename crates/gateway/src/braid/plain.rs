@@ -1,4 +1,5 @@
-//! The end of a stream that is one connection: a client, a target, or another braid of this gateway.
+//! Plain end of a stream, which is one connection: a client, a target, or another braid of this
+//! gateway.
 
 use std::{
     io,
@@ -10,19 +11,19 @@ use std::{
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
-/// A connection whose bytes are the stream's.
+/// Connection that carries the stream's bytes alone.
 #[derive(Debug)]
 pub(super) struct Plain {
     socket: Socket,
-    /// The kernel tells of a reset once; whoever reads after that finds an end. So it is remembered, and whoever writes
-    /// holds this while it may be told.
+    /// True once the connection broke. The kernel reports a reset only once, and later reads find
+    /// an end, so it is remembered. A writer holds this lock while the kernel may report one.
     is_broken: Mutex<bool>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpStream),
-    /// Where one braid ends and another begins.
+    /// Pair between two braids.
     Within(UnixStream),
 }
 
@@ -63,10 +64,10 @@ impl Plain {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads some; none at its end.
+    /// Reads some bytes; returns 0 at the end.
     ///
     /// # Errors
-    /// When it broke, also behind an end.
+    /// If the connection broke, even after an end.
     pub(super) async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match &self.socket {
@@ -91,10 +92,10 @@ impl Plain {
         }
     }
 
-    /// Whether an end is one.
+    /// Checks whether an apparent end is a real one.
     fn at_end(&self) -> io::Result<usize> {
         let mut is_broken = self.is_broken();
-        // A reset behind an end is an error that reading does not tell.
+        // A reset after an end is an error that reading does not report.
         if let Some(cause) = self.socket().take_error()? {
             *is_broken = true;
             return Err(cause);
@@ -105,7 +106,7 @@ impl Plain {
         Ok(0)
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub(super) async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match &self.socket {
@@ -131,12 +132,12 @@ impl Plain {
         written
     }
 
-    /// Says that this was all.
+    /// Ends the written direction.
     pub(super) fn end(&self) -> io::Result<()> {
         self.socket().shutdown(Shutdown::Write)
     }
 
-    /// Closing with no time to linger sends a reset, also when this process is killed.
+    /// Sets the linger time. Closing with zero sends a reset, even when this process is killed.
     pub(super) fn break_when_closed(&self, zero: Option<Duration>) -> io::Result<()> {
         self.socket().set_linger(zero)
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A connection whose other side resets it.
+    /// Returns a connection that its other side resets.
     async fn reset() -> Plain {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let local = listener.local_addr().unwrap();

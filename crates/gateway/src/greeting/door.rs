@@ -1,4 +1,4 @@
-//! A SOCKS5 port on this machine for one command that is to go through gateways.
+//! SOCKS5 port on this machine for one command that uses gateways.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use tokio::{
 use super::{Greeting, accept, read, refuse};
 use crate::carry::{End, Pipes, carry};
 
-/// Streams of one command at once.
+/// Most streams of one command at once.
 const STREAMS_MAX: usize = 512;
-/// A client gets this long to say what it wants.
+/// Time for a client to send its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes streams on loopback from whoever knows its password, and leads each through the gateways.
+/// SOCKS5 port on loopback that leads clients with its password through the gateways.
 pub struct LocalDoor {
     listener: TcpListener,
     local: SocketAddr,
@@ -33,10 +33,10 @@ pub struct LocalDoor {
 }
 
 impl LocalDoor {
-    /// Opens it on a free port.
+    /// Opens the port; the kernel chooses a free one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub async fn open(hops: Vec<Hop>) -> Result<Self> {
         let failed = |cause| Error::io("listen on", "127.0.0.1", cause);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
@@ -52,7 +52,7 @@ impl LocalDoor {
         })
     }
 
-    /// The streams belong to a reservation of the gateways.
+    /// Assigns the streams to a reservation of the gateways.
     #[must_use]
     pub fn reserved(self, reservation: Option<Reserved>) -> Self {
         let reservation = reservation.map(Arc::new);
@@ -62,19 +62,19 @@ impl LocalDoor {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// What opens it, with any name.
+    /// Returns the password, which is valid with any user name.
     #[must_use]
     pub fn password(&self) -> &str {
         &self.password
     }
 
-    /// Serves until it is dropped. `failed` is told why a stream did not come about.
+    /// Serves until it is dropped. `failed` receives the reason if a stream can't be opened.
     pub async fn run(self, failed: impl Fn(&Error) + Send + Sync + Clone + 'static) {
         let (pipes, password) = (Arc::new(Pipes::default()), Arc::<str>::from(self.password));
         let permits = Arc::new(Semaphore::new(STREAMS_MAX));
@@ -91,7 +91,7 @@ impl LocalDoor {
             let reservation = self.reservation.clone();
             streams.spawn(async move {
                 let _permit = permit;
-                // Whatever breaks, the client sees it break.
+                // The client sees any break as a break.
                 let hops = (&*hops, reservation.as_deref());
                 let _ = lead(stream, hops, &password, &pipes, &failed).await;
             });

@@ -1,4 +1,4 @@
-//! HTTP CONNECT (RFC 9110, section 9.3.6), and the question how the gateway is.
+//! HTTP CONNECT (RFC 9110, section 9.3.6), and requests for the gateway's status.
 
 use std::{io, str};
 
@@ -21,7 +21,7 @@ const HEADERS_MAX: usize = 64;
 pub(super) fn status_of(kind: ErrorKind) -> u16 {
     match Why::of(kind) {
         Why::NotAllowed => 403,
-        // This gateway's token was refused by the next one: nothing its client could change.
+        // The next gateway refused this gateway's token, which the client can't change.
         Why::Unreachable | Why::Unauthenticated | Why::Other => 502,
         Why::TimedOut => 504,
         Why::Busy => 503,
@@ -29,7 +29,7 @@ pub(super) fn status_of(kind: ErrorKind) -> u16 {
     }
 }
 
-/// Answers with a status line; what clients show of a failed CONNECT is its reason.
+/// Answers with a status line; clients show its reason for a failed CONNECT.
 pub(super) async fn answer(stream: &mut TcpStream, status: u16, reason: &str) -> io::Result<()> {
     let reason: String = reason
         .chars()
@@ -77,7 +77,7 @@ pub(super) async fn read(mut stream: TcpStream, first: Vec<u8>) -> io::Result<Gr
     }
 }
 
-/// Reads what comes behind a head.
+/// Reads the body after a head.
 async fn read_body(end: &mut End, length: usize) -> io::Result<Vec<u8>> {
     let mut body = std::mem::take(&mut end.early);
     let came = body.len().min(length);
@@ -90,7 +90,7 @@ enum Asked {
     Stream(Wish),
     Join(Option<String>),
     Status(Option<String>),
-    /// With the length of its body.
+    /// Request about reservations, with the length of its body.
     Reservations(Option<String>, Question, usize),
 }
 
@@ -114,7 +114,7 @@ fn parse(head: &[u8]) -> Option<Asked> {
         .split(',')
         .map(|id| id.trim().to_owned())
         .filter(|id| !id.is_empty())
-        // One more than may be: that is refused.
+        // A path one above the limit is refused.
         .take(HOPS_MAX + 1)
         .collect();
     match (request.method?, request.path?) {
@@ -146,7 +146,7 @@ fn parse(head: &[u8]) -> Option<Asked> {
     }
 }
 
-/// The token in `Bearer TOKEN`, or in `Basic` the name and the token as password.
+/// Reads the token from `Bearer TOKEN`, or the name and the token as password from `Basic`.
 fn name_and_token(value: &str) -> Option<(String, String)> {
     let (scheme, rest) = value.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -160,7 +160,7 @@ fn name_and_token(value: &str) -> Option<(String, String)> {
     Some((name.to_owned(), token.to_owned()))
 }
 
-/// Says how the gateway is.
+/// Sends the status of the gateway.
 pub(crate) async fn tell(stream: &mut TcpStream, json: &str) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{json}",
@@ -178,7 +178,7 @@ pub(crate) async fn accept_several(stream: &mut TcpStream, braid: &Braid) -> io:
     carry::answer(stream, head.as_bytes()).await
 }
 
-/// Says why a connection may not join a stream.
+/// Tells a connection why it may not join a stream.
 pub(crate) async fn turn_away(stream: &mut TcpStream, stranger: Stranger) -> io::Result<()> {
     let (status, why) = match stranger {
         Stranger::Unknown => (404, "there is no such stream, or it has ended"),
@@ -188,7 +188,7 @@ pub(crate) async fn turn_away(stream: &mut TcpStream, stranger: Stranger) -> io:
     answer(stream, status, why).await
 }
 
-/// Asks for a token.
+/// Requests a token.
 pub(crate) async fn ask_for_token(stream: &mut TcpStream, why: &str) -> io::Result<()> {
     answer(stream, 407, why).await
 }

@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928) with a name and a password (RFC 1929), of which the password is the token.
+//! SOCKS5 (RFC 1928) with a name and a password (RFC 1929); the password is the token.
 
 use std::{
     io,
@@ -16,12 +16,12 @@ use crate::carry;
 
 pub(super) const VERSION: u8 = 5;
 const PASSWORD_VERSION: u8 = 1;
-/// The method of RFC 1929.
+/// Method of RFC 1929.
 const BY_PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xFF;
 const CONNECT: u8 = 1;
 
-/// The replies of RFC 1928, section 6, that are given.
+/// Replies of RFC 1928, section 6, that the gateway uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     Open = 0,
@@ -45,7 +45,7 @@ impl Reply {
 }
 
 pub(super) async fn answer(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
-    // The address we are bound to is nobody's business.
+    // Clients need not know our bound address.
     let bytes = [VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0];
     carry::answer(stream, &bytes).await
 }
@@ -56,7 +56,7 @@ async fn take<const LENGTH: usize>(stream: &mut TcpStream) -> io::Result<[u8; LE
     Ok(bytes)
 }
 
-/// A byte that counts, and so many more.
+/// Reads a length byte, and so many more bytes.
 async fn take_counted(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let [count] = take(stream).await?;
     let mut bytes = vec![0; usize::from(count)];
@@ -64,7 +64,7 @@ async fn take_counted(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads on behind the version.
+/// Reads the rest of a greeting after the version.
 pub(super) async fn read(
     mut stream: TcpStream,
     is_good: &(dyn Fn(&str) -> bool + Sync),

@@ -1,4 +1,4 @@
-//! What was granted, beside the calendar: names, devices, classes.
+//! Granted reservations beside the calendar: names, devices, classes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub asked: Asked,
 }
 
-/// All that is written down. The place of a device is that of its resource in the calendar.
+/// State on disk. The index of a device is that of its resource in the calendar.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     pub calendar: Reservations,
@@ -31,10 +31,10 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// What was granted before, as far as it is not over.
+    /// Restores reservations that were granted before and are not over.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when that makes no sense, or is of a device that is not among these.
+    /// [`ErrorKind::Invalid`] if they are inconsistent, or name a device that is not among these.
     pub(super) fn restore(devices: &[Reserve], kept: Kept) -> Result<Self> {
         let mut book = Self {
             last_class: kept.last_class,
@@ -105,7 +105,7 @@ impl Book {
         Ok(book)
     }
 
-    /// As it is written down.
+    /// Returns the state to be written to disk.
     pub(super) fn kept(&self, devices: &[Reserve]) -> Kept {
         let kept = |entry: &Entry| {
             let granted = self.calendar.get(entry.number)?;
@@ -124,7 +124,7 @@ impl Book {
         }
     }
 
-    /// Forgets what is over.
+    /// Removes reservations that are over.
     pub(super) fn expire(&mut self, now: Timestamp) {
         if !self.calendar.expire(now).is_empty() {
             self.entries
@@ -132,14 +132,14 @@ impl Book {
         }
     }
 
-    /// Gives a name and a class to what was held.
+    /// Gives a name and a class to a new hold.
     pub(super) fn insert(&mut self, number: ReservationId, device: usize, asked: Asked) {
         let classes = (1..=CLASS_MAX)
             .cycle()
             .skip(usize::from(self.last_class))
             .take(usize::from(CLASS_MAX));
         let mut free = classes.filter(|class| !self.has_class(*class));
-        // There are thirty times as many as reservations.
+        // There are thirty times as many classes as reservations.
         let class = free.next().unwrap_or(CLASS_MAX);
         self.last_class = class;
         self.entries.insert(
@@ -164,7 +164,7 @@ impl Book {
             .ok_or(Refusal::Unknown)
     }
 
-    /// What is to be in force on a device now.
+    /// Returns the classes that should be in force on a device now.
     pub(super) fn classes(&self, device: usize, now: Timestamp) -> Classes {
         let running = |entry: &Entry| {
             let granted = self.calendar.get(entry.number)?;

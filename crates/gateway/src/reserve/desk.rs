@@ -1,4 +1,4 @@
-//! Where reservations are asked for, kept, and put into force.
+//! Desk of reservations: accepts requests, keeps the grants, and puts them into force.
 
 use std::{
     os::unix::net::UnixListener,
@@ -24,19 +24,19 @@ use super::{
 };
 use crate::clock;
 
-/// How often it is looked whether the trees are still there, and how soon what failed is tried again.
+/// Interval at which the trees are checked, and failures retried.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// A hold keeps others out, so it is short.
+/// Longest hold: it keeps others out, so it is short.
 const HOLD_S_MAX: u64 = 3600;
-/// Why something is not done.
+/// Reason why a request fails.
 #[derive(Debug)]
 pub(super) enum No {
     Senseless(String),
     Unknown,
     Other(String),
-    /// With its status.
+    /// Refusal with its status.
     Refused(u16, Refused),
-    /// It could not be written down.
+    /// Failure to write the reservation to disk.
     NotKept(String),
 }
 
@@ -52,7 +52,7 @@ impl From<Refusal> for No {
     }
 }
 
-/// One reservation, as it is told.
+/// Reservation as clients see it.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     id: String,
@@ -64,7 +64,7 @@ pub(super) struct Shown {
     end: Moment,
     pieces: Vec<Span>,
     flows: Vec<Flow>,
-    /// Whether its class is in the kernel now.
+    /// True if its class is in the kernel now.
     in_force: bool,
 }
 
@@ -78,19 +78,19 @@ pub(super) struct Listed {
 struct ListedDevice {
     device: String,
     rate_bytes_per_s: u64,
-    /// What of it may be reserved, all together.
+    /// Rate that may be reserved on the device, in all.
     reservable_bytes_per_s: u64,
-    /// What of that is free now.
+    /// Rate of that which is free now.
     free_bytes_per_s: u64,
-    /// Why nothing is in force there, if so.
+    /// Error that keeps classes from being in force there, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
 }
 
-/// What is in the kernel for a device.
+/// Classes in the kernel for a device.
 #[derive(Debug, Clone, Default)]
 struct InForce {
-    /// None when that is not known, so that it is made anew.
+    /// Classes; `None` if unknown, so that the tree is rebuilt.
     classes: Option<Classes>,
     trouble: Option<String>,
 }
@@ -101,7 +101,7 @@ struct Inside {
     in_force: Vec<InForce>,
 }
 
-/// The reservations of a gateway.
+/// Reservations of a gateway.
 pub(crate) struct Desk {
     devices: Vec<Reserve>,
     file: KeptFile,
@@ -112,11 +112,11 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Takes the devices, reads what was granted before, and puts into force what runs.
+    /// Locks the devices, reads earlier grants, and puts running reservations into force.
     ///
     /// # Errors
-    /// When another gateway or a queue of somebody else's is on a device, the kernel can't or may not do it, or the
-    /// file makes no sense. The device is as it was then.
+    /// If another gateway uses a device, or it has a foreign queue; if the kernel can't or may not
+    /// do it; if the file is invalid. The device is then unchanged.
     pub(crate) async fn open(devices: Vec<Reserve>, dir: &Path) -> Result<Self> {
         let mut names: Vec<&str> = devices.iter().map(|one| one.device.as_str()).collect();
         names.sort_unstable();
@@ -154,7 +154,7 @@ impl Desk {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that the kernel has what runs, for as long as it is polled.
+    /// Keeps the kernel's classes up to date, for as long as it is polled.
     pub(crate) async fn keep(&self) {
         loop {
             let now = clock::now();
@@ -168,13 +168,13 @@ impl Desk {
                 self.look().await;
             }
             for place in 0..self.devices.len() {
-                // What is wrong is told to whoever asks, and tried again.
+                // Clients see the error, and the next pass retries.
                 let _ = self.put_in_force(place).await;
             }
         }
     }
 
-    /// Forgets what was in force where the tree is gone.
+    /// Forgets the classes of devices whose tree is gone.
     async fn look(&self) {
         for (place, one) in self.devices.iter().enumerate() {
             if !tc::is_ours(&one.device).await.unwrap_or(false) {
@@ -183,7 +183,7 @@ impl Desk {
         }
     }
 
-    /// Makes the tree of a device as it should be now.
+    /// Brings the tree of a device up to date.
     async fn put_in_force(&self, place: usize) -> Result<()> {
         let Reserve { device, rate } = &self.devices[place];
         let (old, new) = {
@@ -203,7 +203,7 @@ impl Desk {
             None => tc::build(device, *rate, &new).await,
         };
         let done = match changed {
-            // Somebody was at it: from the ground up.
+            // Another program changed the tree: rebuild it.
             Err(_) if old.is_some() => tc::build(device, *rate, &new).await,
             done => done,
         };
@@ -213,7 +213,7 @@ impl Desk {
         done
     }
 
-    /// Takes the trees away. What was granted stays written down.
+    /// Removes the trees. Grants stay on disk.
     pub(crate) async fn close(&self) {
         for (place, one) in self.devices.iter().enumerate() {
             let was = self.inside().in_force[place].classes.take();
@@ -224,8 +224,8 @@ impl Desk {
         }
     }
 
-    /// What `SO_PRIORITY` is for the streams of a reservation: also before it runs, so that they are in its class from
-    /// its first moment. None for one that is not known.
+    /// Returns `SO_PRIORITY` for the streams of a reservation, even before it runs, so that they
+    /// are in its class from its first moment. `None` if it is unknown.
     pub(crate) fn priority(&self, id: &str, now: Timestamp) -> Option<u32> {
         let mut inside = self.inside();
         inside.book.expire(now);
@@ -285,7 +285,8 @@ impl Desk {
         })
     }
 
-    /// Holds what is asked for, or shows what the same question was granted. Also tells whether it is new.
+    /// Holds a reservation, or returns the one granted to the same request. Also returns whether it
+    /// is new.
     pub(super) fn hold(&self, asked: Asked, now: Timestamp) -> Result<(bool, Shown), No> {
         if !is_reservation(&asked.id) {
             return Err(No::Senseless(
@@ -316,7 +317,7 @@ impl Desk {
         Ok((is_new, self.show(&id, now)?))
     }
 
-    /// Does something to what was granted and writes it down; or, when that fails, has not done it.
+    /// Changes the grants and writes them to disk; undoes the change if that fails.
     fn alter<T>(
         &self,
         now: Timestamp,
@@ -335,7 +336,7 @@ impl Desk {
         Ok(done)
     }
 
-    /// The place of a device, which need not be named where there is one.
+    /// Returns the index of a device, which need not be named if there is only one.
     fn device(&self, name: Option<&str>) -> Result<usize, No> {
         let place = match name {
             Some(name) => self.devices.iter().position(|one| one.device == name),

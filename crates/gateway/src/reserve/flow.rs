@@ -1,4 +1,4 @@
-//! Which packets belong to a reservation, by addresses and ports.
+//! Flows: packets of a reservation, by addresses and ports.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use posthaste_endpoint::gateway::split_port;
 
-/// Rules of one flow in the kernel: each packet is held against all of them.
+/// Most rules of one flow in the kernel: each packet is compared with all of them.
 const RULES_MAX: usize = 64;
 const TCP_AND_UDP: [u8; 2] = [6, 17];
 
-/// One end of a flow: `10.1.0.0/16`, `192.0.2.9:2811`, `[2001:db8::/32]:443`, `*:50000-51000`, `*`.
+/// End of a flow: `10.1.0.0/16`, `192.0.2.9:2811`, `[2001:db8::/32]:443`, `*:50000-51000`, `*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Side {
     network: Option<(IpAddr, u8)>,
@@ -66,7 +66,7 @@ fn read_network(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= most).then_some((address, bits))
 }
 
-/// None within for all of them.
+/// Reads ports; the inner `None` means all of them.
 fn read_ports(text: &str) -> Option<Option<(u16, u16)>> {
     if text == "*" {
         return Some(None);
@@ -93,7 +93,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// As somebody writes it.
+/// Flow as written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -170,7 +170,7 @@ pub(super) enum Family {
 impl Family {
     pub(super) const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// As `tc` names its packets.
+    /// Returns `tc`'s name of the protocol.
     pub(super) const fn protocol(self) -> &'static str {
         match self {
             Self::V4 => "ip",
@@ -205,8 +205,9 @@ impl Flow {
         Family::ALL.into_iter().filter(fits).collect()
     }
 
-    /// What `tc`'s u32 is to match: one of the rules. u32 is in every kernel that has HTB; it looks for ports where they
-    /// are in packets without IP options, which is all that carry data.
+    /// Returns the rules of `tc`'s u32, any of which must match. Every kernel that has HTB has u32.
+    /// Its ports are at their place in packets without IP options, and packets that carry data have
+    /// none.
     pub(super) fn rules(&self) -> Vec<(Family, String)> {
         let has_ports = self.from.ports.is_some() || self.to.ports.is_some();
         let protocols: Vec<Option<u8>> = if has_ports {
@@ -243,7 +244,8 @@ impl Flow {
     }
 }
 
-/// A range as blocks of a value and a mask, as few as there can be; one that is none for all ports.
+/// Splits a range into the fewest blocks of a value and a mask; all ports become one block that is
+/// `None`.
 fn blocks(ports: Option<(u16, u16)>) -> Vec<Option<(u16, u16)>> {
     let Some((first, last)) = ports else {
         return vec![None];

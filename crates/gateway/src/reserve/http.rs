@@ -1,4 +1,4 @@
-//! `/v1/reservations`: what may be asked, and how it is answered.
+//! Requests at `/v1/reservations`, and their answers.
 
 use std::io;
 
@@ -12,20 +12,20 @@ use super::{
 };
 use crate::carry;
 
-/// Where all of it is.
+/// Path of all requests.
 pub(crate) const PATH: &str = "/v1/reservations";
-/// The largest question: eight flows and some numbers.
+/// Largest request: eight flows and some numbers.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// What a client asks.
+/// Request of a client.
 pub(crate) struct Question {
     pub method: String,
-    /// Behind [`PATH`]: nothing, or a slash and more.
+    /// Rest of the path after [`PATH`]: nothing, or a slash and more.
     pub rest: String,
     pub body: Vec<u8>,
 }
 
-/// What it is told.
+/// Answer to a client.
 #[derive(Debug)]
 pub(crate) struct Answer {
     status: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn of(status: u16, said: &impl Serialize) -> Self {
-        // Nothing that is shown has keys that are no texts.
+        // Every key of an answer is a text, so this can't fail.
         let json = serde_json::to_string(said).unwrap_or_default();
         Self { status, json }
     }
@@ -61,7 +61,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, No> {
 }
 
 impl Desk {
-    /// Answers a question. What it grants is on disk before it is told.
+    /// Answers a request. Grants are on disk before the answer.
     pub(crate) fn answer(&self, question: &Question, now: Timestamp) -> Answer {
         self.try_answer(question, now).unwrap_or_else(Answer::from)
     }
@@ -95,7 +95,7 @@ impl Desk {
     }
 }
 
-/// Tells a client, and that it was all.
+/// Sends the last answer to a client.
 pub(crate) async fn tell(stream: &mut TcpStream, answer: &Answer) -> io::Result<()> {
     let reason = match answer.status {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! What was granted, in a file that is whole whenever the process ends.
+//! Granted reservations in a file that is intact whenever the process ends.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::wire::{Asked, Span};
 
-/// A thousand reservations of many pieces and flows each.
+/// Largest file: a thousand reservations of many pieces and flows each.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 const VERSION: u64 = 1;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Kept {
-    /// The class that was given last.
+    /// Class that was given last.
     pub last_class: u16,
     pub reservations: Vec<KeptOne>,
 }
@@ -31,7 +31,7 @@ pub(super) struct KeptOne {
     pub asked: Asked,
 }
 
-/// Where it is kept.
+/// Returns the file of the reservations.
 pub(super) fn file(dir: &Path) -> KeptFile {
     KeptFile {
         path: dir.join("reservations.json"),

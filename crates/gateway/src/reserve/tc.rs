@@ -17,12 +17,12 @@ use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
 use super::tree::{self, Classes, MAJOR};
 
-/// It asks the kernel, nobody else.
+/// Timeout of `tc`: it queries only the kernel.
 const TC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Users' search paths often lack where Debian and others put it.
+/// Paths of `tc`: users' search paths often lack the folder in which Debian and others put it.
 const PROGRAMS: [&str; 3] = ["tc", "/usr/sbin/tc", "/sbin/tc"];
 
-/// What `tc -json qdisc show` tells of each.
+/// Queue as in `tc -json qdisc show`.
 #[derive(Debug, Deserialize)]
 struct Qdisc {
     kind: String,
@@ -31,7 +31,7 @@ struct Qdisc {
     root: bool,
 }
 
-/// Keeps others of this program from a device, in this network namespace, as long as it lives.
+/// Locks a device against other gateways in this network namespace, as long as the result lives.
 pub(super) fn lock(device: &str) -> Result<UnixListener> {
     let name = format!("posthaste-gateway-reserve-{device}");
     let locked =
@@ -46,7 +46,7 @@ pub(super) fn lock(device: &str) -> Result<UnixListener> {
     })
 }
 
-/// Makes the device's tree anew, in the place of its default queue or of a tree that a gateway has left behind.
+/// Builds the device's tree, in place of its default queue or of a tree that a gateway left behind.
 pub(super) async fn build(device: &str, link: ByteRate, classes: &Classes) -> Result<()> {
     if is_ours(device).await? {
         remove(device).await?;
@@ -54,7 +54,7 @@ pub(super) async fn build(device: &str, link: ByteRate, classes: &Classes) -> Re
     apply(device, &tree::build(device, link, classes)).await
 }
 
-/// Whether a gateway's tree is there; else it is the kernel's default.
+/// Returns whether a gateway's tree is there; false for the kernel's default.
 pub(super) async fn is_ours(device: &str) -> Result<bool> {
     let said = run(device, &["-json", "qdisc", "show", "dev", device], "").await?;
     let all: Vec<Qdisc> = serde_json::from_slice(&said.stdout).map_err(|cause| {
@@ -67,7 +67,7 @@ pub(super) async fn is_ours(device: &str) -> Result<bool> {
     if root.handle == format!("{MAJOR:x}:") && root.kind == "htb" {
         return Ok(true);
     }
-    // The kernel's own have no number.
+    // The kernel's own queues have no number.
     if root.handle == "0:" {
         return Ok(false);
     }
@@ -83,7 +83,7 @@ pub(super) async fn is_ours(device: &str) -> Result<bool> {
     )
 }
 
-/// Takes the tree away; the kernel puts its default back.
+/// Removes the tree; the kernel restores its default.
 pub(super) async fn remove(device: &str) -> Result<()> {
     apply(device, &format!("qdisc del dev {device} root\n")).await
 }
@@ -128,19 +128,19 @@ async fn try_run(program: &str, arguments: &[&str], input: &str) -> io::Result<O
             None => Ok(()),
         }
     };
-    // Both at once: it may say more than a pipe holds before it has read all.
+    // Both at once: `tc` may write more than a pipe holds before it has read all.
     let (given, output) = tokio::join!(give, child.wait_with_output());
     match given {
-        // It stops at the first line that fails.
+        // `tc` stops at the first line that fails.
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => {}
         given => given?,
     }
     output
 }
 
-/// What `tc` says, as one error that tells what to do.
+/// Converts the output of `tc` to an error with a remedy.
 fn explain(device: &str, said: &str) -> Error {
-    // Warnings and where in the batch it was are of no use to anybody.
+    // Warnings, and line numbers of the batch, help no reader.
     let is_telling = |line: &&str| {
         !line.is_empty() && !line.starts_with("Warning") && !line.starts_with("Command failed")
     };

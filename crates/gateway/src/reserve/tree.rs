@@ -1,4 +1,4 @@
-//! The HTB tree of a device, as lines for `tc -batch`.
+//! HTB tree of a device, as lines for `tc -batch`.
 //!
 //! ```text
 //! 7e57: htb ── 7e57:fffe the link ─┬─ 7e57:ffff everybody else: what is left, at most the link
@@ -6,8 +6,9 @@
 //!                                  └─ 7e57:2    another
 //! ```
 //!
-//! The rates of the leaves add up to the link's, so each has its own whatever the others do, and what one leaves the others
-//! share. HTB asks the class that `SO_PRIORITY` names before it asks any filter (tc-htb(8), "Classification").
+//! The rates of the leaves add up to the link's, so each has its own whatever the others do, and
+//! they share the unused rate. HTB checks the class that `SO_PRIORITY` names before any filter
+//! (tc-htb(8), "Classification").
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -15,32 +16,32 @@ use posthaste_types::ByteRate;
 
 use super::flow::{Family, Flow};
 
-/// Ours: what has this handle was made by a gateway.
+/// Handle of our trees: a gateway made any queue that has it.
 pub(super) const MAJOR: u16 = 0x7e57;
 const LINK: u16 = 0xfffe;
 const EVERYBODY: u16 = 0xffff;
-/// Classes are numbered up to this and then from 1 again: an open stream whose reservation is over must not find itself
-/// in the next one. Filters take two numbers each, of 16 bits.
+/// Highest number of a class; then numbers start from 1 again. An open stream whose reservation is
+/// over must not end up in the next one. Filters take two numbers each, of 16 bits.
 pub(super) const CLASS_MAX: u16 = 30_000;
 /// Thousandths of a link that can be reserved: logins, routing and acknowledgements must pass too.
 pub(super) const RESERVABLE_PERMILLE: u64 = 950;
 
-/// A reservation that runs.
+/// Reservation that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Class {
     pub rate: ByteRate,
     pub flows: Vec<Flow>,
 }
 
-/// What runs on a device, by the number of its class.
+/// Running reservations of a device, by the number of their class.
 pub(super) type Classes = BTreeMap<u16, Class>;
 
-/// What `SO_PRIORITY` is for a class.
+/// Returns `SO_PRIORITY` for a class.
 pub(super) fn priority(class: u16) -> u32 {
     u32::from(MAJOR) << 16 | u32::from(class)
 }
 
-/// What of a link may be reserved.
+/// Returns the rate of a link that may be reserved.
 pub(super) fn reservable(link: ByteRate) -> ByteRate {
     link.scaled(RESERVABLE_PERMILLE, 1000)
 }
@@ -51,7 +52,7 @@ fn left(link: ByteRate, classes: &Classes) -> ByteRate {
     ByteRate::new(link.get().saturating_sub(taken.get())).max(least)
 }
 
-/// One `class add` or `class change`.
+/// Writes a `class add` or `class change`.
 fn class(
     verb: &str,
     device: &str,
@@ -59,15 +60,16 @@ fn class(
     rate: ByteRate,
     link: ByteRate,
 ) -> String {
-    // What may leave at once: two milliseconds, and never less than a packet as large as the kernel makes them before it
-    // cuts them for the wire; a smaller burst would wake the kernel for each packet.
+    // Bytes that may leave at once: two milliseconds, and never less than the largest packet that
+    // the kernel makes before it cuts it for the wire. A smaller burst would wake the kernel for
+    // each packet.
     let burst = |rate: ByteRate| (rate.get() / 500).clamp(64 << 10, 16 << 20);
     let parent = if parent == 0 {
         format!("{MAJOR:x}:")
     } else {
         format!("{MAJOR:x}:{parent:x}")
     };
-    // Who borrows gets a turn of so many bytes, in proportion to its rate.
+    // A borrowing class gets turns of so many bytes, in proportion to its rate.
     let quantum = (rate.get() / 1000).clamp(1514, 60_000);
     format!(
         "class {verb} dev {device} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {}bps ceil {}bps burst {}b \
@@ -79,7 +81,7 @@ fn class(
     )
 }
 
-/// Two numbers of each class: a preference has packets of one protocol only.
+/// Returns one of two preferences of a class: each has packets of one protocol only.
 fn preference(minor: u16, family: Family) -> u32 {
     2 * u32::from(minor)
         + match family {
@@ -116,7 +118,8 @@ fn remove(device: &str, minor: u16, made: &Class) -> String {
     lines
 }
 
-/// The whole tree, with a filter made and taken away: a kernel that can't have one says so now, not at the first flow.
+/// Writes the whole tree, with a filter that is added and removed. A kernel without filters fails
+/// now, not at the first flow.
 pub(super) fn build(device: &str, link: ByteRate, classes: &Classes) -> String {
     let mut lines =
         format!("qdisc add dev {device} root handle {MAJOR:x}: htb default {EVERYBODY:x}\n");
@@ -134,7 +137,7 @@ pub(super) fn build(device: &str, link: ByteRate, classes: &Classes) -> String {
     lines
 }
 
-/// What makes one tree out of another. Rates are taken away before they are given.
+/// Writes the changes from one tree to another. Rates are lowered before others are raised.
 pub(super) fn change(device: &str, link: ByteRate, old: &Classes, new: &Classes) -> String {
     let mut lines = String::new();
     let is_same =

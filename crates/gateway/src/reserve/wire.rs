@@ -1,4 +1,4 @@
-//! Reservations as REST has them.
+//! Reservations as JSON in the REST API.
 
 use jiff::Timestamp as Moment;
 use posthaste_plan::reserve::{Amount, Ask, Change, Piece, Refusal, Shape, State};
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::Flow;
 
-/// Flows of one reservation.
+/// Most flows of one reservation.
 const FLOWS_MAX: usize = 8;
 
-/// What somebody asks for.
+/// Request for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// The client's own name for it: who asks twice gets one.
+    /// Client's own name for it: a repeated request gets one reservation.
     pub id: String,
-    /// Needed where rates are reserved on several.
+    /// Device; required if rates are reserved on several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(super) struct Asked {
 #[serde(deny_unknown_fields)]
 pub(super) struct Fixed {
     rate_bytes_per_s: u64,
-    /// At once without it.
+    /// Start; at once if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Moment>,
     end: Moment,
@@ -44,7 +44,7 @@ pub(super) struct Fixed {
 #[serde(deny_unknown_fields)]
 pub(super) struct Volume {
     bytes: u64,
-    /// At once without it.
+    /// Earliest start; at once if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     earliest: Option<Moment>,
     deadline: Moment,
@@ -65,18 +65,18 @@ enum Preferred {
     Shortest,
 }
 
-/// What of a reservation is to change.
+/// Change of a reservation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changed {
     start: Option<Moment>,
     end: Option<Moment>,
     rate_bytes_per_s: Option<u64>,
-    /// Instead of all of these: another volume, or the rest of it.
+    /// New volume, or the rest of it, instead of all the other fields.
     pub volume: Option<Volume>,
 }
 
-/// A reservation, as it is shown and kept.
+/// Piece of a reservation, as shown and kept.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Span {
     from: Moment,
@@ -84,7 +84,7 @@ pub(super) struct Span {
     rate_bytes_per_s: u64,
 }
 
-/// A time outside what either side can write makes no sense in a reservation.
+/// Converts a time; one outside either side's range makes no sense in a reservation.
 pub(super) fn moment(at: Timestamp) -> Moment {
     let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
     Moment::from_microsecond(micros).unwrap_or(Moment::MAX)
@@ -95,7 +95,7 @@ pub(super) fn timestamp(at: Moment) -> Timestamp {
 }
 
 impl Asked {
-    /// The one thing that is asked for.
+    /// Returns the request, which must be either a fixed rate or a volume.
     pub(super) fn ask(&self, now: Timestamp) -> Result<Ask, &'static str> {
         if self.flows.len() > FLOWS_MAX {
             return Err("a reservation has at most 8 flows");
@@ -161,7 +161,7 @@ impl From<&Span> for Piece {
     }
 }
 
-/// When a hold ends; none of what lasts.
+/// Returns when a hold ends; `None` if it is committed.
 pub(super) fn held_until(state: State) -> Option<Moment> {
     match state {
         State::Held { until } => Some(moment(until)),
@@ -169,7 +169,7 @@ pub(super) fn held_until(state: State) -> Option<Moment> {
     }
 }
 
-/// A refusal with what would be granted.
+/// Refusal, with the terms that would be granted.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Refused {
     error: String,
@@ -184,7 +184,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// One that nothing would help.
+    /// Refuses for a reason that no other terms would remove.
     pub(super) fn because(why: impl Into<String>) -> Self {
         Self {
             error: why.into(),

@@ -22,10 +22,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Where targets are, as rules have it.
+/// Targets on this machine, in the form of rules.
 const HERE: &str = "127.0.0.0/8:*";
 
-/// Two gateways, the first of which leads everywhere over the second, with so many connections.
+/// Two gateways: the first reaches all targets over the second, with so many connections.
 struct Chain {
     near: Running,
     far: Running,
@@ -38,7 +38,7 @@ impl Chain {
         Self { near, far }
     }
 
-    /// A stream whose further connections have joined, and its other end.
+    /// Returns a stream whose further connections have joined, and its other end.
     async fn open(&self, joined: u64) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target: Target = listener.local_addr().unwrap().to_string().parse().unwrap();
@@ -64,7 +64,7 @@ async fn assert_reset(end: &mut TcpStream) {
     }
 }
 
-/// Carries connections to a place, and breaks one when told so.
+/// Proxy that carries connections to a place, and breaks one on demand.
 struct Wire {
     local: SocketAddr,
     cuts: Arc<Mutex<Vec<oneshot::Sender<bool>>>>,
@@ -104,7 +104,7 @@ impl Wire {
         }
     }
 
-    /// Ends the connection of this number, by a reset or as if it had said all.
+    /// Ends the connection of this number, by a reset or like an ordinary end.
     fn cut(&self, number: usize, reset: bool) {
         let cut = self.cuts.lock().unwrap().remove(number);
         cut.send(reset).unwrap();
@@ -206,7 +206,7 @@ async fn when_a_side_breaks_or_a_gateway_ends_the_other_sees_a_reset() {
     let mut chain = Chain::start("connections = 4").await;
     let (mut client, mut server) = chain.open(3).await;
     client.write_all(b"never read").await.unwrap();
-    // What it has not read when it closes resets the connection.
+    // Bytes unread at the close would reset the connection.
     server.read_exact(&mut [0; 5]).await.unwrap();
     drop(server);
     assert_reset(&mut client).await;
@@ -230,7 +230,7 @@ async fn a_slow_reader_holds_its_sender_back_and_gets_all_in_the_end() {
     let (mut client, mut server) = chain.open(3).await;
     let block = noise(1 << 20);
     let mut sent = Vec::new();
-    // Nobody reads: what is under way ends at what sockets hold, and far below what may be put in order.
+    // No reader: bytes in flight stop at what sockets hold, far below the window for ordering.
     while let Ok(writable) = timeout(Duration::from_secs(1), client.writable()).await {
         writable.unwrap();
         let count = client.try_write(&block).unwrap_or(0);
@@ -245,7 +245,7 @@ async fn a_slow_reader_holds_its_sender_back_and_gets_all_in_the_end() {
     assert!(came == sent, "{} of {} came", came.len(), sent.len());
 }
 
-/// Answers a CONNECT as a gateway that knows nothing of several connections, and mirrors.
+/// Answers a CONNECT like a gateway that knows no braids, and mirrors.
 async fn old_gateway() -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let local = listener.local_addr().unwrap();
@@ -304,7 +304,7 @@ async fn beyond_the_budget_one_connection_carries_a_stream() {
     assert_eq!(chain.near.counts().await["open"], 70);
 }
 
-/// The near end of a braid by hand, to say what no gateway says.
+/// Near end of a braid by hand, to send frames that no gateway sends.
 struct Hand {
     far: Running,
     id: BraidId,
@@ -312,7 +312,7 @@ struct Hand {
     server: TcpStream,
 }
 
-/// A load as it is on the wire.
+/// Returns a load as it is on the wire.
 fn load(offset: u64, bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap();
     let mut frame = vec![2, 0, 0, 0];
@@ -365,7 +365,7 @@ impl Hand {
         joined.map(|(stream, _)| stream)
     }
 
-    /// The first line that is said to who wants to join and shows this.
+    /// Returns the first line of the answer to a connection that wants to join with this token.
     async fn refused(&self, token: &str) -> String {
         let mut stream = TcpStream::connect(self.far.local).await.unwrap();
         let ask = format!("POST /v1/join HTTP/1.1\r\nProxy-Authorization: Bearer {token}\r\n\r\n");
@@ -398,7 +398,7 @@ async fn strangers_do_not_join_and_disturb_nobody() {
         let said = hand.refused(&token).await;
         assert!(said.contains(&format!(" {status} ")), "{token}: {said}");
     }
-    // Whoever was let in and does not say hello does not count; its place is gone.
+    // An accepted connection that sends no hello does not count; its place is gone.
     let mut silent = hand.join(hand.id, 1).await.unwrap();
     silent.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     assert_reset(&mut silent).await;
@@ -420,7 +420,7 @@ async fn strangers_do_not_join_and_disturb_nobody() {
         (&counts["joined"], &counts["broken"]),
         (&0.into(), &0.into())
     );
-    // Nobody joins what has ended.
+    // No connection joins a stream that has ended.
     assert!(hand.refused(&good).await.contains(" 404 "));
 }
 
@@ -449,9 +449,9 @@ async fn what_no_gateway_sends_breaks_the_stream_and_never_ends_it() {
     for nonsense in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         HELLO.to_vec(),
-        // Twice, or over each other.
+        // Twice, or overlapping.
         [load(0, b"some"), load(2, b"some")].concat(),
-        // An end with a gap before it, before what has come, or in another place.
+        // An end with a gap before it, before the bytes received, or in another place.
         end(3, 1),
         [load(0, b"some"), end(2, 1)].concat(),
         [load(1, b"some"), end(5, 1)].concat(),

@@ -57,7 +57,7 @@ async fn a_client_may_say_all_it_has_with_its_greeting_and_end_its_half() {
 async fn chains_lead_on_by_table_and_by_name_of_each() {
     let mirror = Mirror::start().await;
     let far = Running::start(loopback()).await;
-    // By table: only the first is named.
+    // By table: the client names only the first.
     let table = far.table_to("127.0.0.0/8:*", &mirror.target.to_string(), None, "");
     let near = Running::start(table).await;
     let (stream, early) = connect_through(&[near.hop()], &mirror.target)
@@ -65,7 +65,7 @@ async fn chains_lead_on_by_table_and_by_name_of_each() {
         .unwrap();
     assert_mirrors(stream, early, 100_000).await;
     far.until("opened", 1).await;
-    // Each named: the first leads to the second as to any place.
+    // By name: the first leads to the second as to any target.
     let other = Running::start(loopback()).await;
     let hops = [other.hop(), near.hop(), far.hop()];
     let (stream, early) = connect_through(&hops, &mirror.target).await.unwrap();
@@ -107,7 +107,7 @@ async fn nobody_gets_in_without_a_token_nor_anywhere_that_is_not_allowed() {
     let other: Target = gateway.local.to_string().parse().unwrap();
     let error = connect_through(&[narrow.hop()], &other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-    // A star does not mean this machine, by whatever name.
+    // A star does not allow this machine, by whatever name.
     let star = Table::default().allowing(["*:*".parse().unwrap()]);
     let star = Running::start(star).await;
     for own in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"] {
@@ -115,17 +115,17 @@ async fn nobody_gets_in_without_a_token_nor_anywhere_that_is_not_allowed() {
         let error = connect_through(&[star.hop()], &own).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
-    // Who shows nothing gets nowhere.
+    // A client without a token gets nowhere.
     let mut stream = TcpStream::connect(gateway.local).await.unwrap();
     let ask = format!("CONNECT {} HTTP/1.1\r\n\r\n", mirror.target);
     stream.write_all(ask.as_bytes()).await.unwrap();
     let said = String::from_utf8(all_of(stream).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 407"), "{said}");
-    // What opens the way to one place opens no other.
+    // A token for one target opens no other.
     let token = mint(&gateway.secret, Some(&other), u64::MAX);
     let said = connect(&gateway, &mirror.target, &token, "").await;
     assert!(said.starts_with("HTTP/1.1 407"), "{said}");
-    // And what has expired opens nothing.
+    // An expired token opens nothing.
     let said = connect(
         &gateway,
         &mirror.target,
@@ -136,7 +136,6 @@ async fn nobody_gets_in_without_a_token_nor_anywhere_that_is_not_allowed() {
     assert!(said.contains("407") && said.contains("expired"), "{said}");
 }
 
-/// The first line a gateway answers a CONNECT with.
 #[tokio::test]
 async fn who_only_connects_keeps_nobody_out() {
     let mirror = Mirror::start().await;
@@ -182,7 +181,7 @@ async fn loops_and_endless_ways_are_refused() {
         std::fs::write(&file, text).unwrap();
         Table::read(&file).unwrap()
     };
-    // The first one's secret, before it has a table.
+    // The secret of the first one, before it has a table.
     let options = |table| GatewayOptions {
         dir: dir.clone(),
         listen: first,
@@ -205,7 +204,7 @@ async fn loops_and_endless_ways_are_refused() {
     let error = connect_through(&[hop], &mirror.target).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("loop"), "{error}");
-    // A way of more gateways than there may be.
+    // A path of more gateways than allowed.
     let path = "Posthaste-Path: 1,2,3,4,5,6,7,8\r\n";
     let said = connect(&second, &mirror.target, &second.token(), path).await;
     assert!(said.starts_with("HTTP/1.1 508"), "{said}");
@@ -245,7 +244,7 @@ async fn when_one_side_breaks_the_other_sees_it_break() {
     server.write_all(b"half of it").await.unwrap();
     let mut some = [0; 10];
     client.read_exact(&mut some).await.unwrap();
-    // What it has not read when it closes resets the connection.
+    // Bytes unread at the close reset the connection.
     client.write_all(b"never read").await.unwrap();
     timeout(PATIENCE, server.readable()).await.unwrap().unwrap();
     drop(server);
@@ -281,7 +280,7 @@ async fn a_slow_reader_holds_its_sender_back_and_garbage_is_shown_out() {
     let hops = [gateway.hop()];
     let (stream, accepted) = tokio::join!(connect_through(&hops, &target), listener.accept());
     let (client, _server) = (stream.unwrap().0, accepted.unwrap().0);
-    // Nobody reads: what is under way ends at what sockets and one pipe hold.
+    // No reader: bytes in flight stop at what sockets and one pipe hold.
     let (mut sent, block) = (0, vec![0; 1 << 20]);
     while let Ok(writable) = timeout(Duration::from_secs(1), client.writable()).await {
         writable.unwrap();

@@ -30,7 +30,7 @@ async fn connect_and_networks_of_tables_take_ipv6() {
     }
     far.until("opened", 2).await;
     far.until("braids", 1).await;
-    // What another network's rule allows is not allowed here.
+    // A rule of another network does not allow this one.
     let other = Table::default().allowing(["[2001:db8::/32]:*".parse().unwrap()]);
     let other = Running::at("[::1]:0", other).await;
     let error = connect_through(&[other.hop()], &mirror.target)

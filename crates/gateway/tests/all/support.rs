@@ -1,3 +1,3 @@
-//! What several of these tests use.
+//! Parts that several of these tests share.
 
 pub mod streams;

@@ -1,4 +1,4 @@
-//! Conditions in Robinhood's words.
+//! Conditions in Robinhood's language.
 
 use super::{
     super::{
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::script::Complaint;
 
-/// Attributes that can't be seen from here, or mean something to Robinhood alone.
+/// Attributes that this program can't see, or that only Robinhood uses.
 const UNSEEN: [&str; 14] = [
     "group",
     "depth",
@@ -28,7 +28,7 @@ const UNSEEN: [&str; 14] = [
 ];
 
 impl Reader<'_> {
-    /// A condition, without the braces around it.
+    /// Reads a condition, without the braces around it.
     pub(super) fn condition(&mut self, cursor: &mut Cursor<'_>) -> Result<Condition, Complaint> {
         cursor.condition(&mut |cursor| self.atom(cursor))
     }
@@ -108,7 +108,8 @@ impl Reader<'_> {
         Condition::Unknown
     }
 
-    /// A pattern; those that are no whole paths begin where the file system is mounted. A `**` makes every `*` go on below.
+    /// Reads a pattern; one that is not a whole path begins at the mount point. With `**` in it,
+    /// every `*` matches across names.
     fn pattern(&self, name: &str, value: &str) -> Result<Condition, String> {
         if name == "name" {
             return Pattern::free(value).map(Condition::Name);
@@ -128,7 +129,7 @@ impl Reader<'_> {
     }
 }
 
-/// What type is compared with. Directories are not removed by age, so that no file is one.
+/// Reads the value of `type`. Directories are not removed by age, so no file matches `directory`.
 fn kind(value: &str) -> Option<Condition> {
     Some(match value {
         "file" => Condition::Kind(Kind::File),
@@ -148,7 +149,7 @@ fn age(stamp: Stamp, value: &str, compare: Compare) -> Option<Condition> {
     }))
 }
 
-/// A length of time like `30d`, in seconds.
+/// Reads a span such as `30d`, in seconds.
 fn seconds(text: &str) -> Option<i64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())

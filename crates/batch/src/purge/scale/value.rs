@@ -1,5 +1,5 @@
-//! Conditions of Scale's SQL. Sums of a moment, a time of the file, its size and numbers are compared as what they are: a
-//! linear form.
+//! Conditions of Scale's SQL. Sums of the current time, a time of the file, its size and numbers
+//! are compared as linear forms.
 
 use super::{
     super::{
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::script::Complaint;
 
-/// Largest number taken: products of two stay far inside of what can be counted.
+/// Largest number accepted: products of two stay far from overflow.
 const NUMBER_MAX: u128 = 1 << 62;
 
-/// What an expression stands for.
+/// Value of an expression.
 enum Value {
     Sum(Sum),
     Text(String),
@@ -23,18 +23,18 @@ enum Value {
     Name,
     OwnerName,
     OwnerNumber,
-    /// It can't be seen from here; how it is written.
+    /// Value that this program can't see, as written.
     Unseen(String),
 }
 
-/// now × `now` + stamp × its factor + size × `size` + `number`.
+/// Linear form: now × `now` + stamp × its factor + size × `size` + `number`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sum {
     now: i128,
     stamp: Option<(Stamp, i128)>,
     size: i128,
     number: i128,
-    /// Its times count in midnights rather than seconds.
+    /// True if its times count in midnights rather than seconds.
     in_days: bool,
 }
 
@@ -78,7 +78,7 @@ impl Sum {
         )
     }
 
-    /// `None` where the two can't be added: times of two kinds, or two of the file's times.
+    /// Adds two sums; `None` if their units differ or they name two different times of the file.
     fn plus(self, other: Self) -> Option<Self> {
         if self.has_times() && other.has_times() && self.in_days != other.in_days {
             return None;
@@ -99,7 +99,7 @@ impl Sum {
         })
     }
 
-    /// How it compares with nothing.
+    /// Compares the sum with zero; `None` if no condition expresses that.
     fn compared(self, compare: Compare) -> Option<Condition> {
         match (self.now, self.stamp, self.size) {
             (0, None, 0) => {
@@ -126,7 +126,7 @@ impl Sum {
     }
 }
 
-/// The same with its sides exchanged.
+/// Returns the comparison with its sides exchanged.
 fn mirrored(compare: Compare) -> Compare {
     match compare {
         Compare::Less => Compare::More,
@@ -138,7 +138,7 @@ fn mirrored(compare: Compare) -> Compare {
 }
 
 impl Reader<'_> {
-    /// A condition.
+    /// Reads a condition.
     pub(super) fn condition(&mut self, cursor: &mut Cursor<'_>) -> Result<Condition, Complaint> {
         cursor.condition(&mut |cursor| self.atom(cursor))
     }
@@ -253,7 +253,8 @@ impl Reader<'_> {
                     .ok_or_else(wrong)
             }
             (Value::Path | Value::Name, Value::Text(text)) => {
-                // What SQL's wildcards are is a letter like any other here.
+                // With `=`, wildcards are ordinary characters, which a pattern of `like` can't
+                // express.
                 if text.contains(['%', '_', '*', '?', '[', ']', '{', '}', '\\']) {
                     return Ok(
                         self.unseen(line, "a path or name with wildcards, compared with `=`")
@@ -284,7 +285,7 @@ impl Reader<'_> {
     }
 }
 
-/// Sums and differences.
+/// Reads sums and differences.
 fn sum(cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     let mut left = product(cursor)?;
     loop {
@@ -331,7 +332,7 @@ fn product(cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     }
 }
 
-/// What comes of two; of anything that can't be seen, nothing that can.
+/// Combines two values; if either can't be seen, neither can the result.
 fn combine(
     left: Value,
     right: Value,
@@ -392,7 +393,7 @@ fn single(cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     }
 }
 
-/// An attribute, a function, or a span of time.
+/// Reads an attribute, a function or a span of time.
 fn word(token: &Token, cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     let name = token.text.to_ascii_uppercase();
     if ["AND", "OR", "NOT", "LIKE", "RULE", "WHERE"].contains(&&*name) {
@@ -433,7 +434,7 @@ fn word(token: &Token, cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     })
 }
 
-/// A function whose opening parenthesis was taken.
+/// Reads a function after its opening parenthesis.
 fn function(name: &str, token: &Token, cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     if name != "DAYS" {
         cursor.skip_to_close("(", ")")?;
@@ -442,7 +443,7 @@ fn function(name: &str, token: &Token, cursor: &mut Cursor<'_>) -> Result<Value,
     let inner = cursor.deeper(sum)?;
     cursor.want(")")?;
     match inner {
-        // The day of a moment, rather than of anything added to it.
+        // `DAYS` accepts a moment without anything added to it.
         Value::Sum(moment) if moment.has_times() && moment.number == 0 && moment.size == 0 => {
             Ok(Value::Sum(Sum {
                 in_days: true,
@@ -462,7 +463,7 @@ fn function(name: &str, token: &Token, cursor: &mut Cursor<'_>) -> Result<Value,
     }
 }
 
-/// `INTERVAL '30' DAYS`.
+/// Reads `INTERVAL '30' DAYS`.
 fn interval(line: usize, cursor: &mut Cursor<'_>) -> Result<Value, Complaint> {
     let wrong = || Complaint::new(line, "an interval is written INTERVAL '30' DAYS");
     let number = cursor.next().ok_or_else(wrong)?;

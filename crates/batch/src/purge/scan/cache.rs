@@ -1,6 +1,7 @@
-//! What is remembered of a scan: one file of segments, and at its end where each of them lies.
+//! Cache of a scan: one file of segments, with an index of them at its end.
 //!
-//! It is written beside its name and renamed when it is whole. Whatever does not fit its checksum is not believed.
+//! The scan writes a new file beside the old one and renames it when it is complete. Data with a
+//! wrong checksum is ignored.
 
 use std::{
     collections::HashMap,
@@ -14,19 +15,19 @@ use std::{
 
 use super::super::Fill;
 
-/// What a cache begins with; another number, another form.
+/// First bytes of a cache; another format gets another number.
 const MAGIC: &[u8; 16] = b"posthaste-purge1";
 
-/// Bytes at its end: where the index begins, how long it is, its digest.
+/// Bytes at the end of a cache: start of the index, its length, its digest.
 const TAIL_BYTES: u64 = 8 + 8 + 32;
 
 /// Largest index read: 4·10^7 directories.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
 
-/// Largest segment: twice what one has, for the entry that makes it full.
+/// Largest segment: twice the usual size, for the entry that fills it.
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
 
-/// Looks at how full the file system was that are kept, and for how long, in seconds.
+/// Most fills of the file system that a cache keeps, and for how long, in seconds.
 const FILLS_MAX: usize = 64;
 const FILLS_KEPT_S: i64 = 30 * 86_400;
 
@@ -35,7 +36,7 @@ const ENTRY_BYTES: usize = 8 + 4 + 8 + 4;
 
 type Index = HashMap<(u64, u32), (u64, u32), BuildHasherDefault<DefaultHasher>>;
 
-/// A cache that was written before.
+/// Cache of an earlier scan.
 #[derive(Debug)]
 pub struct Cache {
     file: File,
@@ -43,14 +44,14 @@ pub struct Cache {
     fills: Vec<Fill>,
 }
 
-/// Why there is no cache.
+/// Reason why there is no cache.
 #[derive(Debug)]
 pub enum NoCache {
-    /// None was written yet.
+    /// No cache written yet.
     Missing,
-    /// It can't be read.
+    /// File that can't be read.
     Unreadable(io::Error),
-    /// It is broken, of another form or of another tree.
+    /// File that is damaged, of another format or of another tree.
     Wrong(&'static str),
 }
 
@@ -58,7 +59,7 @@ impl Cache {
     /// Opens the cache of a tree.
     ///
     /// # Errors
-    /// Why there is none: then everything is looked at.
+    /// The reason why there is none; the scan then looks at everything.
     pub fn open(path: &Path, root: &[u8]) -> Result<Self, NoCache> {
         let file = File::open(path).map_err(|cause| {
             if cause.kind() == io::ErrorKind::NotFound {
@@ -94,13 +95,13 @@ impl Cache {
         Ok(Self { file, index, fills })
     }
 
-    /// How full the file system was.
+    /// Returns the remembered fills of the file system.
     #[must_use]
     pub fn fills(&self) -> &[Fill] {
         &self.fills
     }
 
-    /// Reads a segment of a directory. `None` where there is none.
+    /// Reads a segment of a directory; `None` if there is none.
     pub(super) fn segment(&self, path: &[u8], number: u32, into: &mut Vec<u8>) -> Option<()> {
         let (at, length) = *self.index.get(&(digest(path), number))?;
         into.resize(usize::try_from(length).ok()?, 0);
@@ -114,7 +115,7 @@ fn digest(path: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Numbers of fixed length.
+/// Reader of numbers of fixed length.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -159,19 +160,19 @@ fn parse(bytes: &[u8]) -> Option<(Vec<u8>, Vec<Fill>, Index)> {
     Some((root, fills, index))
 }
 
-/// The fills that are remembered: those of the last month, the newest last.
+/// Returns the fills to remember: those of the last month, the newest last.
 pub(super) fn fills_with(known: &[Fill], new: Fill) -> Vec<Fill> {
     let recent = |fill: &&Fill| fill.at_s < new.at_s && fill.at_s >= new.at_s - FILLS_KEPT_S;
     let mut fills: Vec<Fill> = known.iter().filter(recent).copied().collect();
     if fills.len() >= FILLS_MAX {
-        // The first and the last tell the rate.
+        // The first and the last determine the rate.
         fills.remove(1);
     }
     fills.push(new);
     fills
 }
 
-/// A cache that is being written.
+/// Cache that is being written.
 #[derive(Debug)]
 pub struct NewCache {
     path: PathBuf,
@@ -184,15 +185,15 @@ struct Inner {
     file: BufWriter<File>,
     length: u64,
     index: Vec<u8>,
-    /// The first that went wrong: nothing is written from then on.
+    /// First error; nothing is written after it.
     failure: Option<io::Error>,
 }
 
 impl NewCache {
-    /// Begins a cache beside the file it will be.
+    /// Begins a cache beside its final file.
     ///
     /// # Errors
-    /// When the disk refuses, or somebody else writes it just now (`WouldBlock`).
+    /// If the disk fails, or another process is writing it (`WouldBlock`).
     pub fn begin(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path
             .parent()
@@ -210,7 +211,7 @@ impl NewCache {
             TryLockError::Error(cause) => cause,
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
         })?;
-        // Whoever wrote before may have given it its name between opening and locking.
+        // Another writer may have renamed this file between opening and locking.
         let is_ours = fs::metadata(&beside).is_ok_and(|now| {
             file.metadata()
                 .is_ok_and(|own| own.ino() == now.ino() && own.dev() == now.dev())
@@ -254,10 +255,10 @@ impl NewCache {
         inner.index.extend(length.to_le_bytes());
     }
 
-    /// Makes it the cache of a tree.
+    /// Completes the cache and gives it its final name.
     ///
     /// # Errors
-    /// When the disk refuses: the one that was there stays.
+    /// If the disk fails; the previous cache stays.
     pub fn finish(self, root: &[u8], fills: &[Fill]) -> io::Result<()> {
         let inner = self.inner.into_inner();
         let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
@@ -284,7 +285,7 @@ impl NewCache {
         inner.file.write_all(&(index.len() as u64).to_le_bytes())?;
         inner.file.write_all(blake3::hash(&index).as_bytes())?;
         inner.file.flush()?;
-        // Not synced: what a crash tears does not fit its checksums.
+        // Not synced: checksums detect a file torn by a crash.
         fs::rename(&self.beside, &self.path)
     }
 }

@@ -1,14 +1,15 @@
-//! How a directory is remembered: a segment, which holds what a listing found, and a checksum.
+//! Segments: records of a directory's listing, each with a checksum.
 
 use super::super::{Facts, Kind};
 
-/// Bytes of a segment from which on the next one begins: what one directory takes of memory at a time.
+/// Size in bytes at which a segment ends and the next begins: it bounds the memory for one
+/// directory.
 pub(super) const SEGMENT_BYTES: usize = 256 << 10;
 
 /// Bytes of the checksum at the end of a segment.
 const CHECKSUM_BYTES: usize = 8;
 
-/// What tells whether a directory changed.
+/// Attributes that show whether a directory changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub inode: u64,
@@ -16,24 +17,24 @@ pub(super) struct Mark {
     pub changed: (i64, u32),
 }
 
-/// What all segments of a directory begin with.
+/// Header of every segment of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub mark: Mark,
-    /// When every file of it was looked at, in seconds since 1970.
+    /// Time at which every file of the directory was looked at, in seconds since 1970.
     pub listed_s: i64,
-    /// No segment of this directory comes after it.
+    /// True for the last segment of the directory.
     pub is_last: bool,
 }
 
-/// An entry of a directory.
+/// Entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
     Directory(&'a [u8]),
     File(&'a [u8], Facts),
 }
 
-/// Writes a segment.
+/// Writer of a segment.
 pub(super) struct Writer {
     bytes: Vec<u8>,
 }
@@ -83,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// The segment, whole.
+    /// Returns the complete segment.
     pub fn finish(mut self, is_last: bool) -> Vec<u8> {
         self.bytes[0] = u8::from(is_last);
         let checksum = checksum(&self.bytes);
@@ -114,13 +115,13 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     std::array::from_fn(|place| digest.as_bytes()[place])
 }
 
-/// Reads a segment; everything of it is `None` from where it makes no sense.
+/// Reader of a segment; returns `None` from the first invalid entry on.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A segment of this directory, if its checksum is right.
+    /// Opens a segment of this directory; `None` if its checksum is wrong.
     pub fn open(segment: &'a [u8], path: &[u8]) -> Option<(Self, Head)> {
         let (body, sum) = segment.split_at_checked(segment.len().checked_sub(CHECKSUM_BYTES)?)?;
         if checksum(body) != sum {

@@ -17,11 +17,11 @@ struct Site {
     folder: tempfile::TempDir,
     tree: PathBuf,
     policy: Policy,
-    /// By the clock of the tests: long after whatever they do.
+    /// Clock of the tests: long after anything they do.
     now_s: i64,
 }
 
-/// What one scan found, and what it looked at.
+/// Results of one scan, and the files it looked at.
 #[derive(Debug)]
 struct Seen {
     account: Account,
@@ -43,7 +43,7 @@ impl Site {
         }
     }
 
-    /// Makes a file that was last read and written these days ago.
+    /// Makes a file that was last read and written so many days ago.
     fn file(&self, name: &str, bytes: usize, read: i64, written: i64) {
         let path = self.tree.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -69,7 +69,7 @@ impl Site {
     }
 
     fn scan(&self, cache: Option<&Cache>, keeps: bool) -> Seen {
-        // Changes within a tick of the kernel's clock can't be told apart.
+        // The kernel's clock can't distinguish changes within one tick.
         sleep(Duration::from_millis(15));
         let root = Root::open(&self.tree).unwrap();
         let world = World::at(self.now_s, jiff::tz::TimeZone::UTC);
@@ -161,7 +161,7 @@ fn a_second_scan_looks_only_at_what_might_go() {
     site.file("near/b", 1, 25, 25);
     let first = site.scan(None, true);
     assert_eq!((first.looked_at, first.listed), (42, 3));
-    // It is read: that is a new time in an old directory.
+    // Reading the file gives it a new time in an old directory.
     site.set("near/a", 0, 20);
     let second = site.again();
     assert_eq!((second.looked_at, second.listed), (2, 0));
@@ -175,7 +175,7 @@ fn a_second_scan_looks_only_at_what_might_go() {
         (1, 0),
         "what was learnt is remembered"
     );
-    // A file with old times comes, as from an archive.
+    // A file with old times appears, as from an archive.
     site.file("far/unpacked", 1, 29, 29);
     let fourth = site.again();
     assert_eq!((fourth.looked_at, fourth.listed), (42, 1));

@@ -1,4 +1,5 @@
-//! One thread of a scan: takes a directory after the other, remembers or lists it, and counts its files.
+//! Thread of a scan: takes one directory after another, remembers or lists it, and counts its
+//! files.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Mutex, sync::PoisonError};
@@ -21,8 +22,8 @@ use super::{
 /// Bytes of names read at once.
 const NAMES_BYTES: usize = 64 << 10;
 
-/// A directory that changed this shortly before it was listed may have changed since within the same tick of the file
-/// system's clock, in seconds.
+/// Seconds between a directory's last change and its listing below which the listing is not
+/// trusted. The directory may have changed again within the same tick of the file system's clock.
 const TICK_S: i64 = 2;
 
 pub(super) type Device = (u32, u32);
@@ -32,16 +33,16 @@ pub(super) fn device_of(fd: &OwnedFd) -> io::Result<Device> {
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// Looks at a name in a directory, and never at what a link there points to.
+/// Looks at a name in a directory, without following a link.
 fn look(fd: &OwnedFd, name: impl rustix::path::Arg, more: AtFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | more;
     statx(fd, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// What a purge judges one file by; not what a link points to.
+/// Returns the facts of one file, without following a link.
 ///
 /// # Errors
-/// When it can't be looked at.
+/// If it can't be looked at.
 pub fn facts(path: &Path) -> io::Result<Facts> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let all = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -86,21 +87,21 @@ pub(super) struct Visitor<'a> {
     device: Device,
     agenda: &'a Agenda,
     failures: &'a Mutex<Vec<Failure>>,
-    /// Directories found in the one that is looked at, by their paths below the root.
+    /// Directories found in the current one, by their paths below the root.
     found: Vec<Vec<u8>>,
-    /// The whole path of the file that is judged.
+    /// Whole path of the file being judged.
     path: Vec<u8>,
     segment: Vec<u8>,
     names: Vec<MaybeUninit<u8>>,
-    /// A file of the directory that is listed could not be looked at.
+    /// True if a file of the directory being listed could not be looked at.
     has_failed: bool,
 }
 
-/// A directory that is looked at.
+/// Directory being visited.
 struct Here<'a> {
     fd: OwnedFd,
     mark: Mark,
-    /// Its path below the root.
+    /// Path below the root.
     path: &'a [u8],
     group: Vec<u8>,
 }
@@ -142,7 +143,7 @@ impl<'a> Visitor<'a> {
     }
 
     fn fail(&self, path: &[u8], cause: io::Error) {
-        // What is removed while it is looked at is no failure.
+        // A directory removed during the scan is no failure.
         if cause.kind() == io::ErrorKind::NotFound {
             return;
         }
@@ -183,8 +184,8 @@ impl<'a> Visitor<'a> {
         self.list(&here)
     }
 
-    /// Opens a directory beneath the root, whatever links are put in its way meanwhile; its own access time stays where we
-    /// own it.
+    /// Opens a directory beneath the root, whatever links appear in its path meanwhile. Its access
+    /// time stays unchanged if we own it.
     fn open(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let path = match path {
             b"" => Path::new("."),
@@ -204,7 +205,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Whether what is remembered of a directory can be believed; its first segment is read then.
+    /// Returns whether the cache of a directory is valid, with its first segment read.
     fn remembers(&mut self, here: &Here<'_>) -> bool {
         let Some(cache) = self.scan.cache else {
             return false;
@@ -221,7 +222,8 @@ impl<'a> Visitor<'a> {
         })
     }
 
-    /// Counts the files of a directory as they are remembered. Says no, having counted nothing, when a segment is broken.
+    /// Counts the files of a directory from the cache. Returns false, having counted nothing, if a
+    /// segment is damaged.
     fn remember(&mut self, here: &Here<'_>) -> bool {
         let Some(cache) = self.scan.cache else {
             return false;
@@ -239,7 +241,7 @@ impl<'a> Visitor<'a> {
         true
     }
 
-    /// How many segments a directory has, if all of them are whole. The first one is read when it comes back.
+    /// Returns the number of segments of a directory if all are intact, with the first one read.
     fn segments_of(&mut self, here: &Here<'_>) -> Option<u32> {
         let cache = self.scan.cache?;
         let mut number = 0;
@@ -266,7 +268,7 @@ impl<'a> Visitor<'a> {
         let Some((mut reader, head)) = Reader::open(segment, here.path) else {
             return;
         };
-        // Only a segment of which something changed is written anew.
+        // Only segments with changes are rewritten.
         let mut again: Option<Vec<(Vec<u8>, Option<Facts>)>> = None;
         while let Some(entry) = reader.entry() {
             match entry {
@@ -291,7 +293,8 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Counts a file as it is remembered, or as it is where it might go soon. What is known of it then; nothing when it is gone.
+    /// Counts a file from the cache, or looks at it if it might be removed soon. Returns its facts;
+    /// `None` if it is gone.
     fn remembered(&mut self, here: &Here<'_>, name: &[u8], facts: &Facts) -> Option<Facts> {
         let start = self.path.len();
         self.path.extend_from_slice(name);
@@ -325,7 +328,7 @@ impl<'a> Visitor<'a> {
         Some(*facts)
     }
 
-    /// Counts a file as it is.
+    /// Counts a file by its current facts.
     fn judge(&mut self, here: &Here<'_>, name: &[u8], facts: &Facts) {
         let tally = self.scan.tally;
         tally.files.fetch_add(1, Relaxed);
@@ -383,7 +386,7 @@ impl<'a> Visitor<'a> {
             }
         }
         self.names = names;
-        // What was not seen whole is not remembered: without its last segment it is not believed.
+        // A listing that is incomplete is not remembered: without its last segment it is invalid.
         head.is_last = ended.is_ok() && !self.has_failed;
         self.keep(here, number, writer, head.is_last);
         ended
@@ -402,7 +405,7 @@ impl<'a> Visitor<'a> {
                 return None;
             }
         };
-        // Not every file system tells what it lists.
+        // Not every file system reports the kinds of files in a listing.
         if FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::Directory {
             self.found.push(below(here.path, name));
             return Some(Entry::Directory(name));
@@ -429,7 +432,7 @@ fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// A segment with these files as they are now; those of which nothing is known are left out.
+/// Rewrites a segment with the current facts of these files, leaving out those without facts.
 fn rewritten(
     path: &[u8],
     segment: &[u8],

@@ -1,4 +1,4 @@
-//! Questions to providers, and what is expected of their answers.
+//! Requests to providers, and their expected answers.
 
 #![allow(dead_code, reason = "another crate's tests use a part of it")]
 
@@ -10,15 +10,15 @@ use posthaste_circuit::{
 use posthaste_types::{ByteRate, Bytes, Timestamp};
 use tempfile::TempDir;
 
-/// Bytes a second.
+/// Bytes a second of one megabit a second.
 const MBIT: u64 = 125_000;
 
-/// The only circuit of this text.
+/// Returns the only circuit of this text.
 pub fn circuit(text: &str, folder: &Path) -> Circuit {
     parse_circuits(text, folder).unwrap().remove(0)
 }
 
-/// A client of the only circuit of this text, whose `token_file` is called `token`.
+/// Returns a client of the only circuit of this text, whose `token_file` is called `token`.
 pub fn client_of(text: &str, token: &str) -> (Box<dyn Provider>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -27,13 +27,13 @@ pub fn client_of(text: &str, token: &str) -> (Box<dyn Provider>, TempDir) {
     (open(&circuit(text, folder.path())).unwrap(), folder)
 }
 
-/// Seconds from now, in whole seconds as providers count.
+/// Returns a time so many seconds from now, in whole seconds as providers count.
 pub fn in_s(seconds: i64) -> Timestamp {
     let at = jiff::Timestamp::now().as_second() + seconds;
     Timestamp::from_secs(u64::try_from(at).unwrap())
 }
 
-/// `rate` is in bytes a second, the span in seconds from now.
+/// Returns terms: `rate` in bytes a second, the span in seconds from now.
 pub fn terms(rate: u64, from_s: i64, until_s: i64) -> Terms {
     Terms {
         rate: ByteRate::new(rate),
@@ -42,7 +42,7 @@ pub fn terms(rate: u64, from_s: i64, until_s: i64) -> Terms {
     }
 }
 
-/// A question for a fixed rate.
+/// Builds a request for a fixed rate.
 pub fn ask_for(key: &str, terms: Terms) -> Ask {
     Ask {
         key: key.to_owned(),
@@ -71,7 +71,7 @@ pub async fn reserve(provider: &dyn Provider, ask: &Ask) -> Id {
     id
 }
 
-/// A volume that takes 1000 s at 1000 Mbit/s, and has until then.
+/// Builds a request for a volume that takes 1000 s at 1000 Mbit/s, with this deadline.
 pub fn volume(key: &str, deadline_s: i64) -> Ask {
     Ask {
         key: key.to_owned(),
@@ -84,8 +84,8 @@ pub fn volume(key: &str, deadline_s: i64) -> Ask {
     }
 }
 
-/// A provider that takes a minute to set up puts such a volume where it is done in time, and refuses what can't be. It
-/// has one reservation afterwards, the one returned.
+/// Checks that a provider with a minute of set-up places such a volume in time and refuses one that
+/// can't be done. The provider has one reservation afterwards: the one returned.
 pub async fn puts_volumes_in_time(provider: &dyn Provider) -> Held {
     let asked = in_s(0);
     let held = granted(provider.hold(&volume("v", 3600)).await.unwrap());

@@ -1,4 +1,4 @@
-//! Gateways, and who they lead to, for tests.
+//! Gateways and their targets, for tests.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -14,10 +14,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Long enough for a busy machine, and no test waits longer.
+/// Timeout: long enough for a busy machine, and no test waits longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A gateway that ends with its test.
+/// Gateway that ends with its test.
 pub struct Running {
     pub local: SocketAddr,
     pub forwards: Vec<SocketAddr>,
@@ -70,7 +70,8 @@ impl Running {
         }
     }
 
-    /// A table that allows `allow` and leads to `to` over this one, at `via` if that is not where it listens.
+    /// Returns a table that allows `allow` and leads to `to` over this gateway, at `via` if it does
+    /// not listen there.
     pub fn table_to(&self, allow: &str, to: &str, via: Option<SocketAddr>, more: &str) -> Table {
         let via = via.unwrap_or(self.local);
         let file = self.folder.path().join(format!("to-{}.toml", via.port()));
@@ -86,7 +87,7 @@ impl Running {
         self.folder.path().join("gateway/secret")
     }
 
-    /// A token for everything, for long.
+    /// Returns a token for all targets that lasts long.
     pub fn token(&self) -> String {
         mint(&self.secret, None, u64::MAX)
     }
@@ -108,7 +109,7 @@ impl Running {
         .unwrap()
     }
 
-    /// Waits until one of its counts is at least this.
+    /// Waits until this counter is at least `least`.
     pub async fn until(&self, count: &str, least: u64) {
         let reached = async {
             while self.counts().await[count].as_u64().unwrap() < least {
@@ -119,8 +120,8 @@ impl Running {
     }
 }
 
-/// A place where nobody listens, and what keeps the kernel from giving it to anybody else. Who reuses addresses may
-/// listen there.
+/// Returns an address on which nothing listens, and a socket that keeps it from others. A program
+/// that reuses addresses may listen there.
 pub fn free_place() -> (SocketAddr, TcpSocket) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -128,7 +129,7 @@ pub fn free_place() -> (SocketAddr, TcpSocket) {
     (socket.local_addr().unwrap(), socket)
 }
 
-/// Loopback is written as such in rules.
+/// Returns a table that allows loopback, which rules must name.
 pub fn loopback() -> Table {
     Table::default().allowing(["127.0.0.0/8:*".parse().unwrap()])
 }
@@ -142,7 +143,7 @@ pub async fn all_of(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// Answers each stream with what it sent, turned round, once that has ended.
+/// Server that answers each stream with its bytes reversed, once it has ended.
 pub struct Mirror {
     pub target: Target,
     _serving: JoinSet<()>,
@@ -185,7 +186,7 @@ pub fn noise(size: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(size).collect()
 }
 
-/// Sends, ends its half, and checks what comes back.
+/// Sends, ends its direction, and checks the answer.
 pub async fn assert_mirrors(mut stream: TcpStream, early: Vec<u8>, size: usize) {
     let mut bytes = noise(size);
     stream.write_all(&bytes).await.unwrap();
