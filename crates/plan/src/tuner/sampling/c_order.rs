@@ -7,12 +7,13 @@ use super::{
     curve::{Curve, EIGHTHS, power, under_root},
 };
 
-/// Exponents looked at, in eighths: 2, below which nothing falls, to 8, above which all is a cliff.
+/// Smallest exponent, in eighths: below 2 nothing falls; above 8, the largest, the curve drops like
+/// a cliff.
 const EXPONENT_MIN: u32 = 2 * EIGHTHS;
 const EXPONENT_MAX: u32 = 8 * EIGHTHS;
 
-/// Solves `(y3 - y1)/(y2 - y1) = (n3^g - n1^g)/(n2^g - n1^g)` for `g`, then `a` and `b`. None unless both
-/// are positive and `g` lies within its limits.
+/// Solves `(y3 - y1)/(y2 - y1) = (n3^g - n1^g)/(n2^g - n1^g)` for `g`, then `a` and `b`. None
+/// unless both are positive and `g` lies within its limits.
 pub(super) fn fit(samples: [Sample; 3]) -> Option<Curve> {
     let [n1, n2, n3] = samples.map(|sample| f64::from(sample.streams));
     let [y1, y2, y3] = samples.map(under_root);
