@@ -1,6 +1,6 @@
 //! Product of a matrix and fragments, with the available vector instructions.
 //!
-//! A product with a constant is linear over GF(2), so it is either two 16-entry table look-ups, one
+//! A product with a constant is linear over GF(2). So it is either two 16-entry table look-ups, one
 //! for each half of the byte (PSHUFB), or one 8x8 bit matrix (GF2P8AFFINEQB). J. Plank, K. Greenan,
 //! E. Miller, "Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions", FAST 2013,
 //! section 3, describes the former.

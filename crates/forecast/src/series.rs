@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(Series::from_bytes(&series.to_bytes()), Ok(series));
     }
 
-    /// Acceptance target 10 of the algorithm notes: the ensemble comes within 5 % of the best
-    /// single predictor, here on a seeded walk with steps and noise.
+    /// Checks acceptance target 10 of the algorithm notes: the ensemble comes within 5 % of the
+    /// best single predictor, here on a seeded walk with steps and noise.
     #[test]
     fn the_ensemble_errs_hardly_more_than_its_best_member() {
         let mut state = 7u64;
@@ -333,8 +333,8 @@ mod tests {
         (ensemble, single)
     }
 
-    /// Acceptance target 10 of the algorithm notes on real traces: within 5 % of the best single
-    /// predictor there, and at least 30 % better than the mean of all.
+    /// Checks acceptance target 10 of the algorithm notes on real traces: within 5 % of the best
+    /// single predictor there, and at least 30 % better than the mean of all.
     #[test]
     fn on_real_traces_the_ensemble_errs_hardly_more_than_the_best_predictor_alone() {
         for (name, text) in [

@@ -272,7 +272,7 @@ pub enum TroubleKind {
     Unreachable,
     /// Unknown user, or missing permission.
     Denied,
-    /// Content that differs from what was written.
+    /// Content that differs from the content written.
     Damaged,
     /// Anything else.
     Other,

@@ -50,7 +50,7 @@ impl Chain {
     }
 }
 
-/// Returns the error that something differs from what was written.
+/// Returns the error that `what` is damaged.
 pub(crate) fn damaged(what: &str) -> Trouble {
     let cause = format!("{what} is damaged: it is not as it was written");
     Trouble::new(TroubleKind::Damaged, cause)

@@ -96,7 +96,7 @@ impl FtsState {
         }
     }
 
-    /// A state by a later version needs nothing done.
+    /// Reads a state; a later version's state needs nothing done.
     fn read(number: u8) -> Self {
         match number {
             0 => Self::NotUsed,

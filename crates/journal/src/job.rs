@@ -49,10 +49,10 @@ pub enum JobHold {
     Held,
     /// The job was released, with its data here.
     Released,
-    /// Somebody else released it before its data was here: its start is out of our control.
+    /// Another user released it before its data was here: the service no longer controls its start.
     Freed,
     /// The job was released, and is about to be held again, because its staged data disappeared.
-    /// Recorded before the hold, as Slurm does not tell who holds a job.
+    /// Recorded before the hold, as Slurm does not report the holder of a job.
     Holding,
     /// The job was released, and its user holds it; its staged data disappeared meanwhile, and is
     /// fetched again.
@@ -71,7 +71,7 @@ impl JobHold {
         }
     }
 
-    /// A state by a later version means that nobody watches the job.
+    /// Reads a hold; a later version's hold means that the service does not watch the job.
     fn read(number: u8) -> Self {
         match number {
             1 => Self::Held,
@@ -166,7 +166,7 @@ impl JobPhase {
         }
     }
 
-    /// A phase by a later version counts as over.
+    /// Reads a phase; a later version's phase counts as over.
     fn read(number: u8, at: Option<Timestamp>) -> Self {
         match (number, at) {
             (0, _) => Self::Registered,

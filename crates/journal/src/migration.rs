@@ -19,7 +19,7 @@ const ROWS_AT_ONCE: usize = 1024;
 /// Number of rows of each table, in the order of their names.
 pub type Counts = Vec<(String, u64)>;
 
-/// A journal in a file, to be migrated: nobody else has it open meanwhile.
+/// A journal in a file, to be migrated, which no other process has open.
 #[derive(Debug)]
 pub struct SqliteFile {
     database: Sqlite,

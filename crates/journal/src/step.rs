@@ -233,7 +233,7 @@ impl Journal {
     }
 
     /// Returns events after number `after`, oldest first, at most `limit`. If a request is named:
-    /// its own, and those about no request in particular, such as a depot that went down.
+    /// its own, and those of no particular request, for example of a depot that went down.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].

@@ -15,7 +15,7 @@ record! {
 record! {
     /// Rate over time, for all time.
     ///
-    /// Breakpoints rather than slots: requests take whole remainders, so a curve stays short, and a
+    /// Breakpoints rather than slots: requests take whole remainders, so a curve stays short. A
     /// deadline of seconds is as exact as one of days (Burchard, IEEE TKDE 2005, compares both).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Curve {
@@ -65,8 +65,8 @@ impl Curve {
         self.pieces.get(self.place(at) + 1).map(|piece| piece.from)
     }
 
-    /// Returns the last moment before `at` at which the rate became what it is just before `at`;
-    /// the beginning of time if it always was.
+    /// Returns the last moment before `at` at which the rate changed; the beginning of time if it
+    /// never did.
     #[must_use]
     pub fn last_change(&self, at: Timestamp) -> Timestamp {
         self.piece(self.place_before(at)).from

@@ -97,8 +97,8 @@ pub fn next(
     best.map_or(otherwise, |(_, to, from)| Deliver::Go { to, from })
 }
 
-/// Returns the places of a sender and a receiver, where a destination may take a chunk from another
-/// one that is still receiving it from the centre.
+/// Returns the places of a sender and a receiver: the receiver may take the chunk from the sender,
+/// which is still receiving it from the centre.
 ///
 /// Only chunks that lie nowhere qualify: the others are sent from where they lie. `is_idle` returns
 /// whether nothing is under way between two places and the sender supports this.

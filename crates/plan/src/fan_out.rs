@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    /// The oracle: no subset smaller than the chosen one keeps the deadline (rates are sorted, so the
-    /// best of each size is a prefix; here all subsets are tried).
+    /// Checks that no subset smaller than the chosen one keeps the deadline. Rates are sorted, so
+    /// the best of each size is a prefix; the oracle tries all subsets.
     #[test]
     fn no_smaller_set_of_depots_would_do() {
         let rates = [90, 70, 40, 10];

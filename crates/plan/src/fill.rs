@@ -720,7 +720,7 @@ mod tests {
         assert_eq!(supplies(&[]).early(&load(0, &[]), NOW).edge, Some(NOW));
     }
 
-    /// The oracle: bisects for the first moment by which the lanes can have carried everything.
+    /// Bisects, as an oracle, for the first moment by which the lanes can have carried everything.
     fn finish_by_bisection(supplies: &Supplies, load: &Load) -> Option<u64> {
         let carried = |micros: u64| -> u128 {
             let lane = |lane: &Lane| {
@@ -780,10 +780,11 @@ mod tests {
             }
         }
 
-        /// No load gets more than room, space, curves and the uplink allow. Without a shared
-        /// uplink, early and late agree whether a load fits between two moments. An uplink is
-        /// assigned in the order of the lanes, so one of the two may fit a load that the other does
-        /// not.
+        /// Checks that no load gets more than room, space, curves and the uplink allow.
+        ///
+        /// Without a shared uplink, early and late agree whether a load fits between two moments.
+        /// An uplink is assigned in the order of the lanes, so one of the two may fit a load that
+        /// the other does not.
         #[test]
         fn shares_never_exceed_what_there_is(
             depots in proptest::collection::vec((0u64..10_000, 0u64..50_000), 1..6),

@@ -59,8 +59,8 @@ mod tests {
         ByteRate::new(rate * 125_000)
     }
 
-    /// Between 350 and 940 Mbit/s and with two minutes to set up, 8.4 GB (overlay-2010: just above 8 GB
-    /// it begins to win, and with 10 GB it clearly does).
+    /// Checks the break-even between 350 and 940 Mbit/s and with two minutes to set up: 8.4 GB
+    /// (overlay-2010: just above 8 GB it begins to win, and with 10 GB it clearly does).
     #[test]
     fn a_circuit_pays_from_about_ten_gigabytes_on() {
         let pays = |gigabytes: u64| {

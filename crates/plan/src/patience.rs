@@ -1,8 +1,8 @@
 //! Retries, and the judgement of lanes.
 //!
-//! A lasting failure is never retried. Everything else is retried a bounded number of times, with
-//! pauses that double and are drawn at random, so that many clients don't come back together ("full
-//! jitter" over the upper half). The kind of failure decides the number and the pauses.
+//! A lasting failure is never retried. Everything else is retried a bounded number of times. Pauses
+//! double and are drawn at random, so that many clients don't come back together ("full jitter"
+//! over the upper half). The kind of failure decides the number and the pauses.
 
 use core::time::Duration;
 
@@ -95,7 +95,7 @@ pub enum Verdict {
 }
 
 /// Judges a lane by the time since its last byte, its time at the chunk, its mean rate there, and
-/// the expected rate (the median of similar lanes; none if there are no others).
+/// the expected rate. The latter is the median of similar lanes; none if there are no others.
 #[must_use]
 pub fn judge(
     silent: Duration,

@@ -1,8 +1,8 @@
 //! Choice of the erasure code: the cheapest one that meets the wished durability.
 //!
 //! Each depot holds at most one fragment of a chunk. So a code `k+m` on n = k + m depots survives
-//! the loss of any m of them (Plank and Xu 2006 name the same for optimal codes), and stores n/k
-//! bytes for each. The chance that more than m are lost is summed exactly over the depots, each
+//! the loss of any m of them, and stores n/k bytes for each (Plank and Xu 2006 state this for
+//! optimal codes). The chance that more than m are lost is summed exactly over the depots, each
 //! with its own chance: a Poisson-binomial distribution, one depot at a time.
 
 use alloc::{vec, vec::Vec};
@@ -42,7 +42,7 @@ pub struct Candidate {
 pub struct Choice {
     /// The code.
     pub code: Code,
-    /// Candidates on which it meets the wish, whichever of them hold fragments.
+    /// Candidates on which it meets the wish, for any choice among them.
     pub on: Vec<usize>,
     /// Chance that data is lost on the worst of those.
     pub loss: u64,
@@ -112,7 +112,7 @@ fn for_losses(total: usize, losses: usize, candidates: &[Candidate]) -> Option<C
 }
 
 /// Returns the fewest parity fragments that suffice on the most reliable depots of which no two
-/// fail together, and all further depots on which they still suffice. Depots with several failure
+/// fail together. Adds all further depots on which they still suffice. Depots with several failure
 /// domains are chosen greedily.
 fn for_chance(total: usize, most: u64, candidates: &[Candidate]) -> Option<Choice> {
     let mut by_loss: Vec<usize> = (0..candidates.len()).collect();
@@ -207,7 +207,7 @@ mod tests {
             .collect()
     }
 
-    /// The oracle: enumerates every set of depots that may be lost.
+    /// Enumerates, as an oracle, every set of depots that may be lost.
     fn by_enumeration(chances: &[f64], parity: usize) -> f64 {
         (0u32..1 << chances.len())
             .filter(|lost| lost.count_ones() as usize > parity)

@@ -1,9 +1,9 @@
 //! Advance reservations: amounts of a link or a space from one moment to another.
 //!
 //! [`Reservations`] is a calendar in time, exact to the microsecond. The amount reserved of each
-//! resource is a [`Curve`](crate::Curve) of breakpoints, so that a reservation a month ahead costs
-//! as much as one of the next minute. ([`horizon::Calendar`](crate::horizon::Calendar) counts in
-//! the slots of one plan and forgets them with it.)
+//! resource is a [`Curve`](crate::Curve) of breakpoints. So a reservation a month ahead costs as
+//! much as one of the next minute. ([`horizon::Calendar`](crate::horizon::Calendar) counts in the
+//! slots of one plan and forgets them with it.)
 //!
 //! An [`Ask`] names a level and a span, or a volume and a deadline. A hold books it for a short
 //! while, a commit makes it last, and its end gives everything back exactly. A refusal says what
@@ -24,7 +24,7 @@ pub const HOLD_LIFETIME: Duration = Duration::from_secs(30);
 /// Most reservations of one calendar. Each question visits every one: this takes about a
 /// millisecond.
 pub const RESERVATIONS_MAX: usize = 1024;
-/// Most pieces of one reservation, which it has when it uses what others leave.
+/// Most pieces of one reservation, which it has when its amount follows the free capacity.
 pub const PIECES_MAX: usize = 32;
 /// Most resources that one reservation uses in a row.
 pub const PATH_MAX: usize = 8;
@@ -100,10 +100,10 @@ record! {
     /// Preference for a volume whose time and rate are free.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Shape {
-        /// Finish as early as possible, with what is free at each moment.
+        /// Finish as early as possible, with all capacity free at each moment.
         0 = EarliestFinish,
-        /// Start as late as possible, with what is free at each moment: early moments stay free for
-        /// others.
+        /// Start as late as possible, with all capacity free at each moment: early moments stay
+        /// free for others.
         1 = LatestStart,
         /// Use one rate for as short a time as possible; the earliest of those.
         2 = Shortest,
@@ -156,7 +156,7 @@ record! {
 }
 
 record! {
-    /// Capacity that somebody reserved.
+    /// Reserved capacity.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Reservation {
         /// Resources, each with the same pieces.

@@ -49,9 +49,8 @@ pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
     spaces.iter().enumerate().map(left).collect()
 }
 
-/// Returns how many of the depots, at least the first `least`, must be fed so that others can use
-/// the rest as well as if all were fed. Differences of a hundredth of the bytes sent count as
-/// equal.
+/// Returns how many depots, at least the first `least`, must be fed so that others can use the rest
+/// as well as if all were fed. Differences of a hundredth of `most` count as equal.
 #[must_use]
 pub fn fewest(spaces: &[u64], least: usize, most: u64, bytes: u64, total: usize) -> usize {
     let left = |fed: usize| column(&level(spaces, fed, most, bytes), total);
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// The oracle: places chunks one by one, each on the roomiest depots, which is best
+    /// Places chunks one by one as an oracle, each on the roomiest depots, which is best
     /// (Gale-Ryser).
     fn one_by_one(spaces: &[u64], total: usize) -> u64 {
         let mut left = spaces.to_vec();

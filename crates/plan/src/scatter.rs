@@ -31,8 +31,8 @@ pub fn spares(code: Code, fragments: u32) -> bool {
 ///
 /// They are if the depots could take more than the uplink carries (`limit`), and the relays keep up
 /// with the saving. Where relays already code (`is_begun`), the measured rates are shares of a full
-/// uplink and say little about capacity. Then a quarter less is enough, and only the paths between
-/// relays must keep up.
+/// uplink and say little about capacity. Then a quarter less is enough, and only the relays' own
+/// paths must keep up.
 #[must_use]
 pub fn is_sooner(
     code: Code,

@@ -23,7 +23,7 @@ const WAIT_US: u32 = 10_000;
 /// delays vary by as much there.
 const WAIT_SHARE: u32 = 8;
 
-/// Lowest pace, so that it notices when the others end, and nobody considers it dead.
+/// Lowest pace, so that it notices when the others end, and does not look dead.
 const LEAST: u64 = 16 << 10;
 
 /// First pace.

@@ -116,9 +116,8 @@ pub fn pays(rate: ByteRate, than: ByteRate) -> bool {
 /// Returns the way to use, by forecast rates (p50, none before the first measurement).
 ///
 /// A gateway has to carry a fifth more than the current way and than the direct one. If no gateway
-/// does, the direct way only has to carry as much as the current one, less up to a twentieth.
-/// Differences between the two are not worth a change. `taken` and `straight` are places in
-/// `rates`.
+/// does, the direct way only has to carry as much as the current one, less up to a twentieth. Rates
+/// between these limits are not worth a change. `taken` and `straight` are places in `rates`.
 #[must_use]
 pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usize {
     let rate = |place: usize| rates.get(place).copied().flatten();

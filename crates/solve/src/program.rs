@@ -25,7 +25,7 @@ pub(crate) fn columns(problem: &Problem, picks: &[usize]) -> usize {
     picks.iter().map(size).sum()
 }
 
-/// A program for some demands on what the others leave.
+/// A program for some demands, on the capacity that the others leave.
 pub(crate) struct Program<'a> {
     problem: &'a Problem,
     residual: &'a Residual,

@@ -91,7 +91,7 @@ pub(crate) fn in_turn(problem: &Problem, best: &mut Best, effort: Effort) {
     best.offer(problem, cut(problem, &flows));
 }
 
-/// Returns the better plan of one demand on what is left, cut to integers.
+/// Returns the better plan of one demand on the remaining capacity, cut to integers.
 fn alone(problem: &Problem, residual: &Residual, demand: usize) -> Option<(Vec<Flow>, Shortfall)> {
     let wishes = Program::new(problem, residual, &[demand], &[demand]).solve()?;
     let plans = wishes.iter().map(|wishes| {

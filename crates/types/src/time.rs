@@ -75,8 +75,8 @@ impl Timestamp {
 
     /// Returns its date in UTC.
     ///
-    /// Years are counted from the first of March, so that the odd day of a leap year is their last,
-    /// and by eras of 400 years, after which the calendar repeats.
+    /// Years are counted from the first of March, so that the odd day of a leap year is their last.
+    /// They are grouped by eras of 400 years, after which the calendar repeats.
     const fn date(self) -> Date {
         const DAY_S: u64 = 86400;
         const ERA: u64 = 146_097;

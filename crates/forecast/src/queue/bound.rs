@@ -68,8 +68,8 @@ struct Waiting {
 
 /// Waits of jobs by class, and the waiting jobs.
 ///
-/// A job enters its class when it starts. A job that already waited longer than its bound enters
-/// with its wait so far, so that a stopped queue is learnt while it stands and not after.
+/// A job enters its class when it starts. A job that already exceeded its bound enters with its
+/// wait so far, so that a stopped queue is learnt while it stands and not after.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waits {
     histories: BTreeMap<Class, History>,
@@ -98,8 +98,8 @@ impl Waits {
         })
     }
 
-    /// Returns bounds of the wait of such a job, from the narrowest class that knows 59 waits; none
-    /// before that.
+    /// Returns bounds of the wait of a job like this, from the narrowest class that knows 59 waits;
+    /// none before that.
     #[must_use]
     pub fn bounds(&self, shape: Shape) -> Option<Bounds> {
         self.bounds_of(shape).map(|(_, bounds)| bounds)

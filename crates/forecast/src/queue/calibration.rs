@@ -277,7 +277,7 @@ impl Calibration {
         };
         match Wake::before(start, lead, said.now) {
             Wake::Now => Wake::Now,
-            // The quantile is over all similar forecasts: later ones are made anew.
+            // The quantile is over all similar forecasts: the next forecast has another one.
             Wake::At(_) | Wake::Later => Wake::Later,
         }
     }

@@ -41,9 +41,10 @@ const WAKEUPS_MAX: usize = 1;
 /// First statements of each session.
 ///
 /// A transaction whose process was stopped in its middle would block the lease for everybody else:
-/// the server ends it after 4 s, less than a lease lasts. A session that waits for such a lock gets
-/// an error before it gives up: otherwise the server would grant the lock when nobody listens any
-/// more. Appended data must survive a power loss, whatever the database does for others.
+/// the server ends it after 4 s, less than a lease lasts. A session that waits for this lock gets
+/// an error before its client gives up: otherwise the server would grant the lock when nobody
+/// listens any more. Appended data must survive a power loss, whatever the database does for
+/// others.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '4s';
     SET lock_timeout = '2s';
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';";

@@ -56,7 +56,7 @@ impl Sqlite {
         Self::opened(path, flags)
     }
 
-    /// Opens an existing file to read it, whoever writes it.
+    /// Opens an existing file for reading, even while another process writes it.
     pub(crate) fn open_to_read(path: &Path) -> Result<Self, Trouble> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Ok(Self {
@@ -91,7 +91,7 @@ impl Sqlite {
         })
     }
 
-    /// Calls `look` for every row of a statement, without holding all of them.
+    /// Calls `look` for every row of a statement, without holding all of them in memory.
     pub(crate) fn each(
         &self,
         statement: &str,

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use posthaste_types::Bytes;
 
-/// Free capacity of each resource in each slot. Takes never exceed what is free.
+/// Free capacity of each resource in each slot. Takes never exceed it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calendar {
     free: Vec<Vec<u64>>,
@@ -50,7 +50,7 @@ impl Calendar {
         taken
     }
 
-    /// Gives back what was taken.
+    /// Gives back bytes that were taken.
     pub fn give(&mut self, path: &[usize], slot: usize, bytes: Bytes) {
         for &resource in path {
             if let Some(free) = self

@@ -36,7 +36,7 @@ pub struct Course {
 }
 
 /// Follows `flows`, all of `demand` and ordered by slot. Data that arrives in a slot is there when
-/// the next one begins. Depots drop what they hold when the sink has everything.
+/// the next one begins. Depots drop their data when the sink has everything.
 ///
 /// # Errors
 /// The first broken rule of this demand alone; rules that demands share are not checked.

@@ -1,4 +1,4 @@
-//! Wished flows, cut to what the rules allow.
+//! Wished flows, cut to the rules.
 
 use alloc::vec::Vec;
 use posthaste_types::Bytes;
@@ -9,7 +9,8 @@ use super::{
     limits::Limits,
 };
 
-/// Returns the schedule of `wishes`, each cut to what the rules leave it, slot by slot.
+/// Returns the schedule of `wishes`, each cut to the capacity that the rules leave it, slot by
+/// slot.
 ///
 /// In a slot, flows out of depots come before flows out of sources, and the first demand before the
 /// others. A solver's real numbers become exact here by cutting single bytes. A demand whose cost

@@ -1,4 +1,4 @@
-//! Greedy schedule: one demand after the other on what the others leave.
+//! Greedy schedule: one demand after the other, each on the capacity that is left.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -12,7 +12,7 @@ use super::{
 /// Plans demands by deadline, each in the way that keeps its deadline at least cost and then with
 /// the fewest links: direct, over depots, or both. Landmarks are used only where nothing else keeps
 /// it. Stage-outs and copies go as soon as possible, stage-ins arrive as late as allowed. A demand
-/// that can't keep its deadline gets what the others leave.
+/// that can't keep its deadline gets the rest.
 ///
 /// If that breaks a deadline, demands are also ordered by weight, and by weight per byte, and the
 /// best of the three plans is returned. Data crosses one depot at most, and only the first of

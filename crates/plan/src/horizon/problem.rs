@@ -10,8 +10,8 @@ record! {
     /// A place that can hold data.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Node {
-        /// Space for all demands together, including what they hold there now. Data at its source
-        /// takes none.
+        /// Space for all demands together, including their present data. Data at its source takes
+        /// none.
         pub space: Bytes,
         /// Failure domains: its site, its provider, its region, each once. Empty if it fails alone.
         pub domains: Vec<u32>,

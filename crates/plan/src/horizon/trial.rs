@@ -1,4 +1,4 @@
-//! Placement of one demand on what others leave, in one of a few ways.
+//! Placement of one demand on the capacity that is left, in one of a few ways.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::cmp::Reverse;
@@ -331,7 +331,7 @@ impl<'a> Work<'a> {
         moved
     }
 
-    /// Returns the sink's free space, less what this trial brought there and what it had.
+    /// Returns the sink's free space, less its data before and during this trial.
     fn sink_room(&self) -> u64 {
         let Some(sink) = self.demand.sink else {
             return 0;

@@ -15,7 +15,7 @@ use super::{
 use crate::Curve;
 
 record! {
-    /// Reservations of several resources. Grants never exceed what is sold of any resource.
+    /// Reservations of several resources. Grants never exceed the part of a resource that is sold.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Reservations {
         resources: Vec<Resource>,
@@ -241,7 +241,7 @@ impl Reservations {
         let reservation = self.granted.remove(&id)?;
         for &resource in &reservation.path {
             for piece in &reservation.pieces {
-                // An empty curve less an amount means that the used curve shrinks.
+                // The used curve counts reserved amounts: a release takes from it.
                 self.resources[resource]
                     .used
                     .take(piece.from, piece.to, piece.amount.rate());

@@ -66,8 +66,9 @@ impl Volume {
         }
     }
 
-    /// Places the bytes as early as possible, with what is free at each moment. Taking everything
-    /// from the first moment on leaves the least for any later one, so nothing finishes earlier.
+    /// Places the bytes as early as possible, with all capacity free at each moment. Taking
+    /// everything from the first moment on leaves the least for any later one, so nothing finishes
+    /// earlier.
     pub(super) fn early(&self, free: &[Piece]) -> Option<Vec<Piece>> {
         let mut made = Vec::new();
         let mut left = self.bytes;

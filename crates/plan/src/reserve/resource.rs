@@ -12,8 +12,8 @@ record! {
         pub(super) capacity: Amount,
         /// Thousandths of the capacity that are sold.
         pub(super) overbooked_permille: u64,
-        /// Reserved amount. It is subtracted from the capacity only when somebody asks, so that a
-        /// change of the capacity changes nothing here.
+        /// Reserved amount. It is subtracted from the capacity only on demand, so that a change of
+        /// the capacity changes nothing here.
         pub(super) used: Curve,
         /// Amount used without a reservation.
         pub(super) outside: Curve,

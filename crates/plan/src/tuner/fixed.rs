@@ -34,7 +34,7 @@ impl Optimizer for Fixed {
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Returns none: a setting that somebody asked for says nothing about the path.
+    /// Returns none: a user's own setting says nothing about the path.
     fn best(&self) -> Option<Setting> {
         None
     }

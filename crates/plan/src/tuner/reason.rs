@@ -74,7 +74,7 @@ record! {
     /// Reason for the settings of the next period. It is shown to people as it is.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Reason {
-        /// Somebody asked for exactly this.
+        /// The user asked for exactly this setting.
         0 = Asked,
         /// The last transfer on this path ended there.
         1 = History {

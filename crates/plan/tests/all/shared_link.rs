@@ -184,9 +184,10 @@ fn jain_permille(shares: &[u64]) -> u128 {
     sum * sum * 1000 / (squares * shares.len() as u128).max(1)
 }
 
-/// Plays `count` agents that start one after another. Returns Jain's index in the last ten seconds
-/// of the first minute after the last start, the index of the two minutes after that, and the use
-/// of the link in them, in percent.
+/// Plays `count` agents that start one after another.
+///
+/// Returns Jain's index in the last ten seconds of the first minute after the last start, and in
+/// the two minutes after that, and the use of the link in the latter, in percent.
 fn share(method: Method, mut link: Link, count: usize) -> (u128, u128, u64) {
     let start = |place| Agent::new(method, Urgency::Normal, place * APART_S);
     let mut agents: Vec<Agent> = (0..count).map(start).collect();

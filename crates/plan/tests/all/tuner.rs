@@ -191,8 +191,8 @@ proptest! {
     }
 }
 
-/// Checks the default's result where files at once and streams per file each have one peak, against
-/// the best of all settings within a doubling of the start.
+/// Checks the default's result against the best of all settings within a doubling of the start,
+/// where files at once and streams per file each have one peak.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let facts = PathFacts {

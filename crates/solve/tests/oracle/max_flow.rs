@@ -24,7 +24,7 @@ impl Graph {
         }
     }
 
-    /// Sends what the shortest path with free capacity carries; zero if there is none.
+    /// Sends the capacity of the shortest free path; returns zero if there is none.
     fn augment(&mut self, source: usize, sink: usize) -> u64 {
         let mut by = vec![None; self.at.len()];
         let mut queue = VecDeque::from([source]);

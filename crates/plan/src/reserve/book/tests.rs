@@ -548,7 +548,7 @@ proptest! {
         let mirrored: Vec<u64> = rates.iter().rev().copied().collect();
         let late = place(Shape::LatestStart).map(|made| end * 1000 - made.start().as_micros() / 1000);
         prop_assert_eq!(late, first(&mirrored));
-        // All runs of whole seconds, each with what is free in all of it.
+        // All runs of whole seconds, each with the amount free in all of it.
         let mut shortest = None;
         for from in 0..used.len() {
             for to in from + 1..=used.len() {

@@ -2,10 +2,10 @@
 //!
 //! A stream begins with ten segments and doubles each round trip (RFC 6928, RFC 5681), so `n`
 //! streams carry `n x 14,600 x 2^r` bytes in round trip `r`. To fill the path after three round
-//! trips it takes `n = BDP / 116,800`: 11 streams at 10 ms and 1 Gbit/s, the assumed bandwidth of
-//! an unknown path, and 64 at 60 ms. A single stream would take ten round trips there, most of a
-//! transfer of seconds, which is over before any search ends. So the opening has this many streams,
-//! but
+//! trips it takes `n = BDP / 116,800`. That is 11 streams at 10 ms and 1 Gbit/s, the assumed
+//! bandwidth of an unknown path, and 64 at 60 ms. A single stream would take ten round trips there,
+//! most of a transfer of seconds, which is over before any search ends. So the opening has this
+//! many streams, but
 //!
 //! - at least 16, as 8 files of 2 streams, because that is the best modest start on measured paths;
 //! - at most 64, because more look like an attack;
@@ -17,7 +17,7 @@
 //! each. So as many streams are needed as fill the path with whole files, and half as many more. If
 //! a server can't serve that, the bounds say so.
 //!
-//! Each file has 2 streams as long as there are enough files, then more; it has 1 if files are too
+//! Each file has 2 streams as long as there are enough files, then more. It has 1 if files are too
 //! small to be split, or if there are as many of them as streams.
 //!
 //! Near paths (under 2 ms) are different: slow start is over before it matters, and every stream
