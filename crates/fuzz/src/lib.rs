@@ -19,7 +19,7 @@ use posthaste_engine::{
 };
 use posthaste_plan::Timetable;
 
-/// A function that must take any bytes.
+/// A function that must accept any bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the name of the corpus and of the fuzzer.

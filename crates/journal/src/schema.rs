@@ -194,7 +194,7 @@ const MIGRATIONS: [&str; 27] = [
 /// First schema with digests.
 pub(crate) const WITH_DIGESTS: u32 = 26;
 
-/// Brings the schema up to date, in a transaction that has begun.
+/// Brings the schema up to date, in a running transaction.
 pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), JournalError> {
     let failed = failed("open", place);
     let meta = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL)";

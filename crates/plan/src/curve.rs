@@ -135,7 +135,7 @@ impl Curve {
             .dedup_by(|later, earlier| later.rate == earlier.rate);
     }
 
-    /// Begins a piece at `at`.
+    /// Starts a piece at `at`.
     fn split(&mut self, at: Timestamp) {
         let place = self.place(at);
         let Piece { from, rate } = self.piece(place);

@@ -35,7 +35,7 @@ pub fn share_left(span: Duration, half_life: Duration) -> u128 {
         return if span == 0 { WHOLE } else { 0 };
     }
     let (halvings, rest) = (span / half_life, span % half_life);
-    // A half-life beyond 2^95 microseconds is none that a `Duration` can hold.
+    // A `Duration` holds no half-life beyond 2^95 microseconds.
     let fraction = (rest << DIGITS) / half_life;
     let mut share = WHOLE >> halvings;
     for (root, digit) in ROOTS.iter().zip((0..DIGITS).rev()) {

@@ -14,7 +14,7 @@ use alloc::{vec, vec::Vec};
 /// Part of a chunk that lies at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Piece {
-    /// All of it.
+    /// The whole chunk.
     Whole,
     /// A single fragment.
     Fragment(u8),

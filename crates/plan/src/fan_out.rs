@@ -50,11 +50,11 @@ record! {
 /// Change to the fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// No change.
     Keep,
     /// Feed one more.
     Add,
-    /// Feed one less.
+    /// Feed one fewer.
     Drop,
 }
 

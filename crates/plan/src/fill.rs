@@ -55,7 +55,7 @@ record! {
     /// Capacity available to the next load.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Supplies {
-        /// Each depot.
+        /// All depots.
         pub depots: Vec<Supply>,
         /// Rate of the centre's uplink where known: all depots share it.
         pub way_out: Option<Curve>,
@@ -205,7 +205,7 @@ impl Outcome {
     }
 }
 
-/// A load that would take longer than this never finishes.
+/// Longest time of a load: a longer one never finishes.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// End from which a load is filled in.
@@ -324,7 +324,7 @@ impl Supplies {
     }
 }
 
-/// A load while it is filled in.
+/// A load during filling.
 struct Filling<'a> {
     supplies: &'a Supplies,
     load: &'a Load,

@@ -40,9 +40,9 @@ impl Trouble {
             Self::Lasting => (1, 0, 0),
             // Enough for a service that restarts: 0.2 + 0.4 + ... about 20 s in all.
             Self::Unreachable => (8, 200, 5_000),
-            // The wait was the stall itself.
+            // The stall itself was the wait.
             Self::Stalled => (5, 50, 1_000),
-            // Stores that throttle want patience: about two minutes in all.
+            // Stores that throttle need patience: about two minutes in all.
             Self::Busy => (10, 500, 20_000),
             Self::Corrupt => (3, 0, 0),
         };

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(codes(Wish::Chance(most), &alike(5, 0.01))[0], "3+2");
         let hardly_ever = Wish::Chance(of_certain(1e-12));
         assert!(codes(hardly_ever, &alike(3, 0.01)).is_empty());
-        // A depot that often loses what it holds is left out.
+        // A depot with frequent losses is left out.
         let mut mixed = alike(6, 0.01);
         mixed[2].loss = of_certain(0.5);
         let choices = choices(Wish::Chance(most), &mixed);

@@ -219,7 +219,7 @@ pub struct Change {
 pub enum Gone {
     /// Nobody committed it in time.
     Expired,
-    /// Its end has come.
+    /// Its time is over.
     Over,
 }
 

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(never.next_change(at(0)), None);
         assert_eq!(never.to_string(), "Mon-Fri 20-06 and 08-18 (UTC-01:00)");
         assert_eq!(Windows::from_bytes(&never.to_bytes()), Ok(never.clone()));
-        // Nor is what meets them.
+        // Their meeting with other hours is never open either.
         assert!(!never.meeting(&parse("00-24")).is_open(at(1)));
         let mut curve = Curve::constant(ByteRate::new(7));
         never.close(&mut curve, at(0), at(400));

@@ -1,4 +1,4 @@
-//! Slots: time cut into pieces, even or growing.
+//! Slots: time cut into even or growing pieces.
 
 use alloc::vec::Vec;
 use core::time::Duration;

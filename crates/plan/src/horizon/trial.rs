@@ -242,7 +242,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Spreads the fragments of `left` bytes over the fewest depots in order, each as soon as it can.
+    /// Spreads the fragments of `left` bytes over the fewest depots in order, each as soon as
+    /// possible.
     fn upload(&mut self, left: u64) {
         let code = self.demand.code;
         let column = left.div_ceil(u64::from(code.data()));

@@ -120,7 +120,7 @@ impl DerefMut for Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(lease) = &mut self.lease {
-            // A test that takes the database away can't give its lease back.
+            // A test that removes the database can't release its lease.
             let _ = lease.release();
         }
     }

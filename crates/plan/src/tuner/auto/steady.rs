@@ -60,7 +60,7 @@ record! {
 /// Result of a period in the steady state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nothing.
+    /// No change.
     Hold,
     /// Change the number of files at once.
     Step {

@@ -1,6 +1,6 @@
-//! `Th(n) = n / sqrt(a n^g + b)` with `g` of at least 2: rises to a peak that is as sharp as the samples
-//! say (Yildirim, Yin, Kosar: Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE
-//! TPDS 22(12), 2011; there by Newton's iteration, here by bisection).
+//! Model `Th(n) = n / sqrt(a n^g + b)` with `g` of at least 2: rises to a peak as sharp as the
+//! samples (Yildirim, Yin, Kosar: Prediction of Optimal Parallelism Level in Wide Area Data
+//! Transfers, IEEE TPDS 22(12), 2011; there by Newton's iteration, here by bisection).
 
 use super::{
     Sample,
