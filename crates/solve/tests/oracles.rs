@@ -360,7 +360,8 @@ fn shares_follow_bandwidth_within_what_domains_may_hold() {
 
 #[test]
 fn a_depot_counts_in_each_of_its_domains() {
-    // The fastest shares its site with the second and its provider with the third: 1+1 goes to those.
+    // The fastest shares its site with the second and its provider with the third: 1+1 goes to
+    // those.
     let mut problem = depots(&[(900, 0), (100, 0), (100, 0)], 60);
     for (node, domains) in [(2, [7, 8]), (3, [7, 9]), (4, [6, 8])] {
         problem.nodes[node].domains = domains.to_vec();

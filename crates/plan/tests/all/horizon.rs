@@ -225,7 +225,8 @@ fn a_domain_never_holds_more_fragments_than_may_be_lost() {
 
 #[test]
 fn each_domain_of_a_depot_counts_by_itself() {
-    // The first shares its site with the second and its provider with the third, which share nothing.
+    // The first shares its site with the second and its provider with the third, which share
+    // nothing.
     let mut problem = star(0, &[(100, 0); 3], 100);
     problem.nodes[2].domains = vec![1, 2];
     problem.nodes[3].domains = vec![1, 3];

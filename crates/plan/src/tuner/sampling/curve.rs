@@ -60,7 +60,8 @@ pub(super) fn root(value: f64) -> f64 {
     if !(value > 0.0 && value < f64::MAX) {
         return 0.0;
     }
-    // Half the exponent is within a factor of two of the root: six steps double the right bits to 53.
+    // Half the exponent is within a factor of two of the root: six steps double the right bits to
+    // 53.
     let mut guess = f64::from_bits((value.to_bits() >> 1) + (1023 << 51));
     for _ in 0..6 {
         guess = 0.5 * (guess + value / guess);

@@ -1,5 +1,6 @@
-//! `Th(n) = n / sqrt(a n^2 + b n + c)`: rises to a peak at `-2c/b` and falls (Yildirim, Yin, Kosar:
-//! Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE TPDS 22(12), 2011).
+//! Model `Th(n) = n / sqrt(a n^2 + b n + c)`: rises to a peak at `-2c/b` and falls (Yildirim, Yin,
+//! Kosar: Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE TPDS 22(12),
+//! 2011).
 
 use super::{
     Sample,

@@ -1,5 +1,5 @@
-//! `Th(n) = n / sqrt(a n^2 + b)`: never falls, and comes near `1/sqrt(a)` (Lu, Qiao, Dinda, Bustamante:
-//! Modeling and Taming Parallel TCP on the Wide Area Network, IPDPS 2005, section 4).
+//! Model `Th(n) = n / sqrt(a n^2 + b)`: never falls, and approaches `1/sqrt(a)` (Lu, Qiao, Dinda,
+//! Bustamante: Modeling and Taming Parallel TCP on the Wide Area Network, IPDPS 2005, section 4).
 
 use super::{
     Sample,
