@@ -1,6 +1,6 @@
 //! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates.
 
-/// Reduces by the polynomial what doubling carried out of the byte.
+/// Polynomial that reduces the bit which doubling carries out of the byte.
 const POLYNOMIAL: u16 = 0x11d;
 
 struct Tables {
@@ -32,7 +32,7 @@ const fn tables() -> Tables {
     Tables { power, logarithm }
 }
 
-/// The product.
+/// Returns the product.
 pub(super) const fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -41,7 +41,7 @@ pub(super) const fn multiply(a: u8, b: u8) -> u8 {
     TABLES.power[sum]
 }
 
-/// What gives 1 when multiplied with `a`; 0 for 0.
+/// Returns the inverse of `a` for multiplication; 0 for 0.
 pub(super) const fn inverse(a: u8) -> u8 {
     if a == 0 {
         return 0;

@@ -1,4 +1,4 @@
-//! Systematic Cauchy Reed-Solomon over GF(2^8), byte for byte what ISA-L makes of
+//! Systematic Cauchy Reed-Solomon over GF(2^8), byte for byte equal to ISA-L with
 //! `gf_gen_cauchy1_matrix`. `docs/algorithms/cauchy-reed-solomon.md` explains it.
 
 mod field;
@@ -38,7 +38,7 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
-/// Encodes and rebuilds chunks of one code.
+/// Encoder and decoder for chunks of one code.
 #[derive(Debug, Clone)]
 pub struct Codec {
     code: Code,
@@ -47,14 +47,14 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// The codec of `code`, on the fastest instructions this processor has.
+    /// Returns the codec of `code`, with the fastest instructions of this processor.
     #[must_use]
     pub fn new(code: Code) -> Self {
         let fastest = Kernel::available().first().copied();
         Self::prepared(code, fastest.unwrap_or(Kernel::Portable))
     }
 
-    /// The codec of `code` on these instructions, when this processor has them.
+    /// Returns the codec of `code` with these instructions, if this processor has them.
     #[must_use]
     pub fn with_kernel(code: Code, kernel: Kernel) -> Option<Self> {
         Kernel::available()
@@ -73,7 +73,7 @@ impl Codec {
         }
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub const fn code(&self) -> Code {
         self.code
@@ -91,12 +91,14 @@ impl Codec {
         apply(&self.parity, data, parity)
     }
 
-    /// Cuts a chunk into its fragments: the k of the data, the last one zero-padded, which share its memory,
-    /// and the m of the parity. Moves the chunk once where its buffer has no room for the padding. Blocking: reads
-    /// the chunk once.
+    /// Cuts a chunk into its fragments: k of data, which share its memory (the last one
+    /// zero-padded), and m of parity.
+    ///
+    /// Moves the chunk once if its buffer has no space for the padding. Blocking: reads the chunk
+    /// once.
     ///
     /// # Errors
-    /// [`CodecError`] never, but for a defect here.
+    /// [`CodecError`] never, except for a defect here.
     pub fn cut(&self, mut chunk: Vec<u8>) -> Result<Vec<Bytes>, CodecError> {
         let (data, parity) = (
             usize::from(self.code.data()),
@@ -119,7 +121,7 @@ impl Codec {
     }
 
     /// Rebuilds the fragments `wanted` into `out` from k or more `present` ones (index and bytes),
-    /// all of one size. k multiply-adds for each byte rebuilt.
+    /// all of one size. The cost is k multiply-adds for each rebuilt byte.
     ///
     /// # Errors
     /// [`CodecError::TooFew`], [`CodecError::Index`], [`CodecError::Shape`].
@@ -151,7 +153,7 @@ impl Codec {
     }
 }
 
-/// `out = rows · inputs`.
+/// Computes `out = rows · inputs`.
 fn apply(rows: &Rows, inputs: &[&[u8]], out: &mut [&mut [u8]]) -> Result<(), CodecError> {
     let size = inputs.first().map_or(0, |input| input.len());
     let one_size = inputs.iter().all(|input| input.len() == size)
@@ -171,7 +173,7 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Multiplication by the book: shift and reduce by x^8 + x^4 + x^3 + x^2 + 1.
+    /// Multiplies by the textbook: shifts and reduces by x^8 + x^4 + x^3 + x^2 + 1.
     fn slow_multiply(a: u8, b: u8) -> u8 {
         let (mut product, mut a) = (0u16, u16::from(a));
         for bit in 0..8 {
@@ -232,8 +234,8 @@ mod tests {
         (1..=255).for_each(|a| assert_eq!(inverse(a), slow_inverse(a)));
     }
 
-    /// Parity that ISA-L 2.30 made of the first 8 · k bytes of the xorshift64 generator, with the
-    /// matrix of `gf_gen_cauchy1_matrix`: `xtask/src/bench/code/isal.c` prints them.
+    /// Parity by ISA-L 2.30 of the first 8 · k bytes of the xorshift64 generator, with the matrix
+    /// of `gf_gen_cauchy1_matrix`: `xtask/src/bench/code/isal.c` prints them.
     const OF_ISA_L: [(&str, &str); 8] = [
         ("1+1", "ad4df30bae771bdc"),
         ("2+1", "0188267ecbefd3b9"),

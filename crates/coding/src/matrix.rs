@@ -1,11 +1,11 @@
-//! Rows of the generator matrix, and of what undoes it.
+//! Rows of the generator matrix and of its inverses.
 
 use posthaste_types::Code;
 
 use super::field::{inverse, multiply};
 
-/// Row `row` of the generator matrix: the identity above, then Cauchy rows
-/// `a[k+i][j] = 1 / ((k+i) xor j)`.
+/// Returns row `row` of the generator matrix: the identity above, then Cauchy rows `a[k+i][j] = 1 /
+/// ((k+i) xor j)`.
 pub(super) fn generator_row(code: Code, row: u8) -> Vec<u8> {
     (0..code.data())
         .map(|column| {
@@ -18,8 +18,8 @@ pub(super) fn generator_row(code: Code, row: u8) -> Vec<u8> {
         .collect()
 }
 
-/// For each fragment `wanted` the factors that make it of the k fragments `present`, in their
-/// order. O(k · e) for each, with e data fragments that are not present.
+/// Returns, for each fragment `wanted`, its factors over the k fragments `present`, in their order.
+/// The cost is O(k · e) for each, with e missing data fragments.
 pub(super) fn rebuilding_rows(code: Code, present: &[u8], wanted: &[u8]) -> Vec<Vec<u8>> {
     let lost: Vec<u8> = (0..code.data())
         .filter(|index| !present.contains(index))
@@ -29,7 +29,7 @@ pub(super) fn rebuilding_rows(code: Code, present: &[u8], wanted: &[u8]) -> Vec<
         if let Some(place) = lost.iter().position(|&lost| lost == index) {
             return lost_rows[place].clone();
         }
-        // Its row of the generator: data that is present stands for itself, lost data for its row.
+        // Row of the generator: present data stands for itself, lost data for its row.
         let generator = generator_row(code, index);
         let mut row: Vec<u8> = present
             .iter()
@@ -45,13 +45,12 @@ pub(super) fn rebuilding_rows(code: Code, present: &[u8], wanted: &[u8]) -> Vec<
     wanted.iter().map(row_of).collect()
 }
 
-/// For each lost data fragment its factors over those present.
+/// Returns the factors over the present fragments for each lost data fragment.
 ///
-/// The parity that is present, less what present data contributes to it, is a square Cauchy matrix
-/// times the lost data. The inverse of `1 / (x[i] + y[j])` in closed form (J. Blömer et al., ICSI
-/// TR-95-048) is `u[i] · v[j] / (x[i] + y[j])` with
-/// `u[i] = Π (x[i] + y[n]) / Π (x[i] + x[n])` and `v[j] = Π (x[n] + y[j]) / Π (y[n] + y[j])`,
-/// equal indices left out below the line.
+/// The present parity, less the contribution of the present data, is a square Cauchy matrix times
+/// the lost data. The inverse of `1 / (x[i] + y[j])` in closed form (J. Blömer et al., ICSI
+/// TR-95-048) is `u[i] · v[j] / (x[i] + y[j])` with `u[i] = Π (x[i] + y[n]) / Π (x[i] + x[n])` and
+/// `v[j] = Π (x[n] + y[j]) / Π (y[n] + y[j])`, equal indices left out below the line.
 fn lost_rows(code: Code, present: &[u8], lost: &[u8]) -> Vec<Vec<u8>> {
     let parity: Vec<u8> = present
         .iter()
@@ -59,7 +58,7 @@ fn lost_rows(code: Code, present: &[u8], lost: &[u8]) -> Vec<Vec<u8>> {
         .filter(|&index| index >= code.data())
         .collect();
     assert_eq!(parity.len(), lost.len(), "k fragments are present");
-    // The distances to all of `others`, multiplied; a distance to itself is left out.
+    // Product of the distances to all of `others`, without the distance to itself.
     let distances = |from: u8, others: &[u8]| {
         let others = others.iter().filter(|&&other| other != from);
         others.fold(1, |product, &other| multiply(product, from ^ other))

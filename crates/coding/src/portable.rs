@@ -1,17 +1,17 @@
-//! The kernel of every processor: a product with a constant as shifts and XORs.
+//! Kernel for every processor: a product with a constant as shifts and XORs.
 //!
 //! A row's sum over all inputs is built from the highest bit of the factors down: doubled, then the
-//! inputs whose factor has the next bit added. So eight doublings are shared by all inputs, and what
-//! remains are loops over bytes that compilers turn into whatever vectors there are.
+//! inputs whose factor has the next bit are added. So all inputs share eight doublings, and the
+//! rest are loops over bytes that compilers vectorize.
 
 use std::{array, ops::Range};
 
-/// Bytes whose sum is built at once: it stays in the first cache with the inputs that are added.
+/// Bytes summed at once: the sum stays in the first cache with the inputs that are added.
 const BLOCK_BYTES: usize = 8 << 10;
-/// What x^8 is, less x^8.
+/// Remainder of x^8 modulo the polynomial.
 const REDUCED: u8 = 0x1d;
 
-/// A row of factors, as for each of their bits the inputs whose factor has it.
+/// A row of factors: for each bit, the inputs whose factor has it.
 #[derive(Debug, Clone)]
 pub(super) struct Planes([Vec<usize>; 8]);
 
@@ -24,7 +24,7 @@ impl Planes {
     }
 }
 
-/// `out = row · inputs`, of the bytes in `range`.
+/// Computes `out = row · inputs` for the bytes in `range`.
 pub(super) fn apply(planes: &Planes, inputs: &[&[u8]], out: &mut [u8], range: Range<usize>) {
     for start in range.clone().step_by(BLOCK_BYTES) {
         let block = start..range.end.min(start + BLOCK_BYTES);

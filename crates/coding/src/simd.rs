@@ -1,9 +1,9 @@
-//! The product of a matrix and fragments, on whatever vector instructions there are.
+//! Product of a matrix and fragments, with the available vector instructions.
 //!
-//! A product with a constant is linear over GF(2), so it is either two 16-entry table look-ups, one
+//! A product with a constant is linear over GF(2). So it is either two 16-entry table look-ups, one
 //! for each half of the byte (PSHUFB), or one 8x8 bit matrix (GF2P8AFFINEQB). J. Plank, K. Greenan,
 //! E. Miller, "Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions", FAST 2013,
-//! section 3, has the former.
+//! section 3, describes the former.
 #![allow(
     unsafe_code,
     reason = "vector instructions; every path is tested against arithmetic by the book"
@@ -19,13 +19,13 @@ use super::{
     portable::{self, Planes},
 };
 
-/// Bytes of each fragment that are worked on by one group of rows before the next group gets them:
-/// with 16 inputs a block is 256 KiB, which stays in a core's L2 meanwhile.
+/// Bytes of each fragment that one group of rows processes before the next group: with 16 inputs a
+/// block is 256 KiB, which stays in a core's L2 meanwhile.
 const BLOCK_BYTES: usize = 16 << 10;
-/// The widest register.
+/// Size of the widest register.
 const REGISTER_BYTES: usize = 64;
 
-/// The instructions a code is computed with. All give the same bytes.
+/// Instructions that compute a code. All give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// GF2P8AFFINEQB on 512 bits: Ice Lake, Zen 4 and later.
@@ -36,12 +36,12 @@ pub enum Kernel {
     Shuffle512,
     /// PSHUFB on 256 bits: Haswell, Zen and later.
     Shuffle256,
-    /// No instruction in particular: shifts and XORs on whatever the compiler makes of them.
+    /// No particular instructions: shifts and XORs as the compiler translates them.
     Portable,
 }
 
 impl Kernel {
-    /// Those of this processor, the fastest first.
+    /// Returns the kernels of this processor, the fastest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut kernels = Vec::new();
@@ -66,13 +66,13 @@ impl Kernel {
         kernels
     }
 
-    /// Most rows of one pass: their sums must fit into registers.
+    /// Returns the most rows of one pass: their sums must fit into registers.
     const fn rows_max(self) -> usize {
         match self {
             Self::Gfni512 | Self::Gfni256 => 6,
             Self::Shuffle512 => 6,
             Self::Shuffle256 => 4,
-            // Its sums are in memory anyhow.
+            // Its sums are in memory anyway.
             Self::Portable => 1,
         }
     }
@@ -90,19 +90,19 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// Factors of rows that are applied in one pass over the inputs, in the form their kernel wants:
+/// Factors of rows that are applied in one pass over the inputs, in the form their kernel needs:
 /// input by input, one for each row.
 #[derive(Debug, Clone)]
 enum Group {
-    /// The bit matrices of GF2P8AFFINEQB.
+    /// Bit matrices of GF2P8AFFINEQB.
     Matrices(Vec<u64>),
-    /// The tables of PSHUFB.
+    /// Tables of PSHUFB.
     Tables(Vec<[u8; 32]>),
-    /// Of one row.
+    /// Bit planes of a single row.
     Planes(Planes),
 }
 
-/// Bytes of every input and output that are worked on.
+/// Range of every input and output to process.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: usize,
@@ -110,7 +110,7 @@ struct Span {
 }
 
 impl Span {
-    /// What is left when `done` bytes are done.
+    /// Returns the rest after `done` bytes.
     const fn after(self, done: usize) -> Self {
         let (start, length) = (self.start + done, self.length - done);
         Self { start, length }
@@ -122,7 +122,7 @@ impl Span {
 pub(super) struct Rows {
     kernel: Kernel,
     inputs: usize,
-    /// Rows of each group but the last.
+    /// Number of rows of each group but the last.
     width: usize,
     rows: usize,
     groups: Vec<Group>,
@@ -135,7 +135,7 @@ impl Rows {
             rows.iter().all(|row| row.len() == inputs),
             "a factor for each input"
         );
-        // Groups of about the same size: a pass costs its loads however few its rows.
+        // Groups of about the same size: the loads of a pass cost the same however few its rows.
         let passes = rows.len().div_ceil(kernel.rows_max()).max(1);
         let width = rows.len().div_ceil(passes).max(1);
         let group = |rows: &[Vec<u8>]| {
@@ -161,8 +161,8 @@ impl Rows {
         }
     }
 
-    /// `out = rows · inputs`. There are as many inputs and outputs as rows were prepared for, all of
-    /// one size.
+    /// Computes `out = rows · inputs`. The numbers of inputs and outputs must be those the rows
+    /// were prepared for, all of one size.
     pub(super) fn apply(&self, inputs: &[&[u8]], out: &mut [&mut [u8]]) {
         let size = inputs.first().map_or(0, |input| input.len());
         assert_eq!(
@@ -175,7 +175,7 @@ impl Rows {
                 && out.iter().all(|output| output.len() == size),
             "fragments of one size"
         );
-        // One group goes through everything at once.
+        // A single group processes everything at once.
         let block = if self.groups.len() > 1 {
             BLOCK_BYTES
         } else {
@@ -203,7 +203,7 @@ impl Rows {
         if rest.length == 0 {
             return;
         }
-        // What fills no register is filled up with zeros.
+        // A rest that fills no register is padded with zeros.
         let range = rest.start..rest.start + rest.length;
         let mut padded = vec![[0; REGISTER_BYTES]; inputs.len() + out.len()];
         let (padded_inputs, padded_out) = padded.split_at_mut(inputs.len());
@@ -223,7 +223,7 @@ impl Rows {
         }
     }
 
-    /// Bytes of the span that are done: all but less than a register's.
+    /// Returns the processed bytes of the span: all but less than a register's.
     #[cfg(target_arch = "x86_64")]
     fn run(&self, group: &Group, inputs: &[&[u8]], out: &mut [&mut [u8]], span: Span) -> usize {
         let outputs: Vec<*mut u8> = out.iter_mut().map(|output| output.as_mut_ptr()).collect();
@@ -240,9 +240,9 @@ impl Rows {
     }
 }
 
-/// Of each factor the bit matrix of GF2P8AFFINEQB: byte 7 - i makes bit i of the product.
+/// Bit matrix of GF2P8AFFINEQB for each factor: byte 7 - i makes bit i of the product.
 static MATRICES: [u64; 256] = matrices();
-/// Of each factor its products with 0..16, then with 0, 16..256 by 16.
+/// Products of each factor with 0..16, then with 0, 16..256 by 16.
 static NIBBLES: [[u8; 32]; 256] = nibbles();
 
 #[expect(

@@ -1,11 +1,13 @@
-//! The mind: what a link will carry and when a job will start, as quantiles.
+//! The forecasting part of the mind: rates of links and starts of jobs, as quantiles.
 //!
 //! A [`Series`] is one link in one direction. Each measurement scores a small battery of simple
-//! predictors by the error each would just have made (postcasting), the best of them forecasts the
-//! next measurement, and the ratios of measurement to forecast turn that one number into quantiles.
-//! Before the first measurement a [`Prior`] speaks. A [`Path`] holds two of them, for transfers and
-//! for probes, and lets what it knows age. All of that is integers, so that a forecast is the
-//! same on every machine. [`queue`] says how long jobs wait.
+//! predictors by the error each would just have made (postcasting). The best of them forecasts the
+//! next measurement, and the ratios of measurement to forecast turn that number into quantiles.
+//! Before the first measurement a [`Prior`] is used.
+//!
+//! A [`Path`] has two series, for transfers and for probes, and lets their knowledge age.
+//! Everything is integers, so that a forecast is the same on every machine. [`queue`] forecasts the
+//! waits of jobs.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

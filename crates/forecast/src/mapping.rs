@@ -1,10 +1,10 @@
 use alloc::vec::Vec;
 use posthaste_types::record;
 
-/// Pairs kept: enough for a distribution, few enough that a path that changed is learnt anew.
+/// Pairs kept: enough for a distribution, few enough that a changed path is learnt anew.
 const PAIRS_MAX: usize = 50;
 
-/// Below this many pairs there is no distribution to match, only a ratio.
+/// Fewest pairs for a distribution; with fewer there is only a ratio.
 const PAIRS_ENOUGH: usize = 10;
 
 /// Thousandths in one, and the bounds of a ratio of a transfer to its probe: beyond them one of the
@@ -13,19 +13,19 @@ const ONE: u64 = 1000;
 const RATIO_MAX: u64 = 20_000;
 
 record! {
-    /// What transfers showed after probes: turns the one into the other.
+    /// Translation of probe results to the rates of transfers.
     ///
-    /// Quantile matching, `y = F_T^-1(F_P(x))` (Swany and Wolski, SC'02); before there are enough pairs
-    /// the mean ratio, with one pair of ratio 1 as the prior.
+    /// Quantile matching, `y = F_T^-1(F_P(x))` (Swany and Wolski, SC'02); before there are enough
+    /// pairs the mean ratio, with one pair of ratio 1 as the prior.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Mapping {
-        /// Probe and transfer in bytes a second, oldest first.
+        /// Rates of probe and transfer in bytes a second, oldest first.
         pairs: Vec<(u64, u64)>,
     }
 }
 
 impl Mapping {
-    /// A transfer showed `transfer` soon after a probe had shown `probe`.
+    /// Records that a transfer showed `transfer` soon after a probe had shown `probe`.
     pub(crate) fn pair(&mut self, probe: u64, transfer: u64) {
         if self.pairs.len() >= PAIRS_MAX {
             self.pairs.remove(0);
@@ -33,12 +33,12 @@ impl Mapping {
         self.pairs.push((probe, transfer));
     }
 
-    /// Whether enough pairs told.
+    /// Returns whether there are enough pairs.
     pub(crate) fn is_known(&self) -> bool {
         self.pairs.len() >= PAIRS_ENOUGH
     }
 
-    /// What a transfer would show where a probe shows `probe`. O(pairs log pairs).
+    /// Returns the expected rate of a transfer if a probe shows `probe`. O(pairs log pairs).
     pub(crate) fn map(&self, probe: u64) -> u64 {
         if !self.is_known() {
             return times(probe, self.ratio_permille(), ONE);
@@ -67,7 +67,7 @@ impl Mapping {
     }
 }
 
-/// `value * numerator / denominator`; nothing divides by zero.
+/// Returns `value * numerator / denominator`; a zero denominator is replaced.
 fn times(value: u64, numerator: u64, denominator: u64) -> u64 {
     let product = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
     u64::try_from(product).unwrap_or(u64::MAX)
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn enough_pairs_are_matched_by_quantiles_whatever_their_order() {
-        // Transfers saturate where probes go on: no single ratio could say that.
+        // Transfers saturate while probes do not: no single ratio could express that.
         let truth = |probe: u64| (probe * 3).min(6000);
         let shuffled = (0..20u64).map(|n| (n * 7 % 20 + 1) * 200);
         let mapping = mapping(shuffled.map(|probe| (probe, truth(probe))));

@@ -3,47 +3,49 @@ use posthaste_types::{ByteRate, Timestamp, record};
 
 use crate::{Quantiles, Series, mapping::Mapping};
 
-/// A probe and the first transfer after it measure the same path when they lie no further apart.
+/// Longest time between a probe and the first transfer after it for which both measure the same
+/// path.
 const PAIR_WITHIN: Duration = Duration::from_secs(600);
 
-/// Half of the spread of p10 to p90 that grows with age even on a path that never strayed, in
-/// thousandths of p50: no path is known for ever.
+/// Half of the least spread of p10 to p90 that grows with age, in thousandths of p50, even on a
+/// path that never varied: no knowledge lasts forever.
 const SPREAD_MIN_PERMILLE: u64 = 50;
 
 /// Thousandths in one.
 const ONE: u64 = 1000;
 
 record! {
-    /// What measured a path.
+    /// Kind of measurement of a path.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Measure {
         /// Transfers of real data.
         0 = Transfers,
-        /// A probe, mapped to what a transfer would have shown.
+        /// A probe, translated to the rate of a transfer.
         1 = Probe,
     }
 }
 
 record! {
-    /// How well a path was forecast so far: each measurement of a transfer beside what was believed
-    /// just before.
+    /// Accuracy of a path's forecasts: each measurement of a transfer against the forecast just
+    /// before.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Score {
-        /// Measurements judged.
+        /// Number of measurements judged.
         pub samples: u64,
-        /// Sum of what they showed, in bytes a second.
+        /// Sum of the measured rates, in bytes a second.
         carried: u64,
-        /// Sum of how far p50 was off, in bytes a second.
+        /// Sum of the errors of p50, in bytes a second.
         erred: u64,
-        /// Those below p10: a tenth, when p10 is right.
+        /// Measurements below p10: a tenth if p10 is right.
         pub under_p10: u64,
-        /// Those above p90: a tenth, when p90 is right.
+        /// Measurements above p90: a tenth if p90 is right.
         pub over_p90: u64,
     }
 }
 
 impl Score {
-    /// The mean absolute error of p50, in thousandths of the mean measurement; none before the first.
+    /// Returns the mean absolute error of p50, in thousandths of the mean measurement; none before
+    /// the first.
     #[must_use]
     pub fn error_permille(&self) -> Option<u64> {
         let share = u128::from(self.erred) * u128::from(ONE) / u128::from(self.carried.max(1));
@@ -61,7 +63,7 @@ impl Score {
 }
 
 record! {
-    /// One series of a path, its forecast and when it was last heard of.
+    /// A series of a path, its forecast and the time of its last measurement.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     struct Source {
         series: Series,
@@ -71,7 +73,7 @@ record! {
 }
 
 impl Source {
-    /// Takes a measurement; false when it is a lower bound that says nothing new.
+    /// Adds a measurement; returns false for a lower bound that adds nothing.
     fn take(&mut self, now: Timestamp, rate: ByteRate, is_bound: bool, believed: ByteRate) -> bool {
         let before = self.series.count();
         if is_bound {
@@ -89,28 +91,28 @@ impl Source {
 }
 
 record! {
-    /// What is known of one directed path: the transfers over it, and the probes where there were none.
+    /// Knowledge of a directed path: its transfers, and probes where there were none.
     ///
-    /// The two are kept apart, because a probe is one stream for a few seconds and a transfer is many
-    /// for long: a probe's forecast is mapped to what a transfer would show (Swany and Wolski, SC'02).
-    /// Where both speak, each counts by its precision, `1 / (s^2 (1 + age / tau))`: s is its spread, and
-    /// the older a measurement, the less it weighs and the wider its quantiles are.
+    /// The two are kept apart, because a probe is one stream for a few seconds and a transfer is
+    /// many for long: a probe's forecast is translated to the rate of a transfer (Swany and Wolski,
+    /// SC'02). If both exist, each counts by its precision, `1 / (s^2 (1 + age / tau))`, where s is
+    /// its spread. The older a measurement, the less its weight and the wider its quantiles.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Path {
         transfers: Source,
         probes: Source,
         mapping: Mapping,
-        /// The forecast of the probes, as transfers would show it.
+        /// Forecast of the probes, translated to transfers.
         mapped: Option<Quantiles>,
-        /// A probe that no transfer followed yet.
+        /// A probe that no transfer has followed yet.
         unpaired: Option<ByteRate>,
         score: Score,
     }
 }
 
 impl Path {
-    /// Takes what transfers showed over the last seconds. A lower bound (`is_bound`: the window was
-    /// short of data or throttled by ourselves) counts only where it exceeds what was `believed`.
+    /// Adds the rate of transfers over the last seconds. A lower bound (`is_bound`: the window was
+    /// short of data or throttled by ourselves) counts only if it exceeds `believed`.
     pub fn observe_transfer(
         &mut self,
         now: Timestamp,
@@ -132,7 +134,8 @@ impl Path {
         self.transfers.take(now, rate, is_bound, believed.p50);
     }
 
-    /// Takes what a probe showed, as it showed it. One that ended inside slow start is a lower bound.
+    /// Adds the untranslated result of a probe. A probe that ended inside slow start is a lower
+    /// bound.
     pub fn observe_probe(
         &mut self,
         now: Timestamp,
@@ -146,14 +149,16 @@ impl Path {
         }
     }
 
-    /// Whether anything was measured.
+    /// Returns whether anything was measured.
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.transfers.series.is_measured() || self.probes.series.is_measured()
     }
 
-    /// The next measurement of a transfer as quantiles; none before the first measurement. `tau` is
-    /// the age at which a measurement's variance has doubled. O(1) but for probes, O(pairs log pairs).
+    /// Returns the next measurement of a transfer as quantiles; none before the first measurement.
+    ///
+    /// `tau` is the age at which a measurement's variance has doubled. The cost is O(1), with
+    /// probes O(pairs log pairs).
     #[must_use]
     pub fn forecast(&self, now: Timestamp, tau: Duration) -> Option<Quantiles> {
         let transfers = self.transfers.forecast.map(|forecast| {
@@ -170,8 +175,9 @@ impl Path {
         }
     }
 
-    /// The precision of the probes' forecast. What a transfer would show is a guess until enough pairs
-    /// told: then the variance counts as if the spread were twice what probes alone have.
+    /// Returns the precision of the probes' forecast. The rate of a transfer is a guess until there
+    /// are enough pairs: until then the variance counts as if the spread were twice that of probes
+    /// alone.
     fn probe_weight(&self, of: Quantiles, age_permille: u64) -> u128 {
         let doubt = if self.mapping.is_known() { 1 } else { 4 };
         weight(of, age_permille.saturating_mul(doubt))
@@ -186,7 +192,7 @@ impl Path {
         });
     }
 
-    /// What speaks loudest in the forecast now; none before the first measurement.
+    /// Returns the measurement with the greatest weight in the forecast now; none before the first.
     #[must_use]
     pub fn measured_by(&self, now: Timestamp, tau: Duration) -> Option<Measure> {
         let age = |at| age_permille(now, at, tau);
@@ -201,34 +207,34 @@ impl Path {
         }
     }
 
-    /// When the path was last measured, in either way; none before the first measurement.
+    /// Returns the time of the last measurement of either kind; none before the first.
     #[must_use]
     pub fn measured_at(&self) -> Option<Timestamp> {
         let at = |source: &Source| source.series.is_measured().then_some(source.at);
         at(&self.transfers).max(at(&self.probes))
     }
 
-    /// Measurements taken so far, of transfers and of probes.
+    /// Returns the numbers of measurements so far, of transfers and of probes.
     #[must_use]
     pub fn samples(&self) -> (u64, u64) {
         (self.transfers.series.count(), self.probes.series.count())
     }
 
-    /// How well the path was forecast so far.
+    /// Returns the accuracy of the path's forecasts so far.
     #[must_use]
     pub fn score(&self) -> Score {
         self.score
     }
 }
 
-/// `1 + age / tau`, in thousandths.
+/// Returns `1 + age / tau`, in thousandths.
 fn age_permille(now: Timestamp, at: Timestamp, tau: Duration) -> u64 {
     let aged = now.since(at).as_micros() * u128::from(ONE) / tau.as_micros().max(1);
     u64::try_from(aged).unwrap_or(u64::MAX).saturating_add(ONE)
 }
 
-/// Quantiles whose spread grew by `sqrt(1 + age / tau)`: upwards as a difference, downwards as a ratio,
-/// so that nothing is ever believed to be slower than standstill.
+/// Returns quantiles whose spread grew by `sqrt(1 + age / tau)`: upwards as a difference, downwards
+/// as a ratio, so that none falls below zero.
 fn aged(of: Quantiles, age_permille: u64) -> Quantiles {
     let grown = age_permille.saturating_mul(ONE).isqrt().saturating_sub(ONE);
     let [p10, p50, p90] = [of.p10, of.p50, of.p90].map(|rate| u128::from(rate.get()));
@@ -247,7 +253,7 @@ fn aged(of: Quantiles, age_permille: u64) -> Quantiles {
     }
 }
 
-/// The precision of a forecast: the inverse of its relative variance.
+/// Returns the precision of a forecast: the inverse of its relative variance.
 fn weight(of: Quantiles, age_permille: u64) -> u128 {
     let spread = of.p90.get().saturating_sub(of.p10.get());
     let spread = u128::from(spread) * u128::from(ONE) / (2 * u128::from(of.p50.get().max(1)));
@@ -258,7 +264,7 @@ fn weight(of: Quantiles, age_permille: u64) -> u128 {
     1_000_000_000_000_000_000 / (spread * spread * u128::from(age_permille)).max(1)
 }
 
-/// The mean of two forecasts by their weights, quantile by quantile.
+/// Returns the weighted mean of two forecasts, quantile by quantile.
 fn weighed(one: Quantiles, by: u128, other: Quantiles, of: u128) -> Quantiles {
     let all = (by + of).max(1);
     let mean = |one: ByteRate, other: ByteRate| {
@@ -292,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A path on which transfers showed `rates`, one a second until second 0.
+    /// Returns a path on which transfers showed `rates`, one a second until second 0.
     fn carried(rates: &[u64]) -> Path {
         let mut path = Path::default();
         for (left, &rate) in (0..rates.len() as u64).rev().zip(rates) {
@@ -323,7 +329,7 @@ mod tests {
         assert!(fresh.p10 > hour.p10 && hour.p10 > year.p10 && year.p10 > ByteRate::ZERO);
         assert!(fresh.p90 < hour.p90 && hour.p90 < year.p90);
         assert_eq!((fresh.p50, fresh.p50), (hour.p50, year.p50));
-        // 1 + 3600 / 600 = 7 times the variance: sqrt(7) = 2.65 times the way up.
+        // 1 + 3600 / 600 = 7 times the variance: sqrt(7) = 2.65 times the distance upwards.
         let up = |of: Quantiles| of.p90.get() - of.p50.get();
         assert_eq!(up(hour) * 1000 / up(fresh) / 10, 264);
     }
@@ -375,7 +381,7 @@ mod tests {
             path.observe_probe(at(now), ByteRate::new(1000), false, all(1000));
             path.observe_transfer(at(now + 60), ByteRate::new(3000), false, all(1000));
         }
-        // (1 + 5 x 3) / 6 = 2.67 times: each hour told the same, and the prior is one.
+        // (1 + 5 x 3) / 6 = 2.67 times: each hour showed the same ratio, and the prior is one.
         path.observe_probe(at(864_000), ByteRate::new(1000), false, all(3000));
         let middle = path.forecast(at(864_000), TAU).unwrap().p50.get();
         assert!((2600..3000).contains(&middle), "{middle}");

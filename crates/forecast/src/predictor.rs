@@ -1,30 +1,30 @@
-//! The battery of predictors, after the Network Weather Service (Wolski 1998).
+//! Battery of predictors, after the Network Weather Service (Wolski 1998).
 
 use alloc::vec::Vec;
 use posthaste_types::record;
 
-/// One way to guess the next value of a series.
+/// A way to predict the next value of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Predictor {
-    /// The last value.
+    /// Last value.
     Last,
-    /// The mean of all values.
+    /// Mean of all values.
     MeanOfAll,
-    /// The mean of the last values.
+    /// Mean of the last values.
     Mean {
-        /// How many, in samples.
+        /// Number of values.
         window: usize,
     },
-    /// The median of the last values.
+    /// Median of the last values.
     Median {
-        /// How many, in samples.
+        /// Number of values.
         window: usize,
     },
-    /// The mean of the last [`HISTORY_MAX`] values without the largest and the smallest 15 %.
+    /// Mean of the last [`HISTORY_MAX`] values without the largest and the smallest 15 %.
     Trimmed,
     /// Exponential smoothing: `level += gain * (value - level)`.
     Smooth {
-        /// Which of the gains.
+        /// Place of the gain.
         gain: usize,
     },
 }
@@ -35,8 +35,8 @@ pub(crate) const HISTORY_MAX: usize = 51;
 /// Smoothing gains, in thousandths.
 const GAINS_PERMILLE: [u64; 4] = [200, 300, 750, 900];
 
-/// The battery. Where two did equally well the earlier one speaks, so the steadier come first. What
-/// else was tried and left out is in `docs/algorithms/bandwidth-forecast.md`.
+/// The battery. Among equally good ones the earlier one is used, so the steadier come first.
+/// `docs/algorithms/bandwidth-forecast.md` names those that were tried and left out.
 pub(crate) const BATTERY: [Predictor; 11] = [
     Predictor::Median { window: 15 },
     Predictor::Median { window: 31 },
@@ -52,25 +52,25 @@ pub(crate) const BATTERY: [Predictor; 11] = [
 ];
 
 record! {
-    /// What the predictors remember of a series, and what they say of the next value.
+    /// State of the predictors for a series, and their predictions of the next value.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Memory {
-        /// The last values, oldest first.
+        /// Last values, oldest first.
         history: Vec<u64>,
-        /// A level for each gain.
+        /// Level for each gain.
         levels: Vec<u64>,
-        /// Values seen.
+        /// Number of values seen.
         count: u64,
-        /// Their sum.
+        /// Sum of all values.
         sum: u64,
-        /// What each member of the battery says of the next value; nothing before the first one.
+        /// Prediction of each member of the battery; empty before the first value.
         guesses: Vec<u64>,
     }
 }
 
 impl Memory {
-    /// Takes the next value and guesses the one after it: one walk over the last values, which sorts
-    /// them as it goes, O(window^2 / 4) moves of eight bytes.
+    /// Adds the next value and predicts the one after it: one walk over the last values, which
+    /// sorts them on the way, O(window^2 / 4) moves of eight bytes.
     pub(crate) fn take(&mut self, value: u64) {
         self.levels.resize(GAINS_PERMILLE.len(), value);
         for (level, gain) in self.levels.iter_mut().zip(GAINS_PERMILLE) {
@@ -94,12 +94,12 @@ impl Memory {
         self.guesses = guesses.collect();
     }
 
-    /// What each member of the battery says of the next value.
+    /// Returns the prediction of each member of the battery.
     pub(crate) fn guesses(&self) -> &[u64] {
         &self.guesses
     }
 
-    /// Values taken so far.
+    /// Returns the number of values so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -150,7 +150,7 @@ impl Walk {
     }
 }
 
-/// `level + gain * (value - level)`, in integers.
+/// Returns `level + gain * (value - level)`, in integers.
 fn smoothed(level: u64, value: u64, gain_permille: u64) -> u64 {
     let (level, value) = (i128::from(level), i128::from(value));
     let moved = level + (value - level) * i128::from(gain_permille) / 1000;

@@ -2,45 +2,46 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes};
 
-/// The first congestion window, in bytes: ten segments (RFC 6928).
+/// First congestion window, in bytes: ten segments (RFC 6928).
 const FIRST_WINDOW: u64 = 10 * 1460;
-/// Shortest time over which a probe says what a path carries.
+/// Shortest time over which a probe shows the rate of a path.
 const AVERAGED_MIN: Duration = Duration::from_secs(1);
-/// How long a probe is averaged at most, after slow start.
+/// Longest averaged time of a probe, after slow start.
 const AVERAGED_MAX: Duration = Duration::from_secs(3);
-/// Bytes are averaged from here even of a probe that ended inside slow start.
+/// Start of the average of a probe that ended inside slow start.
 const BOUND_MIN: Duration = Duration::from_millis(200);
-/// Longest probe, whatever the round trip: a path that has not left slow start by then is slow.
+/// Longest probe, whatever the round trip: a path still in slow start by then is slow.
 const SPAN_MAX: Duration = Duration::from_secs(20);
-/// Time between two marks that are kept: finer ones only cost memory.
+/// Time between two marks that are kept: more of them only cost memory.
 const MARK_EVERY: Duration = Duration::from_millis(20);
 
-/// A probe under way: decides when it has seen enough, and what it showed.
+/// A probe under way, which decides when it has seen enough, and its result.
 ///
-/// Time-based, not of a certain size: on a fat path any affordable size would end inside slow start.
-/// After `n_ss + 2` round trips, `n_ss = log2(W / IW)` with the window W = rate x round trip, slow start
-/// is over; from there the bytes of 1 to 3 s are averaged (`docs/algorithms/bandwidth-forecast.md`).
+/// Probes are limited by time, not by size: on a fast path any affordable size would end inside
+/// slow start. Slow start is over after `n_ss + 2` round trips, `n_ss = log2(W / IW)` with the
+/// window W = rate x round trip. The bytes of the next 1 to 3 s are averaged
+/// (`docs/algorithms/bandwidth-forecast.md`).
 #[derive(Debug, Clone)]
 pub struct Probe {
     round_trip: Duration,
     budget: Bytes,
-    /// Time since the first byte and bytes carried until then.
+    /// Times since the first byte, and bytes carried until then.
     marks: Vec<(Duration, Bytes)>,
 }
 
-/// What a probe showed.
+/// Result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finding {
-    /// Bytes carried while it was averaged.
+    /// Bytes carried in the averaged time.
     pub bytes: Bytes,
-    /// How long that was; nothing was found when it is zero.
+    /// Averaged time; zero if there is no result.
     pub window: Duration,
-    /// Whether it ended before it was averaged for a second: then the path carries at least this.
+    /// The probe ended before it was averaged for a second: the path carries at least this.
     pub is_bound: bool,
 }
 
 impl Probe {
-    /// A probe of at most `budget` over a path with this round trip.
+    /// Returns a probe of at most `budget` over a path with this round trip.
     #[must_use]
     pub fn new(round_trip: Duration, budget: Bytes) -> Self {
         Self {
@@ -50,8 +51,8 @@ impl Probe {
         }
     }
 
-    /// Notes that `carried` bytes in all arrived until `after` its first byte. Of marks within 20 ms
-    /// the last is kept, so that there are some thousand at most.
+    /// Records that `carried` bytes in all arrived until `after` its first byte. Only the last mark
+    /// within 20 ms is kept, so that there are at most some thousand.
     pub fn mark(&mut self, after: Duration, carried: Bytes) {
         let marks = self.marks.len();
         let before = marks.checked_sub(2).map(|place| self.marks[place].0);
@@ -62,14 +63,15 @@ impl Probe {
         }
     }
 
-    /// Whether it should go on, `after` its first byte and with `sent` bytes on their way or there.
+    /// Returns whether the probe should go on, `after` its first byte and with `sent` bytes sent or
+    /// delivered.
     #[must_use]
     pub fn goes_on(&self, after: Duration, sent: Bytes) -> bool {
         let most = (self.slow_start() + AVERAGED_MAX).min(SPAN_MAX);
         after < most && sent < self.budget
     }
 
-    /// How long slow start takes at the rate seen so far.
+    /// Returns the time slow start takes at the rate seen so far.
     fn slow_start(&self) -> Duration {
         let rate = self
             .marks
@@ -82,7 +84,7 @@ impl Probe {
         self.round_trip * (doublings + 2)
     }
 
-    /// What it showed.
+    /// Returns the result.
     #[must_use]
     pub fn finding(&self) -> Finding {
         let (ended, carried) = self.marks.last().copied().unwrap_or_default();
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     /// Plays a probe over a path of `rate` whose window begins at ten segments and doubles each
-    /// round trip; marks come every 20 ms. Returns what it showed, how long it took, what it sent.
+    /// round trip; marks come every 20 ms. Returns its result, its time and the bytes it sent.
     fn play(rate: u64, round_trip_ms: u64, budget: u64) -> (Finding, Duration, Bytes) {
         let round_trip = Duration::from_millis(round_trip_ms);
         let mut probe = Probe::new(round_trip, Bytes::new(budget));
@@ -134,7 +136,7 @@ mod tests {
             let what = (mebi, round_trip_ms, finding);
             assert!(!finding.is_bound, "{what:?}");
             assert!(rate(finding).abs_diff(path) * 50 < path, "{what:?}");
-            // All of it, slow start with it, would have said less.
+            // An average that included slow start would be lower.
             assert!(ByteRate::over(sent, span) < ByteRate::new(path), "{what:?}");
             assert!(span < Duration::from_secs(9), "{what:?} took {span:?}");
         }

@@ -1,5 +1,5 @@
-//! When a queued job will start: bounds from what others waited, the live queue simulated forward, and what
-//! became of such forecasts before.
+//! Starts of queued jobs: bounds from others' waits, a simulation of the live queue, and the
+//! outcomes of earlier forecasts.
 
 mod bound;
 mod calibration;

@@ -3,40 +3,41 @@ use posthaste_types::{ByteRate, record};
 
 use crate::predictor::{BATTERY, Memory};
 
-/// Residuals a series keeps, in samples: enough for a p10 that 20 samples stand behind, and few
-/// enough that an hour-old storm is forgotten.
+/// Residuals that a series keeps: enough for a p10 that 20 samples support, and few enough that an
+/// hour-old storm is forgotten.
 const RESIDUALS_MAX: usize = 200;
 
-/// Errors are discounted by 49/50 a sample, so that the last 50 samples choose the predictor.
+/// Discount of errors, 49/50 a sample, so that the last 50 samples choose the predictor.
 const ERROR_KEPT: u64 = 49;
 const ERROR_OF: u64 = 50;
 
-/// Below this many residuals the prior ones are mixed in: fewer samples can't show a tenth.
+/// Number of residuals below which the prior ones are mixed in: fewer samples can't show a tenth.
 const RESIDUALS_ENOUGH: usize = 20;
 
-/// Ratios, in thousandths, believed before they are measured: the spread that public WAN traces
-/// show at 5 to 10 s (MAE/mean .18 to .36).
+/// Prior ratios, in thousandths: the spread of public WAN traces at 5 to 10 s (MAE/mean .18 to
+/// .36).
 const RESIDUALS_PRIOR: [u32; 3] = [700, 1000, 1400];
 
-/// A ratio beyond these, in thousandths, is a pause or a burst of the measurement itself.
+/// Smallest plausible ratio, in thousandths: beyond it and the largest, the measurement itself
+/// paused or burst.
 const RESIDUAL_MIN: u64 = 10;
 const RESIDUAL_MAX: u64 = 10_000;
 
 record! {
-    /// A rate as quantiles: p10 is what nine in ten measurements exceed.
+    /// A rate as quantiles: nine in ten measurements exceed p10.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Quantiles {
-        /// Nine in ten are faster: what deadlines are planned with.
+        /// Rate that nine in ten exceed, used to plan deadlines.
         pub p10: ByteRate,
-        /// As likely faster as slower: what people are shown.
+        /// Median rate, shown to people.
         pub p50: ByteRate,
-        /// One in ten is faster.
+        /// Rate that one in ten exceeds.
         pub p90: ByteRate,
     }
 }
 
 impl Quantiles {
-    /// The same, no faster than `most`.
+    /// Returns the quantiles, each at most `most`.
     #[must_use]
     pub fn capped(self, most: Option<ByteRate>) -> Self {
         let most = most.unwrap_or(ByteRate::new(u64::MAX));
@@ -49,20 +50,20 @@ impl Quantiles {
 }
 
 record! {
-    /// What is believed of a link nobody measured yet.
+    /// Assumptions about an unmeasured link.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Prior {
-        /// Believed where nothing at all is known.
+        /// Quantiles if nothing at all is known.
         pub unknown: Quantiles,
-        /// Share of an advertised rate believed as p10, in thousandths.
+        /// Share of an advertised rate assumed as p10, in thousandths.
         pub advert_p10_permille: u32,
-        /// Share of an advertised rate believed as p50, in thousandths.
+        /// Share of an advertised rate assumed as p50, in thousandths.
         pub advert_p50_permille: u32,
     }
 }
 
 impl Prior {
-    /// The belief about a link whose owner lends `advert`, when it says so.
+    /// Returns the quantiles of a link whose owner lends `advert`, if the owner says so.
     #[must_use]
     pub fn quantiles(&self, advert: Option<ByteRate>) -> Quantiles {
         advert.map_or(self.unknown, |most| Quantiles {
@@ -74,11 +75,11 @@ impl Prior {
 }
 
 record! {
-    /// The measurements of one link in one direction, as far as the next forecast needs them.
+    /// Measurements of one link in one direction, as far as the next forecast needs them.
     ///
-    /// A sample costs O(battery + window^2 / 4), about a microsecond, and the series stays under 2 KiB.
-    /// Selection by postcasting and multiplicative residuals: Wolski, Spring, Hayes, FGCS 15:757
-    /// (1999), with discounted sums in place of a ring of errors.
+    /// A sample costs O(battery + window^2 / 4), about a microsecond, and the series stays under 2
+    /// KiB. Selection by postcasting and multiplicative residuals: Wolski, Spring, Hayes, FGCS
+    /// 15:757 (1999), with discounted sums in place of a ring of errors.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Series {
         memory: Memory,
@@ -88,19 +89,19 @@ record! {
 }
 
 impl Series {
-    /// Whether anything was measured.
+    /// Returns whether anything was measured.
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.memory.count() > 0
     }
 
-    /// Measurements taken so far.
+    /// Returns the number of measurements so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.memory.count()
     }
 
-    /// Takes a measurement of what the link carried when it was never short of data.
+    /// Adds a measurement of a link that was never short of data.
     pub fn observe(&mut self, rate: ByteRate) {
         let value = rate.get();
         if self.is_measured() {
@@ -120,8 +121,8 @@ impl Series {
         self.memory.take(value);
     }
 
-    /// Takes a measurement that our own lack of data may have held down: a lower bound. It counts
-    /// only where it exceeds what was believed (`believed` speaks before the first measurement).
+    /// Adds a measurement that our own lack of data may have limited: a lower bound. It counts only
+    /// if it exceeds the forecast (`believed` before the first measurement).
     pub fn observe_censored(&mut self, rate: ByteRate, believed: ByteRate) {
         let forecast = if self.is_measured() {
             ByteRate::new(self.best())
@@ -133,7 +134,7 @@ impl Series {
         }
     }
 
-    /// The next measurement as quantiles; none before the first one.
+    /// Returns the next measurement as quantiles; none before the first one.
     #[must_use]
     pub fn forecast(&self) -> Option<Quantiles> {
         if !self.is_measured() {
@@ -156,14 +157,14 @@ impl Series {
         })
     }
 
-    /// The forecast of the predictor that erred least lately.
+    /// Returns the forecast of the predictor with the smallest recent error.
     fn best(&self) -> u64 {
         let best = self.errors.iter().zip(self.memory.guesses());
         best.min_by_key(|(error, _)| **error)
             .map_or(0, |(_, guess)| *guess)
     }
 
-    /// Adds the error each predictor just made to its discounted sum.
+    /// Adds each predictor's current error to its discounted sum.
     fn score(&mut self, value: u64) {
         for (error, guess) in self.errors.iter_mut().zip(self.memory.guesses()) {
             *error = (*error / ERROR_OF).saturating_mul(ERROR_KEPT)
@@ -264,8 +265,8 @@ mod tests {
         assert_eq!(Series::from_bytes(&series.to_bytes()), Ok(series));
     }
 
-    /// Acceptance target 10 of the algorithm notes: the ensemble comes within 5 % of the best single
-    /// predictor, here on a seeded walk with steps and noise.
+    /// Checks acceptance target 10 of the algorithm notes: the ensemble comes within 5 % of the
+    /// best single predictor, here on a seeded walk with steps and noise.
     #[test]
     fn the_ensemble_errs_hardly_more_than_its_best_member() {
         let mut state = 7u64;
@@ -296,7 +297,7 @@ mod tests {
         );
     }
 
-    /// A trace set: for each trace what was carried in each step, in bytes a second.
+    /// Reads a trace set: for each trace the bytes a second of each step.
     fn traces(text: &str) -> Vec<Vec<u64>> {
         let of = |line: &str| -> Vec<u64> {
             let (_, values) = line.split_once(": ").unwrap();
@@ -306,8 +307,8 @@ mod tests {
         text.lines().map(of).collect()
     }
 
-    /// Mean absolute errors as millionths of the trace's mean, averaged over a set: the ensemble's and
-    /// each predictor's.
+    /// Returns mean absolute errors as millionths of the trace's mean, averaged over a set: the
+    /// ensemble's and each predictor's.
     fn errors(set: &[Vec<u64>]) -> (u64, [u64; BATTERY.len()]) {
         let (mut ensemble, mut single) = (0, [0; BATTERY.len()]);
         for trace in set {
@@ -332,8 +333,8 @@ mod tests {
         (ensemble, single)
     }
 
-    /// Acceptance target 10 of the algorithm notes on real traces: within 5 % of whichever predictor
-    /// alone is best there, and better than the mean of all by at least 30 %.
+    /// Checks acceptance target 10 of the algorithm notes on real traces: within 5 % of the best
+    /// single predictor there, and at least 30 % better than the mean of all.
     #[test]
     fn on_real_traces_the_ensemble_errs_hardly_more_than_the_best_predictor_alone() {
         for (name, text) in [

@@ -1,9 +1,9 @@
-//! What is fuzzed: everything that reads what others wrote.
+//! Fuzz targets: everything that reads foreign input.
 //!
-//! A target is a function that takes any bytes and panics when something does not hold that must.
-//! The fuzzers (`fuzz/`, libFuzzer on the nightly toolchain) search for such bytes; what they found
-//! lies under `fuzz/corpus` and is replayed by this crate's tests, on every toolchain, together with
-//! seeded mutations of it.
+//! A target is a function that takes any bytes and panics if a required property does not hold. The
+//! fuzzers (`fuzz/`, libFuzzer on the nightly toolchain) search for such bytes. Their finds lie
+//! under `fuzz/corpus`, and this crate's tests replay them, on every toolchain, together with
+//! seeded mutations of them.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -19,10 +19,10 @@ use posthaste_engine::{
 };
 use posthaste_plan::Timetable;
 
-/// A function that must take any bytes.
+/// A function that must accept any bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target, by the name of its corpus and of its fuzzer.
+/// All targets, by the name of the corpus and of the fuzzer.
 pub const TARGETS: [(&str, Target); 22] = [
     ("azure_listing", fuzzing::azure_listing),
     ("envelope", envelope),
@@ -58,11 +58,11 @@ pub fn play(name: &str, data: &[u8]) {
     }
 }
 
-/// Whom the envelope in the corpus is for.
+/// Identity that the envelope in the corpus is encrypted for.
 pub const IDENTITY: &str =
     "AGE-SECRET-KEY-13UCTQG0623KYT3UMCYUXQ549Y9F0QZ6RLTTNVV5ZQW2438RSM3LSGDCJAP";
 
-/// Opens an envelope with the identity that the corpus is for. What opens is a manifest that reads as it was written.
+/// Opens an envelope with the corpus's identity. A manifest that opens must read as it was written.
 pub fn envelope(data: &[u8]) {
     let Ok(identity) = IDENTITY.parse::<Identity>() else {
         unreachable!("it is one");
@@ -77,7 +77,7 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// Reads a list of files. No path leads out of its folder.
+/// Reads a list of files. No path may lead out of its folder.
 pub fn file_list(data: &[u8]) {
     if let Ok(list) = FileList::from_bytes(data) {
         assert_eq!(list.to_bytes(), data, "a list has one form");
@@ -93,7 +93,7 @@ fn check_list(list: &FileList) {
     }
 }
 
-/// Reads a manifest. No path leads out of its folder, and each chunk has its digests.
+/// Reads a manifest. No path may lead out of its folder, and each chunk must have its digests.
 pub fn manifest(data: &[u8]) {
     if let Ok(manifest) = Manifest::from_bytes(data) {
         assert_eq!(manifest.to_bytes(), data, "a manifest has one form");
@@ -104,7 +104,7 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// Reads an address. Its name inside a directory never leads out of it.
+/// Reads an address. Its name inside a directory must never lead out of it.
 pub fn location(data: &[u8]) {
     match Location::parse(OsStr::from_bytes(data)) {
         Ok(location) => {
@@ -119,7 +119,7 @@ pub fn location(data: &[u8]) {
     }
 }
 
-/// Reads a `profiles.toml`. Its names can stand in addresses; what is wrong is said in one line.
+/// Reads a `profiles.toml`. Its names must be valid in addresses, and an error must be one line.
 pub fn profiles(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -137,7 +137,8 @@ pub fn profiles(data: &[u8]) {
     }
 }
 
-/// Reads a policy of a purge in every language. What goes does not go before now; what is wrong is said in lines.
+/// Reads a purge policy in every language. No purge may lie before now, and an error must consist
+/// of lines.
 pub fn purge_policy(data: &[u8]) {
     const NOW_S: i64 = 1_800_000_000;
     let Ok(text) = std::str::from_utf8(data) else {
@@ -166,8 +167,8 @@ pub fn purge_policy(data: &[u8]) {
     }
 }
 
-/// Reads what Slurm and PBS say of their queues, in every form. A job that is taken has a name that can stand in a line and
-/// processors; what is wrong is said in one line.
+/// Reads the reports of Slurm and PBS on their queues, in every form. An accepted job must have a
+/// name that fits in a line, and processors. An error must be one line.
 pub fn queue(data: &[u8]) {
     let zone = jiff::tz::TimeZone::UTC;
     let beside = [
@@ -207,7 +208,7 @@ pub fn queue(data: &[u8]) {
     }
 }
 
-/// Reads a timetable of rates. It has a limit, or none, at every minute of the week.
+/// Reads a timetable of rates. Every minute of the week must have a limit or none.
 pub fn timetable(data: &[u8]) {
     const WEEK_MIN: u16 = 7 * 24 * 60;
     let Ok(text) = std::str::from_utf8(data) else {

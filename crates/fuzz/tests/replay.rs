@@ -1,4 +1,4 @@
-//! What the fuzzers found is played again, and mutated, without a fuzzer.
+//! Replays the fuzzers' finds, and mutations of them, without a fuzzer.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,16 +11,16 @@ use std::{
 use posthaste_engine::dataset::{FileList, Manifest};
 use posthaste_fuzz::{IDENTITY, TARGETS, Target};
 
-/// Mutations of each target: seconds on one core without optimization.
+/// Mutations of each target: they take seconds on one core without optimization.
 const MUTATIONS: u32 = 4_000;
 
-/// The seed of the mutations; the failing input is printed.
+/// Seed of the mutations; the failing input is printed.
 const SEED: u64 = 20_261_121;
 
-/// Most bytes of a mutated input: parsers see everything they know in less.
+/// Most bytes of a mutated input: less is enough for everything that parsers know.
 const BYTES_MAX: usize = 16 << 10;
 
-/// What parsers look for.
+/// Words that parsers look for.
 const WORDS: [&[u8]; 24] = [
     b"\n",
     b"{",

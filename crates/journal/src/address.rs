@@ -1,30 +1,31 @@
-//! Where a PostgreSQL database is, as its own programs write it, and the password for it, which is never written there.
+//! Addresses of PostgreSQL databases, as PostgreSQL's own programs write them, and their passwords,
+//! which are never part of an address.
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio_postgres::config::{Config, Host, SslMode};
 
-/// Where Debian's servers and clients meet, where no host is named.
+/// Socket folder of Debian's servers and clients, used if no host is named.
 const SOCKET_FOLDER: &str = "/var/run/postgresql";
-/// The port where none is named.
+/// Port if none is named.
 const PORT: u16 = 5432;
-/// How long a connection may take to be made: less than a lease lasts.
+/// Longest time to connect: less than a lease lasts.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long what was sent may stay unacknowledged: as long.
+/// Longest time that sent data may stay unacknowledged: the same.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
 
-/// The address of a PostgreSQL database: `postgres://[USER@]HOST[:PORT]/NAME[?OPTION=VALUE]`, without a host the socket on this
-/// machine. It is shown without user and password.
+/// Address of a PostgreSQL database: `postgres://[USER@]HOST[:PORT]/NAME[?OPTION=VALUE]`; without a
+/// host the socket on this machine. It is shown without user and password.
 #[derive(Clone)]
 pub struct DatabaseUrl {
     config: Config,
     shown: String,
-    /// How TLS is spoken, once somebody said whom to trust.
+    /// TLS configuration, once the trusted authorities are known.
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// Why a text is no address of a database we would use. Never holds a password.
+/// Reason why a text is no acceptable database address. Never holds a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadAddress(String);
 
@@ -49,11 +50,11 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Reads an address; `user` is who connects where it does not say.
+    /// Reads an address; `user` connects if the address names none.
     ///
     /// # Errors
-    /// When it is none, has a password in it, which everybody on this machine could read, or leads to another machine
-    /// without TLS.
+    /// If it is none, contains a password, which everybody on this machine could read, or leads to
+    /// another machine without TLS.
     pub fn parse(text: &str, user: Option<&str>) -> Result<Self, BadAddress> {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             let hint =
@@ -98,7 +99,7 @@ impl DatabaseUrl {
         Ok(address)
     }
 
-    /// Without TLS, what crosses a network can be read and changed there.
+    /// Requires TLS: without it, data that crosses a network can be read and changed there.
     fn require_tls(&mut self) -> Result<(), BadAddress> {
         if self.is_here() {
             return Ok(());
@@ -117,17 +118,18 @@ impl DatabaseUrl {
         Ok(())
     }
 
-    /// Whether TLS is spoken, and [`DatabaseUrl::with_roots`] has to say whom to trust.
+    /// Returns whether TLS is used, and [`DatabaseUrl::with_roots`] has to supply the trusted
+    /// authorities.
     #[must_use]
     pub fn needs_tls(&self) -> bool {
         let is_socket = matches!(self.config.get_hosts(), [Host::Unix(_)]);
         !is_socket && self.config.get_ssl_mode() == SslMode::Require
     }
 
-    /// Trusts certificates that these authorities signed, where TLS is spoken.
+    /// Trusts certificates that these authorities signed, if TLS is used.
     ///
     /// # Errors
-    /// When TLS can't be set up.
+    /// If TLS can't be set up.
     pub fn with_roots(mut self, roots: RootCertStore) -> Result<Self, BadAddress> {
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -137,7 +139,7 @@ impl DatabaseUrl {
         Ok(self)
     }
 
-    /// Whether it is on this machine.
+    /// Returns whether the database is on this machine.
     fn is_here(&self) -> bool {
         let hosts = self.config.get_hosts().iter().all(|host| match host {
             Host::Unix(_) => true,
@@ -182,18 +184,18 @@ impl DatabaseUrl {
         }
     }
 
-    /// Uses this password.
+    /// Sets the password.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> Self {
         self.config.password(password);
         self
     }
 
-    /// Uses the password that a password file of PostgreSQL (`~/.pgpass`) has for it, if it has one.
+    /// Uses the password that a password file of PostgreSQL (`~/.pgpass`) has for it, if any.
     #[must_use]
     pub fn with_password_of(self, file: &str) -> Self {
         let host = match self.config.get_hosts().first() {
-            // A socket where it always is counts as this machine.
+            // The default socket counts as this machine.
             Some(Host::Unix(folder)) if folder.as_os_str() == SOCKET_FOLDER => "localhost".into(),
             Some(Host::Unix(_) | Host::Tcp(_)) | None => self.host(),
         };
@@ -210,7 +212,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// How TLS is spoken, where it is.
+    /// Returns the TLS configuration, if TLS is used.
     pub(crate) fn tls(&self) -> Option<Arc<ClientConfig>> {
         self.tls.clone().filter(|_| self.needs_tls())
     }
@@ -220,7 +222,7 @@ impl DatabaseUrl {
     }
 }
 
-/// The password of the first line that fits `host:port:database:user:password`.
+/// Finds the password of the first line that fits `host:port:database:user:password`.
 fn find_password(file: &str, wanted: [&str; 4]) -> Option<String> {
     file.lines().find_map(|line| {
         if line.starts_with('#') {
@@ -233,7 +235,7 @@ fn find_password(file: &str, wanted: [&str; 4]) -> Option<String> {
     })
 }
 
-/// The fields of a line, between colons; a backslash takes what follows as it is.
+/// Returns the fields of a line, between colons; a backslash escapes the next character.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars();

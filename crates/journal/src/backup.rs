@@ -1,4 +1,4 @@
-//! A copy of a journal in a file, made while a service goes on writing it.
+//! Copy of a journal in a file, made while a service keeps writing it.
 
 use std::path::Path;
 
@@ -13,16 +13,16 @@ use crate::{
     failed, schema, step, to_sql,
 };
 
-/// Numbers of requests that a copy leaves out: those that are submitted to the original after the copy was made are not in it, and
-/// their numbers must not come to mean something else.
+/// Request numbers that a copy skips: requests submitted to the original after the copy are not in
+/// it, and their numbers must not get another meaning.
 pub const NUMBERS_LEFT_OUT: u64 = 10_000;
 
-/// Copies the journal in the file `from`, as it is at one moment, into the empty file `to`; gives the names of the depots in it. Whoever
-/// writes the journal goes on meanwhile. The copy is not durable yet.
+/// Copies the journal in the file `from`, as it is at one moment, into the empty file `to`; returns
+/// the names of its depots. Writers of the journal continue meanwhile. The copy is not durable yet.
 ///
 /// # Errors
-/// [`JournalError::Database`] when `from` is not there, no journal, or locked; when a service on another host may have it open; and when
-/// `to` can't be written. [`JournalError::Newer`].
+/// [`JournalError::Database`] if `from` is missing, no journal, or locked; if a service on another
+/// host may have it open; and if `to` can't be written. [`JournalError::Newer`].
 pub fn back_up(from: &Path, to: &Path) -> Result<Vec<String>, JournalError> {
     let place = from.display().to_string();
     let failed = failed("copy", &place);
@@ -38,7 +38,7 @@ pub fn back_up(from: &Path, to: &Path) -> Result<Vec<String>, JournalError> {
     copy(&database, to).map_err(&failed)
 }
 
-/// Lets nobody open a journal that was open on another host: see [`other_host`].
+/// Locks a journal that was open on another host, so that nobody can open it: see [`other_host`].
 fn alone(from: &Path, host: &str) -> Result<Lock, Trouble> {
     Lock::take(from).map_err(|cause| match cause.kind() {
         TroubleKind::InUse => {
@@ -59,11 +59,11 @@ fn copy(database: &Sqlite, to: &Path) -> Result<Vec<String>, Trouble> {
         std::path::absolute(to).map_err(|cause| Trouble::new(TroubleKind::Other, cause))?;
     let target = target.to_str();
     let target = target.ok_or_else(|| other("the name of the copy is not in UTF-8"))?;
-    // One transaction that reads: what is written after it began is not in the copy, and waits for nothing.
+    // A single read transaction: later writes are not in the copy, and wait for nothing.
     database.execute("VACUUM INTO ?1", &params![target])?;
     let copied = Sqlite::open_copy(to)?;
     copied.check("integrity_check")?;
-    // A journal of before has none.
+    // Older journals have no digests.
     if schema::version(&copied)? >= schema::WITH_DIGESTS {
         step::check_all(&copied)?;
     }

@@ -1,4 +1,4 @@
-//! Credentials that belong to users: who has one by which name, and what it is, sealed by whoever keeps it here.
+//! Users' credentials: their owners and names, and their contents, sealed by the caller.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use crate::{
     from_sql, to_sql,
 };
 
-/// A credential, which nobody can read who lacks the key.
+/// A credential that nobody can read without the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialRecord {
-    /// Whose it is; empty where that is nobody in particular.
+    /// Owner; empty for nobody in particular.
     pub owner: String,
-    /// What its owner calls it.
+    /// Name that its owner gave it.
     pub name: String,
-    /// What it is, encrypted.
+    /// Encrypted content.
     pub sealed: Vec<u8>,
-    /// When it was given.
+    /// Time of its creation.
     pub created: Timestamp,
 }
 
@@ -42,7 +42,7 @@ fn from_row(row: &Row) -> Result<CredentialRecord, Trouble> {
 }
 
 impl Journal {
-    /// Keeps a credential in the place of one of the same owner and name, if there is one.
+    /// Keeps a credential, and replaces one of the same owner and name.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -50,7 +50,7 @@ impl Journal {
         self.keep_credentials(std::slice::from_ref(credential))
     }
 
-    /// The same of several: all of them, or none.
+    /// Keeps several credentials: all of them, or none.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -75,7 +75,7 @@ impl Journal {
         })
     }
 
-    /// Forgets a credential; false where there was none.
+    /// Removes a credential; returns false if there was none.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -90,7 +90,7 @@ impl Journal {
         })
     }
 
-    /// Every credential, in the order of owners and names.
+    /// Returns all credentials, in the order of owners and names.
     ///
     /// # Errors
     /// [`JournalError::Database`].

@@ -1,5 +1,5 @@
-//! What the journal needs of a database: statements, rows, transactions. One set of statements, written in what SQLite
-//! and PostgreSQL both take, with `?1` for the first argument.
+//! Interface of the journal to a database: statements, rows, transactions. All statements are
+//! written in the common language of SQLite and PostgreSQL, with `?1` for the first argument.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -10,19 +10,19 @@ mod tls;
 
 /// An open database.
 pub(crate) trait Database: fmt::Debug + Send {
-    /// Runs statements without arguments, with semicolons between them.
+    /// Runs statements without arguments, separated by semicolons.
     fn run(&self, statements: &str) -> Result<(), Trouble>;
 
-    /// Runs a statement; how many rows it changed.
+    /// Runs a statement; returns the number of changed rows.
     fn execute(&self, statement: &str, arguments: &[Value]) -> Result<u64, Trouble>;
 
-    /// Runs a statement for each of many rows of arguments, in no order that may be relied on.
+    /// Runs a statement for each of many rows of arguments, in no reliable order.
     fn execute_each(&self, statement: &str, rows: &[Vec<Value>]) -> Result<(), Trouble>;
 
-    /// The rows a statement gives.
+    /// Returns the rows of a statement.
     fn query(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, Trouble>;
 
-    /// Begins a transaction, which nobody else writes beside.
+    /// Begins a transaction, which has no concurrent writer.
     fn begin(&self) -> Result<(), Trouble>;
 
     /// Makes the transaction durable.
@@ -31,21 +31,22 @@ pub(crate) trait Database: fmt::Debug + Send {
     /// Drops the transaction.
     fn rollback(&self) -> Result<(), Trouble>;
 
-    /// The definition of tables in this database's own words.
+    /// Returns the definition of tables in this database's own language.
     fn definition(&self, migration: &str) -> String;
 
-    /// The definitions of all its tables as they lie among its bytes; none where others keep those.
+    /// Returns the definitions of all its tables as stored in its file; none if a server keeps
+    /// them.
     fn definitions(&self) -> Result<Option<String>, Trouble> {
         Ok(None)
     }
 
-    /// The first row a statement gives.
+    /// Returns the first row of a statement.
     fn query_row(&self, statement: &str, arguments: &[Value]) -> Result<Option<Row>, Trouble> {
         Ok(self.query(statement, arguments)?.into_iter().next())
     }
 }
 
-/// What a column holds.
+/// Value of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Null,
@@ -54,7 +55,7 @@ pub(crate) enum Value {
     Raw(Vec<u8>),
 }
 
-/// What can be an argument of a statement.
+/// Types that can be arguments of a statement.
 pub(crate) trait ToValue {
     fn to_value(&self) -> Value;
 }
@@ -127,9 +128,9 @@ impl<T: ToValue + ?Sized> ToValue for &T {
     }
 }
 
-/// What a column can be read as.
+/// Types that a column can be read as.
 pub(crate) trait FromValue: Sized {
-    /// None where the column holds something else.
+    /// Returns none if the column holds another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -200,7 +201,7 @@ pub(crate) struct Row {
     values: Vec<Value>,
 }
 
-/// How a column is named: by its place or by its name.
+/// Reference to a column: its place or its name.
 pub(crate) trait Column: fmt::Display {
     fn place(&self, columns: &[String]) -> Option<usize>;
 }
@@ -226,7 +227,7 @@ impl Row {
         &self.columns
     }
 
-    /// Its values, each with the name of its column.
+    /// Iterates over its values, each with the name of its column.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.columns.iter().map(String::as_str).zip(&self.values)
     }
@@ -235,7 +236,7 @@ impl Row {
         self.values
     }
 
-    /// What a column holds.
+    /// Returns the value of a column.
     pub(crate) fn get<C: Column, T: FromValue>(&self, column: C) -> Result<T, Trouble> {
         let value = column
             .place(&self.columns)
@@ -247,31 +248,31 @@ impl Row {
     }
 }
 
-/// The number in the only column of the only row that was asked for.
+/// Returns the number in the only column of the only row.
 pub(crate) fn number_of<T: FromValue>(row: Option<Row>) -> Result<T, Trouble> {
     let none = || Trouble::new(TroubleKind::Other, "the database gave no row");
     row.ok_or_else(none)?.get(0)
 }
 
-/// Why a database did not do what was asked.
+/// Reason why a database failed.
 #[derive(Debug)]
 pub struct Trouble {
     kind: TroubleKind,
     cause: Box<dyn Error + Send + Sync>,
 }
 
-/// Kinds of [`Trouble`], one per thing its caller may do about it.
+/// Kinds of [`Trouble`], one for each possible reaction of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TroubleKind {
-    /// There is no space left.
+    /// No space is left.
     Full,
-    /// Another process has it.
+    /// Another process has it open.
     InUse,
-    /// It can't be reached, or the connection to it broke. May pass.
+    /// Unreachable database, or a broken connection. May pass.
     Unreachable,
-    /// It does not know us, or lets us not do this.
+    /// Unknown user, or missing permission.
     Denied,
-    /// What it holds is not what was written.
+    /// Content that differs from the content written.
     Damaged,
     /// Anything else.
     Other,
@@ -285,7 +286,7 @@ impl Trouble {
         }
     }
 
-    /// What kind it is.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> TroubleKind {
         self.kind
@@ -294,7 +295,7 @@ impl Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Libraries keep what the server said for the cause of what they say. One line holds both.
+        // Libraries report the server's message as the cause of their own. One line holds both.
         let mut said = self.cause.to_string();
         let mut source = self.cause.source();
         while let Some(cause) = source {

@@ -1,4 +1,4 @@
-//! The depots people added: names and addresses. Their secrets lie elsewhere.
+//! Registered depots: names and addresses. Their secrets lie elsewhere.
 
 use posthaste_core::contract::{DepotPrices, DepotTerms};
 use posthaste_types::{ByteRate, Bytes, DepotId, Record};
@@ -9,28 +9,29 @@ use crate::{
     digest, from_sql, to_sql,
 };
 
-/// A depot as it was added.
+/// A depot as it was registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DepotRecord {
-    /// Its number; 0 before it is inserted.
+    /// Number; 0 before it is inserted.
     pub id: DepotId,
-    /// The name people use.
+    /// Name for people.
     pub name: String,
-    /// Where it listens: `https://host:port`.
+    /// Address where it listens: `https://host:port`.
     pub url: String,
-    /// The key it must show.
+    /// Fingerprint of the key that it must show.
     pub fingerprint: String,
-    /// Most that we may keep there.
+    /// Most bytes that the service may keep there.
     pub capacity: Bytes,
-    /// The rate its owner lends, when said.
+    /// Rate that its owner lends, if stated.
     pub rate_max: Option<ByteRate>,
-    /// On which terms it is lent; its hours are those of the centre's clock.
+    /// Terms on which it is lent; its hours are those of the centre's clock.
     pub terms: DepotTerms,
-    /// What it costs beyond those.
+    /// Prices beyond those terms.
     pub prices: DepotPrices,
-    /// Hops from the centre: others push on to those of a higher level.
+    /// Hops from the centre: others push to those of a higher level.
     pub level: u8,
-    /// Nothing is sent there while the load of its machine is this or more, in thousandths of a core's for each core.
+    /// Load of its machine from which nothing is sent there, in thousandths of a core for each
+    /// core.
     pub load_max_permille: Option<u32>,
 }
 
@@ -61,7 +62,7 @@ fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
 }
 
 impl Journal {
-    /// Keeps a depot and gives it its number; one of the same name keeps its number and gets the
+    /// Keeps a depot and returns its number; a depot of the same name keeps its number and gets the
     /// new facts.
     ///
     /// # Errors
@@ -95,7 +96,7 @@ impl Journal {
         Ok(DepotId::new(id))
     }
 
-    /// Takes a depot out of the books.
+    /// Removes a depot from the register.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -106,7 +107,7 @@ impl Journal {
         })
     }
 
-    /// Every depot, in the order they were added.
+    /// Returns all depots, in the order of registration.
     ///
     /// # Errors
     /// [`JournalError::Database`].

@@ -1,35 +1,37 @@
-//! Digests that show damage. A step's is of its inputs and of the digest of the step before, so a step that is gone shows as well; another
-//! row's is of what its columns hold. What was written before there were digests has none, and is not looked at.
+//! Digests that reveal damage. A step's digest covers its inputs and the digest of the step before,
+//! so a missing step is found as well. Another row's digest covers its columns. Rows from before
+//! there were digests have none, and are not checked.
 
 use crate::database::{Database, Row, Trouble, TroubleKind, Value, params};
 
-/// Bytes kept of a row's digest. It shows what disks and memory do, not what somebody with a key does.
+/// Bytes kept of a row's digest. They reveal errors of disks and memory, not an attacker with a
+/// key.
 const ROW_DIGEST_BYTES: usize = 8;
-/// The column with the digest of a row, which is not in that digest.
+/// Column with the digest of a row, which the digest does not cover.
 const DIGEST: &str = "digest";
 
-/// An input as it lies in its table, but for its digest.
+/// An input as stored in its table, without its digest.
 #[derive(Debug)]
 pub(crate) struct InputRow {
     pub(crate) seq: i64,
     pub(crate) at: i64,
     pub(crate) step: i64,
     pub(crate) bytes: Vec<u8>,
-    /// The digest of its step, in the last row of that.
+    /// Digest of its step, in the last row of that.
     pub(crate) digest: Option<Vec<u8>>,
 }
 
-/// The steps that were looked at so far.
+/// Steps checked so far.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// The number of the last of them.
+    /// Number of the last one.
     pub(crate) step: i64,
-    /// Its digest; none where it was written before there were digests.
+    /// Digest of the last one; none if it was written before there were digests.
     pub(crate) digest: Option<Vec<u8>>,
 }
 
 impl Chain {
-    /// Looks at the next step.
+    /// Checks the next step.
     pub(crate) fn check(&mut self, rows: &[InputRow]) -> Result<(), Trouble> {
         self.step += 1;
         let Some((last, others)) = rows.split_last() else {
@@ -48,13 +50,13 @@ impl Chain {
     }
 }
 
-/// What says that something is not as it was written.
+/// Returns the error that `what` is damaged.
 pub(crate) fn damaged(what: &str) -> Trouble {
     let cause = format!("{what} is damaged: it is not as it was written");
     Trouble::new(TroubleKind::Damaged, cause)
 }
 
-/// The digest of a step, after one with the digest `before`.
+/// Returns the digest of a step after one with the digest `before`.
 pub(crate) fn of_step(before: Option<&[u8]>, rows: &[InputRow]) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(before.unwrap_or_default());
@@ -67,7 +69,7 @@ pub(crate) fn of_step(before: Option<&[u8]>, rows: &[InputRow]) -> Vec<u8> {
     hasher.finalize().as_bytes().to_vec()
 }
 
-/// The digest of a snapshot as it is kept, of the mind after the step with the digest `after`.
+/// Returns the digest of a stored snapshot, of the mind after the step with the digest `after`.
 pub(crate) fn of_snapshot(after: &[u8], kept: &[u8]) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     add_bytes(&mut hasher, after);
@@ -79,7 +81,8 @@ fn add_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(bytes);
 }
 
-/// What is of no value says nothing, so that a column that comes later, and may hold nothing, changes no digest.
+/// Returns the digest of a row. Null values are skipped, so that a later column that may be null
+/// changes no digest.
 fn of_row<'a>(columns: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     for (column, value) in columns.filter(|(column, _)| *column != DIGEST) {
@@ -96,14 +99,14 @@ fn of_row<'a>(columns: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<u8> {
     hasher.finalize().as_bytes()[..ROW_DIGEST_BYTES].to_vec()
 }
 
-/// The arguments of a row with these columns, all there are in their order, with its digest behind them.
+/// Returns the arguments of a row with these columns, all of them in order, followed by its digest.
 pub(crate) fn with_digest(columns: &[&str], mut arguments: Vec<Value>) -> Vec<Value> {
     let digest = of_row(columns.iter().copied().zip(&arguments));
     arguments.push(Value::Raw(digest));
     arguments
 }
 
-/// Keeps the digests of rows that were changed, whole as they are now.
+/// Stores the digests of changed rows, given whole in their present state.
 pub(crate) fn seal(
     database: &dyn Database,
     (table, key): (&str, &str),
@@ -119,7 +122,7 @@ pub(crate) fn seal(
     )
 }
 
-/// Looks at a row that was read whole; `what` is what people call it.
+/// Checks a row that was read whole; `what` names it for people.
 pub(crate) fn check_row(row: &Row, what: impl Fn() -> String) -> Result<(), Trouble> {
     match row.get::<_, Option<Vec<u8>>>(DIGEST)? {
         Some(told) if told != of_row(row.values()) => Err(damaged(&what())),
@@ -127,7 +130,7 @@ pub(crate) fn check_row(row: &Row, what: impl Fn() -> String) -> Result<(), Trou
     }
 }
 
-/// Changes rows of a table by a statement that gives them back whole, and keeps their digests.
+/// Changes rows of a table by a statement that returns them whole, and stores their digests.
 pub(crate) fn change(
     database: &dyn Database,
     table: (&str, &str),
@@ -139,7 +142,8 @@ pub(crate) fn change(
     Ok(rows)
 }
 
-/// A digest of what the tables are, where that lies in the file: a letter of it that changed may make columns of nothing.
+/// Returns a digest of the table definitions, if they lie in the file: a changed letter may hide
+/// columns.
 fn of_tables(database: &dyn Database) -> Result<Option<i64>, Trouble> {
     let digest = |text: String| {
         let digest = blake3::hash(text.as_bytes());
@@ -149,7 +153,7 @@ fn of_tables(database: &dyn Database) -> Result<Option<i64>, Trouble> {
     Ok(database.definitions()?.and_then(digest))
 }
 
-/// Looks whether the tables are what they were made; where nobody kept that yet they count as such.
+/// Checks the table definitions; without a stored digest they count as valid.
 pub(crate) fn check_tables(database: &dyn Database) -> Result<(), Trouble> {
     let row = database.query_row("SELECT value FROM meta WHERE key = 'tables'", &[])?;
     let kept: Option<i64> = row.map(|row| row.get(0)).transpose()?;
@@ -159,7 +163,7 @@ pub(crate) fn check_tables(database: &dyn Database) -> Result<(), Trouble> {
     }
 }
 
-/// Keeps what the tables are.
+/// Stores the digest of the table definitions.
 pub(crate) fn seal_tables(database: &dyn Database) -> Result<(), Trouble> {
     let Some(digest) = of_tables(database)? else {
         return Ok(());
@@ -172,13 +176,14 @@ pub(crate) fn seal_tables(database: &dyn Database) -> Result<(), Trouble> {
     kept.map(|_| ())
 }
 
-/// The number of the last input there should be; none where nobody wrote one since there are digests.
+/// Returns the number of the last input that must exist; none if there was none since there are
+/// digests.
 pub(crate) fn newest_input(database: &dyn Database) -> Result<Option<i64>, Trouble> {
     let row = database.query_row("SELECT value FROM meta WHERE key = 'input'", &params![])?;
     row.map(|row| row.get(0)).transpose()
 }
 
-/// Keeps the number of the last input: that the end of the table is gone shows in no other way.
+/// Stores the number of the last input: nothing else reveals that the end of the table is missing.
 pub(crate) fn keep_newest_input(database: &dyn Database, seq: i64) -> Result<(), Trouble> {
     let kept = database.execute(
         "INSERT INTO meta (key, value) VALUES ('input', ?1)

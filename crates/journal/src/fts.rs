@@ -1,5 +1,5 @@
-//! Jobs of FTS's interface: what their clients asked for, and how far each of their files is. The bytes themselves move in
-//! ordinary requests, one for each attempt at a file.
+//! Jobs of the FTS interface: their clients' submissions, and the progress of each file. The bytes
+//! move in ordinary requests, one for each attempt at a file.
 
 use posthaste_types::{RequestId, Timestamp};
 
@@ -9,78 +9,78 @@ use crate::{
     from_sql, to_sql,
 };
 
-/// A job as it was asked for.
+/// A job as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FtsJob {
-    /// A UUID.
+    /// Id, a UUID.
     pub id: String,
-    /// Whose it is; nobody's in particular where empty.
+    /// Owner; empty for nobody in particular.
     pub owner: String,
-    /// On whose account it goes; on nobody's where empty.
+    /// Project whose account it goes on; empty for none.
     pub project: String,
-    /// What holds for all of it, as JSON of the service's.
+    /// Options for all of it, as JSON of the service.
     pub asked: String,
-    /// From 1 to 5, the most urgent.
+    /// Priority from 1 to 5, the most urgent.
     pub priority: u8,
-    /// When it was asked for.
+    /// Submission time.
     pub created: Timestamp,
-    /// When the last of its files ended, once nothing more comes of it.
+    /// End of the last of its files, once nothing more can happen to it.
     pub ended: Option<Timestamp>,
-    /// Whether somebody ended it.
+    /// The job was cancelled.
     pub is_cancelled: bool,
 }
 
-/// A file of a job, from one place to one other.
+/// A file of a job, from one place to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FtsFile {
-    /// Its number; 0 before it is kept.
+    /// Number; 0 before it is kept.
     pub id: u64,
-    /// Its job.
+    /// Id of its job.
     pub job: String,
-    /// Which of the job's files it is: those with the same one are ways to have the same file.
+    /// Place among the job's files: entries with the same place are alternatives for the same file.
     pub place: u32,
-    /// What holds for it alone, as JSON of the service's.
+    /// Options for it alone, as JSON of the service.
     pub asked: String,
-    /// When it is to be there.
+    /// Deadline of its arrival.
     pub deadline: Timestamp,
-    /// Of its job.
+    /// Priority of its job.
     pub priority: u8,
-    /// How far it is.
+    /// Progress.
     pub state: FtsState,
-    /// Whether nothing needs to be done about it any more.
+    /// Nothing remains to be done about it.
     pub is_settled: bool,
-    /// The request that moves it, or moved it last.
+    /// Request that moves it, or moved it last.
     pub request: Option<RequestId>,
-    /// Requests that were made for it.
+    /// Number of requests that were made for it.
     pub attempts: u32,
-    /// Before this nothing is tried again.
+    /// Moment before which it is not retried.
     pub not_before: Timestamp,
-    /// What became of earlier attempts, as JSON of the service's.
+    /// Results of earlier attempts, as JSON of the service.
     pub tried: String,
-    /// Why it ended as it did.
+    /// Reason of its end.
     pub reason: String,
-    /// Its size, once it is known.
+    /// Size, once it is known.
     pub bytes: Option<u64>,
-    /// When its bytes began to move.
+    /// Moment when its bytes began to move.
     pub begun: Option<Timestamp>,
-    /// When it ended.
+    /// Moment of its end.
     pub ended: Option<Timestamp>,
 }
 
-/// How far a file is.
+/// Progress of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FtsState {
-    /// It stands in for another one that may fail, or comes after one that must be there first.
+    /// Alternative to another one that may fail, or successor of one that must arrive first.
     NotUsed,
-    /// It has no request yet.
+    /// No request exists yet.
     Waiting,
     /// A request moves it.
     Given,
-    /// It is there.
+    /// The file arrived.
     Finished,
-    /// It can't be brought there.
+    /// The file can't be transferred.
     Failed,
-    /// Somebody ended it, or it waited too long.
+    /// The file was cancelled, or waited too long.
     Cancelled,
 }
 
@@ -96,7 +96,7 @@ impl FtsState {
         }
     }
 
-    /// What a later version wrote is nothing to be done about.
+    /// Reads a state; a later version's state needs nothing done.
     fn read(number: u8) -> Self {
         match number {
             0 => Self::NotUsed,
@@ -109,14 +109,14 @@ impl FtsState {
     }
 }
 
-/// Which jobs a listing shows.
+/// Filter of a listing of jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FtsJobs {
-    /// Only those that ended since then; those that have not ended where nothing is said.
+    /// Only jobs that ended since then; without it, only those that have not ended.
     pub ended_since: Option<Timestamp>,
-    /// Whichever ended or not, instead.
+    /// All jobs, ended or not, instead.
     pub all: bool,
-    /// Most of them, the newest.
+    /// Most jobs to list, the newest.
     pub most: u32,
 }
 
@@ -201,7 +201,7 @@ fn write_file(database: &dyn Database, file: &FtsFile) -> Result<(), Trouble> {
 }
 
 impl Journal {
-    /// Keeps a job and its files; false where one has its id, and nothing changes.
+    /// Keeps a job and its files; returns false, and changes nothing, if its id is in use.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -235,7 +235,7 @@ impl Journal {
                 return Ok(false);
             }
             for row in rows {
-                // One by one, so that their numbers are in their order.
+                // Inserted one by one, so that their numbers are in their order.
                 database.execute(
                     "INSERT INTO fts_file (job, place, asked, deadline_micros, priority, state, settled,
                      not_before_micros) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -246,7 +246,7 @@ impl Journal {
         })
     }
 
-    /// A job of that id.
+    /// Returns the job of that id.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -255,12 +255,12 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// Jobs, the newest first.
+    /// Returns jobs, the newest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
     pub fn fts_jobs(&self, which: FtsJobs) -> Result<Vec<FtsJob>, JournalError> {
-        // A moment that all are behind, and one that none is: the same statement for all.
+        // A moment after all ends, or one before any: the statement is always the same.
         let (since, open) = match (which.all, which.ended_since) {
             (true, _) => (0, true),
             (false, Some(since)) => (micros(since), false),
@@ -274,7 +274,7 @@ impl Journal {
         )
     }
 
-    /// The files of a job, in their order.
+    /// Returns the files of a job, in their order.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -285,7 +285,7 @@ impl Journal {
         )
     }
 
-    /// Files about which something is to be done and that have a request: all of them.
+    /// Returns all unsettled files that have a request.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -296,7 +296,7 @@ impl Journal {
         )
     }
 
-    /// Files that wait for a request and may have one now: `most` of them, the most urgent first.
+    /// Returns `most` files that wait for a request and may have one now, the most urgent first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -312,7 +312,7 @@ impl Journal {
         )
     }
 
-    /// Writes down how far jobs and files are, together.
+    /// Stores the progress of jobs and files in one transaction.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -328,7 +328,7 @@ impl Journal {
         })
     }
 
-    /// Forgets jobs that ended before `before`, `most` of them; how many.
+    /// Removes `most` of the jobs that ended before `before`; returns how many it removed.
     ///
     /// # Errors
     /// [`JournalError::Database`].

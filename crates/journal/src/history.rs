@@ -1,4 +1,4 @@
-//! What was moved, by minute, hour and day: bounded, however long the service runs.
+//! Bytes moved by minute, hour and day: bounded, however long the service runs.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::{
     from_sql, to_sql,
 };
 
-/// How wide the spans are in which bytes are counted, and for how long each is kept: 1,560 + 768 + 732 rows for a path on which
-/// something moves all the time.
+/// Widths of the spans in which bytes are counted, and how long each is kept: 1,560 + 768 + 732
+/// rows for a path that is always in use.
 pub const HISTORY_WIDTHS: [(Duration, Duration); 3] = [
     (Duration::from_secs(60), Duration::from_secs(26 * 3600)),
     (Duration::from_secs(3600), Duration::from_secs(32 * 86400)),
     (Duration::from_secs(86400), Duration::from_secs(732 * 86400)),
 ];
 
-/// What was moved on a path in a span of time.
+/// Bytes moved on a path in a span of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedRecord {
-    /// The depot where it went, or the source where it came from.
+    /// Name of the depot they went to, or of the source they came from.
     pub path: String,
-    /// Where the span begins; when it is noted, any moment in it.
+    /// Start of the span; when recording, any moment in it.
     pub at: Timestamp,
-    /// How much.
+    /// Number of bytes.
     pub bytes: Bytes,
 }
 
@@ -37,14 +37,15 @@ fn from_row(row: &Row) -> Result<MovedRecord, Trouble> {
     })
 }
 
-/// The second at which the span of this width begins that a moment is in.
+/// Returns the second at which the span of this width that contains a moment begins.
 fn start_s(at: Timestamp, width: Duration) -> u64 {
     let second = at.as_micros() / 1_000_000;
     second - second % width.as_secs()
 }
 
 impl Journal {
-    /// Adds what was moved to what is known of these moments, in each width, and forgets what is too old by `now`; in one transaction.
+    /// Adds the moved bytes to the counts of their moments, in each width, and removes counts that
+    /// are too old by `now`, in one transaction.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -78,8 +79,8 @@ impl Journal {
         })
     }
 
-    /// What was moved in the spans of a width that begin in this time, on one path or on all; the oldest first, of one moment in the order
-    /// of their names.
+    /// Returns the bytes moved in the spans of a width that begin in this time, on one path or on
+    /// all. The oldest come first, those of one moment in the order of their names.
     ///
     /// # Errors
     /// [`JournalError::Database`].

@@ -1,5 +1,5 @@
-//! The jobs of batch systems that asked for data: what their scripts say, and how far they are. The data itself moves in
-//! ordinary requests.
+//! Batch jobs that asked for data: their scripts and their progress. The data moves in ordinary
+//! requests.
 
 use posthaste_types::Timestamp;
 
@@ -9,48 +9,53 @@ use crate::{
     from_sql, to_sql,
 };
 
-/// Jobs that are kept once they are gone, the newest: some days of a large centre, for people who ask what became of one.
+/// Most jobs kept after they are gone, the newest: some days of a large centre, for people who ask
+/// about one.
 const GONE_MAX: u32 = 10_000;
-/// Jobs beyond these that are forgotten whenever one more is gone: more than come, in a transaction of milliseconds.
+/// Most excess jobs removed whenever another one is gone: more than arrive, in a transaction of
+/// milliseconds.
 const FORGOTTEN_AT_ONCE: u32 = 100;
 
-/// A job as its batch system told of it.
+/// A job as its batch system reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
-    /// The batch system: `slurm`.
+    /// Batch system: `slurm`.
     pub scheduler: String,
-    /// Its id there.
+    /// Id in the batch system.
     pub job: String,
-    /// How often a job of this id was told of before: batch systems run one again, and begin anew to count.
+    /// Number of earlier jobs reported with this id: batch systems run jobs again, and restart
+    /// their numbers.
     pub round: u32,
-    /// Who it belongs to.
+    /// User that it belongs to.
     pub uid: u32,
-    /// The group of what is written for it.
+    /// Group of the files written for it.
     pub gid: u32,
-    /// Its script, or as much of it as has directives.
+    /// Script, or the part of it that has directives.
     pub script: String,
-    /// How far it is.
+    /// Progress.
     pub phase: JobPhase,
-    /// When it was told of.
+    /// Time of the report.
     pub created: Timestamp,
-    /// Whether we keep it from starting.
+    /// Hold that keeps it from starting.
     pub hold: JobHold,
 }
 
-/// Whether we keep a job from starting, and look after it at its batch system.
+/// State of a job's hold, and of the service's watch on it at its batch system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobHold {
-    /// Its batch system does both, and tells us.
+    /// The batch system holds and watches the job, and reports to the service.
     None,
-    /// It was submitted held, and is to be released when its data is here.
+    /// The job was submitted held, and is to be released when its data is here.
     Held,
-    /// It was released, with its data here.
+    /// The job was released, with its data here.
     Released,
-    /// Somebody else released it, before its data was here: it starts when it starts.
+    /// Another user released it before its data was here: the service no longer controls its start.
     Freed,
-    /// It was released, and is about to be held again: what was brought for it went. Noted before, as Slurm does not tell who holds a job.
+    /// The job was released, and is about to be held again, because its staged data disappeared.
+    /// Recorded before the hold, as Slurm does not report the holder of a job.
     Holding,
-    /// It was released, and its user holds it; what was brought for it went meanwhile, and comes again.
+    /// The job was released, and its user holds it; its staged data disappeared meanwhile, and is
+    /// fetched again.
     Kept,
 }
 
@@ -66,7 +71,7 @@ impl JobHold {
         }
     }
 
-    /// What a later version wrote is looked after by nobody.
+    /// Reads a hold; a later version's hold means that the service does not watch the job.
     fn read(number: u8) -> Self {
         match number {
             1 => Self::Held,
@@ -79,41 +84,41 @@ impl JobHold {
     }
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobPhase {
     /// Nothing has begun.
     Registered,
-    /// What it reads was asked for.
+    /// Its input was requested.
     StagingIn,
-    /// It ended, well or not, and at that moment what it leaves was asked for.
+    /// The job ended, well or not, and its output was requested at that moment.
     Ended {
-        /// Whether it ended well.
+        /// The job ended well.
         well: bool,
-        /// When.
+        /// Moment of its end.
         at: Timestamp,
     },
-    /// The batch system knows it no more.
+    /// The batch system no longer knows it.
     Gone,
 }
 
-/// The phases that a listing may ask for.
+/// Phases that a listing may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhaseName {
-    /// Of [`JobPhase::Registered`].
+    /// Name of [`JobPhase::Registered`].
     Registered,
-    /// Of [`JobPhase::StagingIn`].
+    /// Name of [`JobPhase::StagingIn`].
     StagingIn,
-    /// Of [`JobPhase::Ended`].
+    /// Name of [`JobPhase::Ended`].
     Ended,
-    /// Of [`JobPhase::Gone`].
+    /// Name of [`JobPhase::Gone`].
     Gone,
 }
 
 impl PhaseName {
-    /// Those of jobs that want what they read.
+    /// Phases of jobs that need their input.
     pub const BEFORE_THE_END: [Self; 2] = [Self::Registered, Self::StagingIn];
-    /// Those of jobs that their batch system knows.
+    /// Phases of jobs that their batch system knows.
     pub const NOT_GONE: [Self; 3] = [Self::Registered, Self::StagingIn, Self::Ended];
 
     fn numbers(self) -> &'static str {
@@ -125,7 +130,7 @@ impl PhaseName {
         }
     }
 
-    /// A condition of these phases.
+    /// Returns the SQL condition for these phases.
     fn among(names: &[Self]) -> String {
         let numbers: Vec<&str> = names.iter().map(|name| name.numbers()).collect();
         format!("phase IN ({})", numbers.join(", "))
@@ -133,7 +138,7 @@ impl PhaseName {
 }
 
 impl JobPhase {
-    /// Which of the phases it is.
+    /// Returns the name of the phase.
     #[must_use]
     pub fn name(self) -> PhaseName {
         match self {
@@ -161,7 +166,7 @@ impl JobPhase {
         }
     }
 
-    /// What a later version wrote is a job that is over.
+    /// Reads a phase; a later version's phase counts as over.
     fn read(number: u8, at: Option<Timestamp>) -> Self {
         match (number, at) {
             (0, _) => Self::Registered,
@@ -191,8 +196,8 @@ fn from_row(row: &Row) -> Result<JobRecord, Trouble> {
     })
 }
 
-/// Forgets the oldest of the jobs that are gone, beyond those that are kept. What was asked for in the name of one is named after
-/// its round too, so a job that gets its id anew begins with a higher one.
+/// Removes the oldest of the jobs that are gone, beyond those that are kept. Requests made for a
+/// job carry its round in their name, so a job that reuses its id begins with a higher round.
 fn forget_gone(database: &dyn Database) -> Result<(), Trouble> {
     let oldest = database.query(
         "SELECT scheduler, job, round FROM job WHERE phase = 4
@@ -216,7 +221,8 @@ fn forget_gone(database: &dyn Database) -> Result<(), Trouble> {
 }
 
 impl Journal {
-    /// Keeps a job as it is now. Of those that are gone the oldest beyond 10,000 are forgotten.
+    /// Keeps a job in its present state. Of jobs that are gone the oldest beyond 10,000 are
+    /// removed.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -249,7 +255,7 @@ impl Journal {
         })
     }
 
-    /// The round of a job that is not known: higher than that of any which was forgotten.
+    /// Returns the round of an unknown job: higher than that of any removed one.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -264,7 +270,7 @@ impl Journal {
         read().map_err(self.failed("read"))
     }
 
-    /// One job.
+    /// Returns a job.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -276,7 +282,8 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// Jobs in these phases, of one batch system or of all, the newest first; `most` of them, or all without it.
+    /// Returns jobs in these phases, of one batch system or of all, the newest first; `most` of
+    /// them, or all without it.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -295,7 +302,7 @@ impl Journal {
         self.select_jobs(&query, &params![scheduler.unwrap_or_default(), most])
     }
 
-    /// How many jobs are in these phases.
+    /// Returns the number of jobs in these phases.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -303,7 +310,7 @@ impl Journal {
         self.count(&PhaseName::among(phases), &[])
     }
 
-    /// How many of this user's jobs are in these phases.
+    /// Returns the number of this user's jobs in these phases.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -321,7 +328,8 @@ impl Journal {
         read().map(from_sql).map_err(self.failed("read"))
     }
 
-    /// The oldest jobs that we look after at their batch system and that are not gone, `most` of them, the oldest first.
+    /// Returns `most` jobs that the service watches at their batch system and that are not gone,
+    /// the oldest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].

@@ -1,4 +1,4 @@
-//! The lease of the one decision maker: a row in the database, by the clock of the database.
+//! Lease of the only decision maker: a row in the database, by the clock of the database.
 
 use std::time::Duration;
 
@@ -8,19 +8,21 @@ use crate::{
     failed, from_sql,
 };
 
-/// How long a lease lasts that is not renewed. With what a standby needs to look and to start it is well below the 10 s in
-/// which one is to take over; shorter, and a busy moment would cost the lead.
+/// Lifetime of a lease without renewal. Together with a standby's look and start it is well below
+/// the 10 s of a takeover. If it were shorter, a busy moment would cost the lead.
 pub const LEASE_LASTS: Duration = Duration::from_secs(6);
-/// How often it is renewed: two renewals may fail.
+/// Time between two renewals: two of them may fail.
 pub const LEASE_RENEWED_EVERY: Duration = Duration::from_secs(2);
 
-/// How long the database may take to answer about the lease: a renewal that fails leaves time for another.
+/// Longest wait for the database's answer about the lease: a renewal that fails leaves time for
+/// another.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// What whoever gives the lease back says, and whoever waits for it listens to.
+/// Channel on which a release is announced, and on which standbys listen.
 const CHANNEL: &str = "posthaste_lease";
 
-/// Makes the table. Its lock, which has any number of ours, keeps two that start at once from making it twice.
+/// Statements that make the table. Their lock, any number of our own, keeps two processes that
+/// start at once from making it twice.
 const TABLE: &str = "BEGIN;
     SELECT pg_advisory_xact_lock(7420);
     CREATE TABLE IF NOT EXISTS lease (
@@ -38,12 +40,12 @@ const TABLE: &str = "BEGIN;
     END $$;
     COMMIT;";
 
-/// Which of all leases there ever were: each has a greater number than those before.
+/// Number of a lease: each lease has a greater one than those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(i64);
 
 impl Epoch {
-    /// Its number.
+    /// Returns the number.
     #[must_use]
     pub fn get(self) -> u64 {
         from_sql(self.0)
@@ -54,8 +56,8 @@ impl Epoch {
     }
 }
 
-/// The lease in a database, as one process sees it: wanted, then held. It has a connection of its own, so that what takes
-/// long in the journal keeps nobody from renewing it.
+/// The lease in a database, as one process sees it: wanted, then held. It has its own connection,
+/// so that slow work in the journal prevents no renewal.
 #[derive(Debug)]
 pub struct Lease {
     database: Postgres,
@@ -67,11 +69,11 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Connects to the database as somebody who wants its lease. `holder` tells people who that is; `lasts` is how long
-    /// the lease holds without being renewed.
+    /// Connects to the database to request its lease. `holder` names the process for people;
+    /// `lasts` is the lifetime of the lease without renewal.
     ///
     /// # Errors
-    /// [`JournalError::Database`] when it can't be reached or does not let us in.
+    /// [`JournalError::Database`] if the database can't be reached or denies access.
     pub fn want(
         address: &DatabaseUrl,
         holder: &str,
@@ -94,13 +96,13 @@ impl Lease {
         })
     }
 
-    /// The same as a process that others can tell to be over, by this.
+    /// Sets the life by which other processes can tell that this one is over.
     #[must_use]
     pub fn living(self, life: String) -> Self {
         Self { life, ..self }
     }
 
-    /// Takes the lease, unless somebody holds it.
+    /// Takes the lease, unless another process holds it.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -108,7 +110,7 @@ impl Lease {
         self.acquire_after("")
     }
 
-    /// The same, also where its holder has this life, which is known to be over.
+    /// Takes the lease, also if its holder has this life, which is known to be over.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -128,7 +130,7 @@ impl Lease {
         Ok(self.epoch)
     }
 
-    /// Who holds the lease, or held it last, as people are told and by their life.
+    /// Returns the present or last holder of the lease: its name for people, and its life.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -140,15 +142,16 @@ impl Lease {
         row.map_err(failed("read", &self.place))
     }
 
-    /// Waits until the lease may be free: until somebody gives it back, at most for `longest`.
+    /// Waits until the lease may be free: until its holder releases it, at most for `longest`.
     pub fn wait(&self, longest: Duration) {
         self.database.wait(longest);
     }
 
-    /// Holds the lease for another while.
+    /// Renews the lease.
     ///
     /// # Errors
-    /// [`JournalError::Lost`] when it is another's, or was never ours; [`JournalError::Database`].
+    /// [`JournalError::Lost`] if it belongs to another process, or was never ours;
+    /// [`JournalError::Database`].
     pub fn renew(&self) -> Result<(), JournalError> {
         let lost = || JournalError::Lost {
             place: self.place.clone(),
@@ -165,7 +168,8 @@ impl Lease {
         }
     }
 
-    /// Gives the lease back, so that whoever waits for it has it at once. What is not ours any more stays as it is.
+    /// Releases the lease, so that a waiting process gets it at once. A lease that is no longer
+    /// ours stays as it is.
     ///
     /// # Errors
     /// [`JournalError::Database`]; then it expires.

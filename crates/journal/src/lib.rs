@@ -1,14 +1,17 @@
-//! The one durable truth: what came into the mind and what it wanted done, in order.
+//! The only durable truth: the mind's inputs and commands, in order.
 //!
-//! A [`Journal`] is one SQLite file, or one PostgreSQL database. [`Journal::append`] writes a step of the mind (inputs,
-//! commands, events, and the digests learned on the way) in one transaction, before the commands
-//! are carried out, so after `kill -9` a restart is [`Journal::replay`]: the newest snapshot, then
-//! every input since. The other tables hold what the mind doesn't know and people ask for: where a
-//! source lies, what a depot's address is. No secret is ever written here in the clear, so
-//! that a day can be given away for replay in the simulator.
+//! A [`Journal`] is one SQLite file, or one PostgreSQL database. [`Journal::append`] writes a step
+//! of the mind (inputs, commands, events, and the digests learnt on the way) in one transaction,
+//! before the commands are carried out. So after `kill -9` a restart is [`Journal::replay`]: the
+//! newest snapshot, then every input since.
 //!
-//! There is one decision maker. A file is locked by the process that writes it; [`back_up`] reads it meanwhile. A database is written under a
-//! [`Lease`], whose epoch every transaction that writes checks: whoever lost it can change nothing any more.
+//! The other tables hold facts that the mind doesn't know and people ask for, such as the place of
+//! a source or a depot's address. No secret is ever written here in the clear, so that a day can be
+//! given away for replay in the simulator.
+//!
+//! There is one decision maker. A file is locked by the process that writes it; [`back_up`] reads
+//! it meanwhile. A database is written under a [`Lease`], whose epoch every writing transaction
+//! checks: a process that lost it can change nothing any more.
 
 extern crate alloc;
 
@@ -57,41 +60,41 @@ pub use token::{TOKENS_MAX, TokenRecord};
 #[derive(Debug)]
 pub struct Journal {
     database: Box<dyn Database>,
-    /// Where it is, as people are told.
+    /// Its place, for people.
     place: String,
-    /// Under which lease it is written; none where the lock of a file plays that part.
+    /// Epoch of the lease under which it is written; none if a file lock has that role.
     epoch: Option<Epoch>,
 }
 
-/// What went wrong with the journal.
+/// Errors of the journal.
 #[derive(Debug)]
 pub enum JournalError {
-    /// The database says no: disk full, locked, corrupt, away.
+    /// Failure of the database: disk full, locked, corrupt, unreachable.
     Database {
-        /// What was being done.
+        /// Operation that failed.
         operation: &'static str,
-        /// Where the journal is.
+        /// Place of the journal.
         place: String,
-        /// What the database said.
+        /// Error of the database.
         cause: Trouble,
     },
-    /// The lease is another's: nothing was written.
+    /// The lease belongs to another process: nothing was written.
     Lost {
-        /// Where the journal is.
+        /// Place of the journal.
         place: String,
     },
-    /// It was written by a newer posthaste.
+    /// A newer posthaste wrote the journal.
     Newer {
-        /// Where the journal is.
+        /// Place of the journal.
         place: String,
-        /// The schema it has.
+        /// Its schema.
         found: u32,
     },
-    /// Bytes in it are no record.
+    /// Some of its bytes are no record.
     Malformed {
-        /// Where the journal is.
+        /// Place of the journal.
         place: String,
-        /// What was expected.
+        /// Expected type.
         cause: posthaste_types::Malformed,
     },
 }
@@ -130,7 +133,7 @@ impl std::error::Error for JournalError {
     }
 }
 
-/// An error while this was done to the journal at this place.
+/// Returns the error of an operation on the journal at this place.
 fn failed(operation: &'static str, place: &str) -> impl Fn(Trouble) -> JournalError + use<> {
     let place = place.to_owned();
     move |cause| JournalError::Database {
@@ -141,24 +144,25 @@ fn failed(operation: &'static str, place: &str) -> impl Fn(Trouble) -> JournalEr
 }
 
 impl Journal {
-    /// Opens the journal in the file `path`, creating or migrating it. Only one process may write it:
-    /// there is one decision maker.
+    /// Opens the journal in the file `path`, creating or migrating it. Only one process may write
+    /// it: there is one decision maker.
     ///
     /// # Errors
-    /// [`JournalError::Database`] when the file can't be opened or another process holds it;
-    /// [`JournalError::Newer`] when a newer posthaste wrote it.
+    /// [`JournalError::Database`] if the file can't be opened or another process holds it;
+    /// [`JournalError::Newer`] if a newer posthaste wrote it.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let place = path.display().to_string();
         let database = Sqlite::open(path).map_err(failed("open", &place))?;
         Self::prepared(Box::new(database), place, None)
     }
 
-    /// Opens the journal in a PostgreSQL database under a lease, creating or migrating it. Where its connection breaks
-    /// between two transactions it makes another.
+    /// Opens the journal in a PostgreSQL database under a lease, creating or migrating it.
+    /// Reconnects if its connection breaks between two transactions.
     ///
     /// # Errors
-    /// [`JournalError::Database`] when it can't be reached or does not let us in, [`JournalError::Lost`] when the lease is
-    /// another's, [`JournalError::Newer`] when a newer posthaste wrote it.
+    /// [`JournalError::Database`] if it can't be reached or denies access, [`JournalError::Lost`]
+    /// if the lease belongs to another process, [`JournalError::Newer`] if a newer posthaste wrote
+    /// it.
     pub fn open_database(address: &DatabaseUrl, epoch: Epoch) -> Result<Self, JournalError> {
         let place = address.to_string();
         let database = Postgres::connect(address, None, ANSWER_MAX);
@@ -202,11 +206,11 @@ impl Journal {
         })
     }
 
-    /// Does something that only who leads may do, if the lease is still ours, and lets nobody have it until that is done: some
-    /// milliseconds.
+    /// Does work that only the leader may do, if the lease is still ours, and blocks the lease
+    /// until it is done: some milliseconds.
     ///
     /// # Errors
-    /// [`JournalError::Lost`], [`JournalError::Database`]; then it was not done.
+    /// [`JournalError::Lost`], [`JournalError::Database`]; then the work was not done.
     pub fn while_leading<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, JournalError> {
         match self.epoch {
             None => Ok(work()),
@@ -214,7 +218,7 @@ impl Journal {
         }
     }
 
-    /// Writes as `write` does, by work that has errors of its own.
+    /// Writes as `write` does, by work that has its own errors.
     fn transact<T>(
         &self,
         operation: &'static str,
@@ -228,13 +232,13 @@ impl Journal {
             Ok(done)
         });
         if done.is_err() {
-            // What can't be taken back now is so when the connection ends.
+            // If the rollback fails, the end of the connection undoes the transaction.
             let _ = database.rollback();
         }
         done
     }
 
-    /// Holds the lease for the rest of the transaction: whoever wants it waits until that ends.
+    /// Holds the lease for the rest of the transaction: other processes wait for it until then.
     fn check_lease(&self, operation: &'static str) -> Result<(), JournalError> {
         let Some(epoch) = self.epoch else {
             return Ok(());
@@ -252,7 +256,7 @@ impl Journal {
     }
 }
 
-/// The integers of databases are signed; ids and times here never reach the sign.
+/// Converts to the signed integers of databases; ids and times here never reach the sign.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

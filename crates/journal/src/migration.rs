@@ -1,4 +1,5 @@
-//! A journal that moves from a file into a PostgreSQL database: every row of every table, in one transaction.
+//! Migration of a journal from a file into a PostgreSQL database: every row of every table, in one
+//! transaction.
 
 use std::path::Path;
 
@@ -12,13 +13,13 @@ use crate::{
     failed, schema, step,
 };
 
-/// Rows sent at once: bounds what lies in memory, whatever the journal holds.
+/// Rows sent at once: limits the memory, whatever the journal holds.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// How many rows each table has, in the order of their names.
+/// Number of rows of each table, in the order of their names.
 pub type Counts = Vec<(String, u64)>;
 
-/// A journal in a file, to be moved: nobody else has it open meanwhile.
+/// A journal in a file, to be migrated, which no other process has open.
 #[derive(Debug)]
 pub struct SqliteFile {
     database: Sqlite,
@@ -26,10 +27,11 @@ pub struct SqliteFile {
 }
 
 impl SqliteFile {
-    /// Opens a file that is there, as it is.
+    /// Opens an existing file, as it is.
     ///
     /// # Errors
-    /// [`JournalError::Database`] when it can't be opened, is no journal or is in use; [`JournalError::Newer`].
+    /// [`JournalError::Database`] if it can't be opened, is no journal or is in use;
+    /// [`JournalError::Newer`].
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let place = path.display().to_string();
         let open = || {
@@ -44,7 +46,7 @@ impl SqliteFile {
         Ok(Self { database, place })
     }
 
-    /// How many rows each table has.
+    /// Returns the number of rows of each table.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -52,10 +54,10 @@ impl SqliteFile {
         counts(&self.database).map_err(failed("read", &self.place))
     }
 
-    /// Looks whether a database has no rows where those of this file would go, and changes nothing there.
+    /// Checks that a database has no rows in the tables of this file, and changes nothing there.
     ///
     /// # Errors
-    /// [`JournalError::Database`], also when it has some.
+    /// [`JournalError::Database`], also if it has some.
     pub fn check_target(&self, address: &DatabaseUrl) -> Result<(), JournalError> {
         let check = || {
             let target = Postgres::connect(address, None, ANSWER_MAX)?;
@@ -74,12 +76,12 @@ impl SqliteFile {
         check().map_err(failed("move to", &address.to_string()))
     }
 
-    /// Copies every row into `target`, which has none yet, and says how many those were. The file stays as it is, but for its
-    /// schema, which is brought up to date.
+    /// Copies every row into `target`, which must have none yet, and returns their numbers. The
+    /// file stays as it is, but its schema is brought up to date.
     ///
     /// # Errors
-    /// [`JournalError::Database`], also when the target holds something; [`JournalError::Lost`] when its lease is another's.
-    /// Then nothing was copied.
+    /// [`JournalError::Database`], also if the target holds something; [`JournalError::Lost`] if
+    /// its lease belongs to another process. Then nothing was copied.
     pub fn copy_to(&self, target: &Journal) -> Result<Counts, JournalError> {
         self.database.begin().map_err(failed("open", &self.place))?;
         schema::prepare(&self.database, &self.place)?;
@@ -101,7 +103,7 @@ impl SqliteFile {
     }
 }
 
-/// The tables of a journal in a file but the one that says which schema it has.
+/// Returns the tables of a journal in a file, without the one that names its schema.
 fn tables(database: &Sqlite) -> Result<Vec<String>, Trouble> {
     let rows = database.query(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'meta'
@@ -161,7 +163,7 @@ fn insertion(table: &str, columns: &[String]) -> String {
     )
 }
 
-/// Numbers are never used twice, also those of rows that are gone.
+/// Continues the numbering of the tables: numbers are never reused, not even those of removed rows.
 fn go_on_counting(from: &Sqlite, to: &dyn Database) -> Result<(), Trouble> {
     for row in from.query("SELECT name, seq FROM sqlite_sequence", &[])? {
         let (table, last): (String, i64) = (row.get(0)?, row.get(1)?);

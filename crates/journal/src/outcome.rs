@@ -1,4 +1,4 @@
-//! What became of forecasts of a queue: kept, so that a service that starts again knows what it knew.
+//! Outcomes of queue forecasts, kept so that a restarted service knows them.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::{
     from_sql, to_sql,
 };
 
-/// Outcomes that are kept, the newest: some weeks of a large centre, a few MiB.
+/// Most outcomes that are kept, the newest: some weeks of a large centre, a few MiB.
 const OUTCOMES_MAX: u32 = 50_000;
 
 /// A forecast whose job has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeRecord {
-    /// Who made it.
+    /// Name of the forecaster.
     pub forecaster: String,
-    /// The processors that the job asked for.
+    /// Processors that the job requested.
     pub procs: u32,
-    /// The time that it asked for.
+    /// Time that the job requested.
     pub walltime: Duration,
-    /// When the job was submitted.
+    /// Submission of the job.
     pub submitted: Timestamp,
-    /// When the forecast was made.
+    /// Time of the forecast.
     pub said: Timestamp,
-    /// What it was: p10, p50 and p90.
+    /// Forecast starts: p10, p50 and p90.
     pub starts: [Timestamp; 3],
-    /// When the job started.
+    /// Start of the job.
     pub started: Timestamp,
 }
 
@@ -52,13 +52,13 @@ fn from_row(row: &Row) -> Result<OutcomeRecord, Trouble> {
 }
 
 impl Journal {
-    /// Keeps outcomes, and forgets the oldest beyond 50,000, in one transaction.
+    /// Keeps outcomes, and removes the oldest beyond 50,000, in one transaction.
     ///
     /// # Errors
     /// [`JournalError::Database`].
     pub fn keep_outcomes(&mut self, outcomes: &[OutcomeRecord]) -> Result<(), JournalError> {
         self.write(|database| {
-            // One after the other: the order in which they are numbered is that in which they are forgotten.
+            // Inserted one after the other: the order of their numbers is that of their removal.
             for one in outcomes {
                 let [p10, p50, p90] = one.starts.map(|at| to_sql(at.as_micros()));
                 database.execute(
@@ -85,7 +85,7 @@ impl Journal {
         })
     }
 
-    /// What is kept, the oldest first.
+    /// Returns the outcomes, the oldest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -125,7 +125,7 @@ mod tests {
         let mut journal = Journal::open(&path).unwrap();
         let all = [outcome(60), outcome(61), outcome(62)];
         assert_eq!(journal.outcomes().unwrap(), all);
-        // As if 49,997 others had come and gone, the next is the 50,001st.
+        // Simulates 49,997 others that came and went: the next one is the 50,001st.
         let others = "UPDATE sqlite_sequence SET seq = seq + 49997 WHERE name = 'outcome'";
         journal.database.run(others).unwrap();
         journal.keep_outcomes(&[outcome(63)]).unwrap();

@@ -1,4 +1,4 @@
-//! What people asked for, with what the mind doesn't need to know: where it lies, where it goes.
+//! Requests of people, with facts that the mind doesn't need: source and destination.
 
 mod more;
 mod purge;
@@ -18,70 +18,71 @@ use more::id_of;
 pub use more::{LentFor, OneFile, Patterns, StageIn};
 pub use scan::{Scan, Scanned};
 
-/// Requests that one statement asks for: all of a page, and far fewer arguments than databases take (SQLite 32,766, PostgreSQL 65,535).
+/// Most requests that one statement asks for: all of a page, and far fewer arguments than databases
+/// accept (SQLite 32,766, PostgreSQL 65,535).
 const ASKED_TOGETHER_MAX: usize = 1024;
-/// The table, with its key.
+/// Name of the table and its key.
 pub(crate) const REQUEST: (&str, &str) = ("request", "id");
-/// A number that no request has.
+/// Number that no request has.
 const NO_REQUEST: i64 = 0;
 
 /// A request as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Its number; 0 before it is inserted.
+    /// Number; 0 before it is inserted.
     pub id: RequestId,
-    /// The id the submitter gave, so that submitting twice is submitting once.
+    /// Id that the submitter gave, so that a repeated submission makes no second request.
     pub submission: Option<String>,
-    /// The dataset's id at depots.
+    /// Id of the dataset at depots.
     pub dataset: String,
-    /// The source directory, as the bytes of its absolute path.
+    /// Source directory, as the bytes of its absolute path.
     pub source: Vec<u8>,
-    /// The names of the files in it that are meant; all that lies below it where none is named.
+    /// Names of the selected files in it; empty for everything below it.
     pub only: Vec<String>,
-    /// The digest of the list of the files below it that are meant, where they were named in a list of its own.
+    /// Digest of the list of selected files, if a separate list names them.
     pub named: Option<Digest>,
-    /// Those of all these that are meant.
+    /// Further selection among these files.
     pub patterns: Patterns,
-    /// The names of where it goes, with commas between them; of a stage-in a path.
+    /// Names of its destinations, separated by commas; a path for a stage-in.
     pub destination: String,
-    /// How chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
     /// Names of the depots that may hold it.
     pub via: Vec<String>,
-    /// Names of those that must hold their share of it; they may hold it too.
+    /// Names of depots that must hold their share of it; they may hold it too.
     pub pinned: Vec<String>,
-    /// For whom it is encrypted, as public keys; nobody when it is not.
+    /// Recipients it is encrypted for, as public keys; empty without encryption.
     pub recipients: Vec<String>,
-    /// Whether the source is removed once safe.
+    /// Remove the source once the dataset is safe.
     pub release: bool,
-    /// Its source is removed though something that a file of it has beyond its bytes can't be kept.
+    /// Remove the source even if some of its files' extra attributes can't be kept.
     pub drops_extras: bool,
-    /// Whether it runs even if the deadline can't be met.
+    /// Run even if the deadline can't be met.
     pub best_effort: bool,
-    /// What chooses how many fragments go to a depot at once.
+    /// Optimizer of the number of fragments sent to a depot at once.
     pub optimizer: Method,
-    /// What is wished beyond the deadline.
+    /// Wishes beyond the deadline.
     pub wishes: Wishes,
-    /// Where it comes from and since when it is welcome, where it is a stage-in: its destination is a
-    /// path here then, and its source the first of these.
+    /// Sources and earliest start of a stage-in: its destination is a path here then, and its
+    /// source the first of these.
     pub stage_in: Option<StageIn>,
-    /// Where it is a single file that goes to an address under the name that the address has.
+    /// Options of a single file that goes to an address, which includes its name.
     pub one_file: Option<OneFile>,
-    /// On which terms depots are lent for it alone.
+    /// Terms of depots that are lent for it alone.
     pub lent: Vec<LentFor>,
-    /// When it was submitted.
+    /// Submission time.
     pub created: Timestamp,
-    /// When it must be safe.
+    /// Deadline by which it must be safe.
     pub deadline: Timestamp,
-    /// When the first file of its source is to be purged, where that is known.
+    /// Purge of the first file of its source, if known.
     pub purge_at: Option<Timestamp>,
-    /// When depots may drop it.
+    /// Moment from which depots may drop it.
     pub expires: Timestamp,
-    /// What the scan of the source found, once it is done.
+    /// Result of the scan of the source, once it is done.
     pub scan: Option<Scan>,
-    /// Whether the mind was told of it.
+    /// The mind knows the request.
     pub submitted: bool,
-    /// The word for how it ended, once it did: the mind forgets old requests.
+    /// Word for how it ended, once it did: the mind forgets old requests.
     pub ended: Option<String>,
 }
 
@@ -115,13 +116,13 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
             .get::<_, Option<Vec<u8>>>("named")?
             .map(|bytes| Digest::from_bytes(&bytes))
             .transpose()
-            // Without it, all of its directory would be meant.
+            // Without it, the whole directory would be selected.
             .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?,
         patterns: row
             .get::<_, Option<Vec<u8>>>("patterns")?
             .map(|bytes| Patterns::from_bytes(&bytes))
             .transpose()
-            // Without them, more would be meant.
+            // Without them, more files would be selected.
             .map_err(|cause| Trouble::new(TroubleKind::Other, cause))?
             .unwrap_or_default(),
         destination: row.get("destination")?,
@@ -158,7 +159,7 @@ fn from_row(row: &Row) -> Result<RequestRecord, Trouble> {
     })
 }
 
-/// A release of the source whatever can't be kept, among those that are 0 for none and 1.
+/// Value of the column `release` for a release with lost extras, beside 0 for none and 1.
 const ANYWAY: i64 = 2;
 
 fn kept<T: Record>(row: &Row, column: &str) -> Result<Option<T>, Trouble> {
@@ -249,18 +250,18 @@ fn keep_scan(database: &dyn Database, request: RequestId, scan: &Scan) -> Result
 }
 
 impl Journal {
-    /// Keeps a new request and gives it its number.
+    /// Keeps a new request and returns its number.
     ///
     /// # Errors
-    /// [`JournalError::Database`], also when the submission id is already taken.
+    /// [`JournalError::Database`], also if the submission id is in use.
     pub fn insert_request(&mut self, request: &RequestRecord) -> Result<RequestId, JournalError> {
         self.write(|database| insert(database, request))
     }
 
-    /// Keeps new requests together, or none of them; their numbers in their order.
+    /// Keeps new requests together, or none of them; returns their numbers in their order.
     ///
     /// # Errors
-    /// As [`Journal::insert_request`], of any of them.
+    /// See [`Journal::insert_request`], for any of them.
     pub fn insert_requests(
         &mut self,
         requests: &[RequestRecord],
@@ -271,10 +272,11 @@ impl Journal {
         })
     }
 
-    /// Keeps a new request, and as what it goes on: of that, the source is the number of the first. Their numbers.
+    /// Keeps a new request and its continuation, whose source is the number of the first. Returns
+    /// both numbers.
     ///
     /// # Errors
-    /// As [`Journal::insert_request`].
+    /// See [`Journal::insert_request`].
     pub fn insert_with_onward(
         &mut self,
         request: &RequestRecord,
@@ -291,7 +293,7 @@ impl Journal {
         })
     }
 
-    /// Keeps how the scans of requests' sources ended, together.
+    /// Keeps the results of scans of requests' sources together.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -311,7 +313,7 @@ impl Journal {
         })
     }
 
-    /// The list of a request's files, where that is kept here.
+    /// Returns the list of a request's files, if it is kept here.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -326,7 +328,7 @@ impl Journal {
         read().map_err(self.failed("read"))
     }
 
-    /// Keeps how the scan of the request's source ended.
+    /// Keeps the result of the scan of the request's source.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -334,7 +336,7 @@ impl Journal {
         self.write(|database| keep_scan(database, request, scan))
     }
 
-    /// Every request, newest first.
+    /// Returns all requests, newest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -342,7 +344,7 @@ impl Journal {
         self.select_requests("SELECT * FROM request ORDER BY id DESC", &[])
     }
 
-    /// Requests that have not ended and that the mind was not told of yet, the oldest first.
+    /// Returns requests that have not ended and that the mind does not know yet, the oldest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -351,7 +353,7 @@ impl Journal {
         self.select_requests(untold, &[])
     }
 
-    /// All stage-ins, and stage-outs to addresses, the oldest first.
+    /// Returns all stage-ins, and stage-outs to addresses, the oldest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -360,7 +362,7 @@ impl Journal {
         self.select_requests(all, &[])
     }
 
-    /// All requests that are encrypted for somebody, the oldest first.
+    /// Returns all encrypted requests, the oldest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -369,7 +371,8 @@ impl Journal {
         self.select_requests(all, &[])
     }
 
-    /// The newest requests of those that were submitted before `before`, or of all, `most` of them, the newest first.
+    /// Returns `most` of the requests that were submitted before `before`, or of all, the newest
+    /// first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -385,7 +388,7 @@ impl Journal {
         )
     }
 
-    /// The request that a dataset belongs to; none where there is none.
+    /// Returns the request that a dataset belongs to, if any.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -397,7 +400,7 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// The newest stage-ins to a path, `most` of them, the newest first.
+    /// Returns `most` of the stage-ins to a path, the newest first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -413,7 +416,7 @@ impl Journal {
         )
     }
 
-    /// One request.
+    /// Returns a request.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -425,14 +428,16 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// Those requests of these that there are, the newest first, asked for together: up to 1,024 with one question.
+    /// Returns the existing ones of these requests, the newest first, with one statement for up to
+    /// 1,024.
     ///
     /// # Errors
     /// [`JournalError::Database`].
     pub fn requests_among(&self, ids: &[RequestId]) -> Result<Vec<RequestRecord>, JournalError> {
         let mut found = Vec::new();
         for ids in ids.chunks(ASKED_TOGETHER_MAX) {
-            // Statements are kept by their text, so there are only as many as powers of two.
+            // Prepared statements are kept by their text, so the number of arguments is always a
+            // power of two.
             let places = ids.len().next_power_of_two();
             let mut asked: Vec<Value> = ids.iter().map(|id| to_sql(id.get()).to_value()).collect();
             asked.resize(places, NO_REQUEST.to_value());
@@ -445,7 +450,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// The request with this submission id.
+    /// Returns the request with this submission id.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -473,7 +478,7 @@ impl Journal {
         read().map_err(self.failed("read"))
     }
 
-    /// The number of the source of that name; one that is new gets its number.
+    /// Returns the number of the source of that name; a new source gets its number.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -498,7 +503,7 @@ mod tests {
 
     use super::*;
 
-    /// A database that is empty, and counts what it is asked.
+    /// An empty database that counts its statements.
     #[derive(Debug, Default)]
     struct Asked(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! The tables, and how an older file becomes a newer one.
+//! Tables, and migrations from older schemas.
 
 use crate::{
     JournalError,
@@ -6,9 +6,10 @@ use crate::{
     digest, failed, to_sql,
 };
 
-/// Each entry brings the schema from its index to the next; entries are never changed. They are in SQLite's words,
-/// of which `Database::definition` makes another database's.
-/// One that adds a column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests there.
+/// Migrations from each schema to the next; entries are never changed. They are in SQLite's
+/// language, which `Database::definition` translates for another database. A migration that adds a
+/// column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests
+/// there.
 const MIGRATIONS: [&str; 27] = [
     "
     CREATE TABLE input (
@@ -190,10 +191,10 @@ const MIGRATIONS: [&str; 27] = [
     );",
 ];
 
-/// The first schema with digests.
+/// First schema with digests.
 pub(crate) const WITH_DIGESTS: u32 = 26;
 
-/// Brings the schema up to date, in a transaction that has begun.
+/// Brings the schema up to date, in a running transaction.
 pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), JournalError> {
     let failed = failed("open", place);
     let meta = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL)";
@@ -222,12 +223,12 @@ pub(crate) fn prepare(database: &dyn Database, place: &str) -> Result<(), Journa
     digest::seal_tables(database).map_err(&failed)
 }
 
-/// Whether a schema is one that this version does not know.
+/// Returns whether this version does not know a schema.
 pub(crate) fn is_newer(found: u32) -> bool {
     MIGRATIONS.len() < found as usize
 }
 
-/// The schema that a database has: how many of the migrations it has seen.
+/// Returns the schema of a database: the number of migrations it has had.
 pub(crate) fn version(database: &dyn Database) -> Result<u32, Trouble> {
     let row = database.query_row("SELECT value FROM meta WHERE key = 'schema'", &[])?;
     row.map_or(Ok(0), |row| row.get(0))

@@ -1,15 +1,17 @@
-//! How a snapshot of the mind is kept: compressed, for most of its requests are alike, and it is written every few seconds.
+//! Storage of the mind's snapshots: compressed, because most of its requests are alike and it is
+//! written every few seconds.
 
 use std::borrow::Cow;
 
 use crate::database::{Trouble, TroubleKind};
 
-/// What a compressed one begins with. One of before begins with the number of its layout, which is small.
+/// First bytes of a compressed snapshot. Older snapshots begin with the number of their layout,
+/// which is small.
 const COMPRESSED: [u8; 4] = *b"\xfflz4";
 
-/// As it is kept.
+/// Compresses a snapshot for storage.
 pub(crate) fn pack(snapshot: &[u8]) -> Cow<'_, [u8]> {
-    // The length is written in 32 bits.
+    // The length has 32 bits.
     if u32::try_from(snapshot.len()).is_err() {
         return Cow::Borrowed(snapshot);
     }
@@ -18,7 +20,7 @@ pub(crate) fn pack(snapshot: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(packed)
 }
 
-/// As it was given.
+/// Returns the original snapshot.
 pub(crate) fn unpack(kept: Vec<u8>) -> Result<Vec<u8>, Trouble> {
     match kept.strip_prefix(&COMPRESSED) {
         None => Ok(kept),

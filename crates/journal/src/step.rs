@@ -16,62 +16,62 @@ use crate::{
 pub(crate) use chain::check_all;
 use chain::{Since, each_step, newest_snapshot};
 
-/// Events kept for people to read; older ones are dropped. About 200 bytes each.
+/// Events kept for people to read; older ones are removed. About 200 bytes each.
 const EVENTS_MAX: i64 = 1_000_000;
 
-/// Inputs read at once in a replay: bounds what lies in memory as rows beside the inputs themselves.
+/// Inputs read at once in a replay: limits the rows in memory beside the inputs themselves.
 const REPLAYED_AT_ONCE: i64 = 8192;
 
-/// The columns of these tables, in their order.
+/// Columns of these tables, in their order.
 const EVENT_COLUMNS: [&str; 4] = ["seq", "at_micros", "request", "record"];
 const CHUNK_COLUMNS: [&str; 3] = ["request", "chunk", "digests"];
 const LEFT_OUT_COLUMNS: [&str; 2] = ["request", "file"];
 
-/// A step taken because time passed: it has a row, so that a replay takes it too.
+/// Input row of a step taken because time passed, so that a replay takes it too.
 const WAKEUP: &[u8] = &[];
 
-/// Digests of a chunk and of its fragments, learned when it was first read.
+/// Digests of a chunk and of its fragments, learnt when it was first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkRecord {
-    /// The request whose dataset it is of.
+    /// Request of its dataset.
     pub request: RequestId,
-    /// Its place.
+    /// Place of the chunk.
     pub chunk: ChunkIndex,
-    /// The chunk's own digest, then one for each fragment. Of a stage-in the chunk is here if there is no other; if there
-    /// is, it lies at a depot near the centre.
+    /// Digest of the chunk, then one for each fragment. A stage-in's chunk is here if there is no
+    /// other digest; otherwise it lies at a depot near the centre.
     pub digests: Vec<Digest>,
 }
 
-/// One step of the mind with all that must survive with it.
+/// A step of the mind with everything that must survive with it.
 #[derive(Debug, Default)]
 pub struct Step<'a> {
-    /// When it was taken.
+    /// Time of the step.
     pub at: Timestamp,
-    /// What came in.
+    /// Inputs of the step.
     pub inputs: &'a [Input],
-    /// What the mind wants done.
+    /// Commands of the mind.
     pub commands: &'a [Command],
-    /// What people may want to know.
+    /// Events for people.
     pub events: &'a [Event],
     /// Digests without which a stored fragment could not be used.
     pub chunks: &'a [ChunkRecord],
-    /// The mind's state after the step, when it is time to keep one.
+    /// State of the mind after the step, if it is time to keep one.
     pub snapshot: Option<Vec<u8>>,
 }
 
-/// What a restart needs: a state, and the steps after it.
+/// State and steps that a restart needs.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// The newest snapshot.
+    /// Newest snapshot.
     pub snapshot: Option<Vec<u8>>,
-    /// The steps since, in order.
+    /// Steps since then, in order.
     pub steps: Vec<(Timestamp, Vec<Input>)>,
 }
 
 /// An event with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
-    /// Its number: grows by one, never reused.
+    /// Number: it grows by one and is never reused.
     pub seq: u64,
     /// The event.
     pub event: Event,
@@ -121,7 +121,8 @@ impl Journal {
         Ok(from_sql(first_event))
     }
 
-    /// Keeps digests of chunks that were read though nothing of them is stored yet: no step of the mind.
+    /// Keeps digests of chunks that were read though nothing of them is stored yet, without a step
+    /// of the mind.
     ///
     /// # Errors
     /// [`JournalError::Database`]; then none was kept.
@@ -129,7 +130,7 @@ impl Journal {
         self.write(|database| keep_chunks(database, chunks))
     }
 
-    /// Which files were left out of the dataset of a request, by their places in its list.
+    /// Returns the files left out of the dataset of a request, by their places in its list.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -146,10 +147,10 @@ impl Journal {
         files.map_err(self.failed("read"))
     }
 
-    /// Keeps that these files were left out of what a request copies, by their places in its list.
+    /// Records that these files were left out of a request's copy, by their places in its list.
     ///
     /// # Errors
-    /// [`JournalError::Database`]; then none was kept.
+    /// [`JournalError::Database`]; then none was recorded.
     pub fn leave_out(&mut self, request: RequestId, files: &[u64]) -> Result<(), JournalError> {
         let rows: Vec<_> = (files.iter())
             .map(|file| left_out_row(request, *file))
@@ -157,7 +158,7 @@ impl Journal {
         self.write(|database| insert_left_out(database, &rows))
     }
 
-    /// How many chunks of a request were read so far.
+    /// Returns the number of chunks of a request that were read so far.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -170,7 +171,7 @@ impl Journal {
         count.map(from_sql).map_err(self.failed("read"))
     }
 
-    /// What a restart needs to bring the mind back to where it was.
+    /// Returns the state and steps that restore the mind after a restart.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
@@ -184,7 +185,7 @@ impl Journal {
         })
     }
 
-    /// Every step there ever was: what a restart needs when the snapshot is of an older layout.
+    /// Returns all steps ever, for a restart whose snapshot has an older layout.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
@@ -215,7 +216,7 @@ impl Journal {
         }
     }
 
-    /// The number of the newest event; 0 before the first.
+    /// Returns the number of the newest event; 0 before the first.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -231,8 +232,8 @@ impl Journal {
             .map(|newest| from_sql(newest.unwrap_or(0)))
     }
 
-    /// Events after number `after`, oldest first, at most `limit`. When a request is named: its own,
-    /// and those about no request in particular, such as a depot that went down.
+    /// Returns events after number `after`, oldest first, at most `limit`. If a request is named:
+    /// its own, and those of no particular request, for example of a depot that went down.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
@@ -244,7 +245,7 @@ impl Journal {
     ) -> Result<Vec<EventRecord>, JournalError> {
         let failed = self.failed("read");
         let request = request.map(|request| to_sql(request.get()));
-        // Only by what it is cast to does PostgreSQL know what an argument is that may be nothing.
+        // PostgreSQL knows the type of an argument that may be null only from its cast.
         let rows = self.database.query(
             "SELECT * FROM event
              WHERE seq > ?1 AND (CAST(?2 AS BIGINT) IS NULL OR request = ?2 OR request IS NULL)
@@ -264,7 +265,7 @@ impl Journal {
         rows.map_err(&failed)?.iter().map(read).collect()
     }
 
-    /// What is known of one chunk; none before it was read.
+    /// Returns the digests of one chunk; none before it was read.
     ///
     /// # Errors
     /// [`JournalError::Database`], [`JournalError::Malformed`].
@@ -281,7 +282,7 @@ impl Journal {
         Ok(found.into_iter().next())
     }
 
-    /// The digests of every chunk read so far, in chunk order.
+    /// Returns the digests of every chunk read so far, in chunk order.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
@@ -317,7 +318,7 @@ impl Journal {
     }
 }
 
-/// Keeps the inputs of a step, with its digest in the last of them; that digest.
+/// Keeps the inputs of a step, with its digest in the last of them; returns that digest.
 fn keep_inputs(
     database: &dyn Database,
     before: Option<&[u8]>,
@@ -336,11 +337,11 @@ fn keep_inputs(
     Ok(digest)
 }
 
-/// The newest numbers that are taken.
+/// Highest numbers in use.
 struct Last {
     input: i64,
     step: i64,
-    /// The digest of that step; none where it was written before there were digests.
+    /// Digest of that step; none if it was written before there were digests.
     digest: Option<Vec<u8>>,
     command: i64,
     event: i64,
@@ -395,7 +396,7 @@ fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Tr
     )
 }
 
-/// Keeps which files are left out: lists of files outlive what the mind knows of requests.
+/// Records which files are left out: lists of files outlive the mind's knowledge of requests.
 fn keep_left_out(database: &dyn Database, commands: &[Command]) -> Result<(), Trouble> {
     let mut rows = Vec::new();
     for command in commands {
@@ -419,7 +420,7 @@ fn insert_left_out(database: &dyn Database, rows: &[Vec<Value>]) -> Result<(), T
     )
 }
 
-/// Keeps in the requests' table what a step says of their course: the mind forgets old requests,
+/// Records the progress that a step reports in the requests' table: the mind forgets old requests,
 /// the table doesn't.
 fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> {
     let mut submitted = Vec::new();
@@ -472,8 +473,8 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Keeps the snapshot, and drops all older ones but one, and events that people can no longer ask for. Inputs stay: a
-/// release with another layout of snapshots makes the mind anew from all of them.
+/// Keeps the snapshot, and removes all older ones but one, and events that people can no longer ask
+/// for. Inputs stay: a release with another layout of snapshots rebuilds the mind from all of them.
 fn keep_snapshot(
     database: &dyn Database,
     (input_seq, after): (i64, &[u8]),

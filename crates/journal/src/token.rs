@@ -1,4 +1,4 @@
-//! Tokens that others than the service's own user show: what each may, and a hash of it.
+//! Tokens of clients other than the service's own user: the rights of each, and a hash of it.
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
@@ -10,29 +10,29 @@ use crate::{
     digest, from_sql, to_sql,
 };
 
-/// Tokens that are kept: each is in memory and looked at whenever they are listed.
+/// Most tokens that are kept: each is in memory and visited whenever they are listed.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// A token, which itself is nowhere.
+/// A token, which itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRecord {
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// BLAKE3 of what is shown.
+    /// BLAKE3 hash of the token.
     pub hash: [u8; 32],
-    /// What it may, in a word of the service's.
+    /// Scope, in a word of the service.
     pub scope: String,
-    /// Whose requests it makes and changes.
+    /// Owner of the requests it makes and changes.
     pub owner: Option<String>,
-    /// On whose account they go.
+    /// Project whose account they go on.
     pub project: Option<String>,
-    /// Below which directories what they move lies.
+    /// Directories below which its data must lie.
     pub below: Vec<PathBuf>,
-    /// Whose credentials they may name.
+    /// Profiles whose credentials its requests may name.
     pub profiles: Vec<String>,
-    /// When it was made.
+    /// Time of its creation.
     pub created: Timestamp,
-    /// Until when it is good.
+    /// Moment until which it is valid.
     pub expires: Option<Timestamp>,
 }
 
@@ -48,7 +48,7 @@ fn from_row(row: &Row) -> Result<TokenRecord, Trouble> {
     let hash: Vec<u8> = row.get("hash")?;
     Ok(TokenRecord {
         name,
-        // Of what is no hash nothing is the original.
+        // No token hashes to a damaged value.
         hash: hash.try_into().unwrap_or_default(),
         scope: row.get("scope")?,
         owner: row.get("owner")?,
@@ -63,7 +63,8 @@ fn from_row(row: &Row) -> Result<TokenRecord, Trouble> {
 }
 
 impl Journal {
-    /// Keeps a token; false where one has its name, or there are [`TOKENS_MAX`], and nothing changes.
+    /// Keeps a token; returns false, and changes nothing, if its name is in use or there are
+    /// [`TOKENS_MAX`].
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -101,7 +102,7 @@ impl Journal {
         })
     }
 
-    /// Forgets a token; false where there was none.
+    /// Removes a token; returns false if there was none.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -116,7 +117,7 @@ impl Journal {
         })
     }
 
-    /// Every token, in the order of their names.
+    /// Returns all tokens, in the order of their names.
     ///
     /// # Errors
     /// [`JournalError::Database`].

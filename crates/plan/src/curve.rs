@@ -1,10 +1,10 @@
-//! What a resource still carries, over time: piecewise constant, exact to the microsecond.
+//! Remaining rate of a resource over time: piecewise constant, exact to the microsecond.
 
 use alloc::{vec, vec::Vec};
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 record! {
-    /// From this moment on, until the next piece begins.
+    /// Rate from this moment until the next piece begins.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Piece {
         from: Timestamp,
@@ -13,18 +13,19 @@ record! {
 }
 
 record! {
-    /// A rate over time, from the beginning to the end of all time. Breakpoints rather than slots:
-    /// requests take whole rests, so a curve stays short, and a deadline of seconds is as exact as one
-    /// of days (Burchard, IEEE TKDE 2005, compares both).
+    /// Rate over time, for all time.
+    ///
+    /// Breakpoints rather than slots: requests take whole remainders, so a curve stays short. A
+    /// deadline of seconds is as exact as one of days (Burchard, IEEE TKDE 2005, compares both).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Curve {
-        /// In order of time; the first begins with time, neighbours differ.
+        /// Pieces in order of time; the first begins with time, neighbours differ.
         pieces: Vec<Piece>,
     }
 }
 
 impl Curve {
-    /// The same rate for ever.
+    /// Returns a curve that has this rate forever.
     #[must_use]
     pub fn constant(rate: ByteRate) -> Self {
         Self {
@@ -35,8 +36,10 @@ impl Curve {
         }
     }
 
-    /// A rate for each step, from its moment on; nothing before the first. Steps stand in order of time; of several of one
-    /// moment the last counts.
+    /// Returns the curve that takes each step's rate from its moment on, and carries nothing before
+    /// the first step.
+    ///
+    /// Steps must be in order of time. Of several steps at one moment the last counts.
     #[must_use]
     pub fn of_steps(steps: impl IntoIterator<Item = (Timestamp, ByteRate)>) -> Self {
         let mut curve = Self::constant(ByteRate::ZERO);
@@ -50,32 +53,32 @@ impl Curve {
         curve
     }
 
-    /// The rate from this moment until [`Curve::next_change`].
+    /// Returns the rate from this moment until [`Curve::next_change`].
     #[must_use]
     pub fn rate_at(&self, at: Timestamp) -> ByteRate {
         self.piece(self.place(at)).rate
     }
 
-    /// The first moment after `at` with another rate; none when it stays.
+    /// Returns the first moment after `at` with another rate; none if the rate stays.
     #[must_use]
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         self.pieces.get(self.place(at) + 1).map(|piece| piece.from)
     }
 
-    /// The last moment before `at` from which on the rate is what it is just before `at`; the
-    /// beginning of time when it always was.
+    /// Returns the last moment before `at` at which the rate changed; the beginning of time if it
+    /// never did.
     #[must_use]
     pub fn last_change(&self, at: Timestamp) -> Timestamp {
         self.piece(self.place_before(at)).from
     }
 
-    /// The rate just before this moment.
+    /// Returns the rate just before this moment.
     #[must_use]
     pub fn rate_before(&self, at: Timestamp) -> ByteRate {
         self.piece(self.place_before(at)).rate
     }
 
-    /// Bytes carried between two moments.
+    /// Returns the bytes carried between two moments.
     #[must_use]
     pub fn volume(&self, from: Timestamp, to: Timestamp) -> Bytes {
         let (mut at, mut sum) = (from, Bytes::ZERO);
@@ -87,26 +90,26 @@ impl Curve {
         sum
     }
 
-    /// Carries nothing from `from` to `to`, whatever it carried.
+    /// Sets the rate between `from` and `to` to zero.
     pub fn close(&mut self, from: Timestamp, to: Timestamp) {
         self.change(from, to, |_| ByteRate::ZERO);
     }
 
-    /// `rate` is taken from `from` to `to`; where less is there, all of it.
+    /// Takes `rate` from `from` to `to`; all there is where less is left.
     pub fn take(&mut self, from: Timestamp, to: Timestamp, rate: ByteRate) {
         self.change(from, to, |before| {
             ByteRate::new(before.get().saturating_sub(rate.get()))
         });
     }
 
-    /// What was taken is given back.
+    /// Gives back a rate that was taken.
     pub fn give_back(&mut self, from: Timestamp, to: Timestamp, rate: ByteRate) {
         self.change(from, to, |before| {
             ByteRate::new(before.get().saturating_add(rate.get()))
         });
     }
 
-    /// Carries at least what `floor` says from now on.
+    /// Raises the curve to at least `floor` everywhere.
     pub fn raise(&mut self, floor: &Self) {
         for place in 0..floor.pieces.len() {
             let least = floor.piece(place).rate;
@@ -132,7 +135,7 @@ impl Curve {
             .dedup_by(|later, earlier| later.rate == earlier.rate);
     }
 
-    /// Begins a piece at `at`.
+    /// Starts a piece at `at`.
     fn split(&mut self, at: Timestamp) {
         let place = self.place(at);
         let Piece { from, rate } = self.piece(place);
@@ -142,7 +145,7 @@ impl Curve {
         }
     }
 
-    /// A curve that was read from outside may have no piece at all.
+    /// Returns a piece; a curve that was read from outside may have none.
     fn piece(&self, place: usize) -> Piece {
         self.pieces.get(place).copied().unwrap_or(Piece {
             from: Timestamp::default(),
@@ -199,7 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// A model of a second a place: never more than there was, and what is given back is there.
+        /// Checks against a model of one second a place: the curve never gains rate, and a rate
+        /// given back is there again.
         #[test]
         fn a_curve_is_a_row_of_seconds(
             capacity in 1u64..100,

@@ -1,19 +1,18 @@
-//! What is left of something that halves again and again: in integers, so that it is the same
-//! everywhere.
+//! Exponential decay in integers, so that it is the same on all machines.
 
 use core::time::Duration;
 
-/// One, as [`share_left`] counts.
+/// The number one in the units of [`share_left`].
 pub const WHOLE: u128 = 1 << 64;
 
 /// Halvings beyond which nothing is left.
 const HALVINGS_MAX: u128 = 64;
 
-/// Binary digits of a part of a half-life that count.
+/// Binary digits that count of a fraction of a half-life.
 const DIGITS: u32 = 32;
 
-/// 2^(-1/2), 2^(-1/4), 2^(-1/8) and so on, in parts of [`WHOLE`]: each is the square root of the one
-/// before.
+/// 2^(-1/2), 2^(-1/4), 2^(-1/8) and so on, in units of [`WHOLE`]: each is the square root of the
+/// one before.
 const ROOTS: [u128; DIGITS as usize] = roots();
 
 const fn roots() -> [u128; DIGITS as usize] {
@@ -27,8 +26,8 @@ const fn roots() -> [u128; DIGITS as usize] {
     roots
 }
 
-/// The share that is left after `span` of what halves every `half_life`, in parts of [`WHOLE`], rounded
-/// down; nothing when the half-life is none.
+/// Returns the share left after `span` of an amount that halves every `half_life`, in units of
+/// [`WHOLE`], rounded down; zero if the half-life is zero.
 #[must_use]
 pub fn share_left(span: Duration, half_life: Duration) -> u128 {
     let (span, half_life) = (span.as_micros(), half_life.as_micros());
@@ -36,7 +35,7 @@ pub fn share_left(span: Duration, half_life: Duration) -> u128 {
         return if span == 0 { WHOLE } else { 0 };
     }
     let (halvings, rest) = (span / half_life, span % half_life);
-    // A half-life beyond 2^95 microseconds is none that a `Duration` can hold.
+    // A `Duration` holds no half-life beyond 2^95 microseconds.
     let fraction = (rest << DIGITS) / half_life;
     let mut share = WHOLE >> halvings;
     for (root, digit) in ROOTS.iter().zip((0..DIGITS).rev()) {
@@ -47,7 +46,7 @@ pub fn share_left(span: Duration, half_life: Duration) -> u128 {
     share
 }
 
-/// What is left of `amount` after `span`, rounded down.
+/// Returns the rest of `amount` after `span`, rounded down.
 #[must_use]
 pub fn decayed(amount: u64, span: Duration, half_life: Duration) -> u64 {
     let left = (u128::from(amount) * share_left(span, half_life)) >> 64;

@@ -1,67 +1,71 @@
-//! Which destination takes a chunk next, and from whom.
+//! Choice of the destination that takes a chunk next, and of its sources.
 //!
-//! Several destinations share what was sent once: a chunk that lies whole at one of them goes on from
-//! there, and one that lies coded on depots is rebuilt at a destination from as many of its fragments as
-//! the code needs, each from another depot. Peer-to-peer downloads by forecast
-//! (`offload-ics08`, section 3.4: the puller takes from all holders at once, each by its own bandwidth):
-//! here one chunk is asked at a time, and whoever would be through first is taken.
-//! [The algorithm](../../../docs/algorithms/delivery.md).
+//! Several destinations share one transfer from the source. A chunk that lies whole at a
+//! destination goes on from there. A chunk that lies coded on depots is rebuilt at a destination
+//! from as many fragments as the code needs, each from another depot.
+//!
+//! Peer-to-peer downloads by forecast (`offload-ics08`, section 3.4: the puller takes from all
+//! holders at once, each by its own bandwidth). Here one chunk is considered at a time, and the
+//! sources that would finish first are taken. [The
+//! algorithm](../../../docs/algorithms/delivery.md).
 
 use alloc::{vec, vec::Vec};
 
-/// What lies at a place of a chunk.
+/// Part of a chunk that lies at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Piece {
-    /// All of it.
+    /// The whole chunk.
     Whole,
-    /// One fragment.
+    /// A single fragment.
     Fragment(u8),
 }
 
-/// A place as one chunk sees it.
+/// State of a place with respect to one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spot {
-    /// What lies there, digest verified, and counts.
+    /// Verified content that counts, if any.
     pub holds: Option<Piece>,
-    /// Whether it can send on what it holds now.
+    /// The place can send its content now.
     pub gives: bool,
-    /// Whether it is a destination that has nothing of the chunk, and gets nothing of it either.
+    /// The place is a destination that has nothing of the chunk and receives nothing of it.
     pub lacks: bool,
-    /// Whether the whole chunk is on its way there from the centre.
+    /// The whole chunk is on its way there from the centre.
     pub arrives: bool,
-    /// Whether it is there and has space now.
+    /// The place is up and has space.
     pub is_open: bool,
 }
 
-/// What comes next for a chunk.
+/// Next step of a chunk's delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deliver {
     /// A destination takes the chunk.
     Go {
-        /// The place of the destination.
+        /// Place of the destination.
         to: usize,
-        /// The places it takes it from: one that has all of it, or as many as the code needs and then
-        /// some in reserve, who would be through first before others.
+        /// Places of the sources, earliest finish first: one that holds the whole chunk, or as many
+        /// as the code needs and some in reserve.
         from: Vec<usize>,
     },
-    /// A destination could take it, once somebody has room for one more under way.
+    /// A destination could take it as soon as some place may start another transfer.
     Busy,
-    /// A destination lacks it that is not there, or those are not that it could take it from.
+    /// A destination lacks it, and either the destination or the sources it needs are down.
     Stuck,
-    /// Every destination has it, or gets it.
+    /// Every destination has it or is receiving it.
     Done,
 }
 
-/// How many places hold something of the chunk: the fewer, the sooner it goes.
+/// Counts the places that hold something of the chunk: the fewer, the sooner it goes.
 #[must_use]
 pub fn holders(spots: &[Spot]) -> u32 {
     let holds = spots.iter().filter(|spot| spot.holds.is_some());
     u32::try_from(holds.count()).unwrap_or(u32::MAX)
 }
 
-/// What comes next for a chunk of which `data` fragments are enough. `micros` says when what lies at one
-/// place would be through at another if it started now, none where nothing may start; `reserve` is how
-/// many more than needed are named. Costs a visit of each destination and holder.
+/// Returns the next step for a chunk that `data` fragments rebuild.
+///
+/// `micros` returns when the content of one place would have reached another if it started now, and
+/// none where nothing may start. `reserve` is the number of spare sources to name. The cost is one
+/// visit of each destination and holder.
 #[must_use]
 pub fn next(
     spots: &[Spot],
@@ -93,9 +97,11 @@ pub fn next(
     best.map_or(otherwise, |(_, to, from)| Deliver::Go { to, from })
 }
 
-/// Which destination may take a chunk from another one that still gets it from the centre: the places of the one
-/// that sends and of the one that takes it. Only of what lies nowhere: the rest goes as it lies. `is_idle` says
-/// between which places nothing is under way, and whether the one that sends can do this.
+/// Returns the places of a sender and a receiver: the receiver may take the chunk from the sender,
+/// which is still receiving it from the centre.
+///
+/// Only chunks that lie nowhere qualify: the others are sent from where they lie. `is_idle` returns
+/// whether nothing is under way between two places and the sender supports this.
 #[must_use]
 pub fn follow(spots: &[Spot], is_idle: impl Fn(usize, usize) -> bool) -> Option<(usize, usize)> {
     if holders(spots) > 0 {
@@ -110,13 +116,13 @@ pub fn follow(spots: &[Spot], is_idle: impl Fn(usize, usize) -> bool) -> Option<
     })
 }
 
-/// From whom a destination could take a chunk now.
+/// Sources from which a destination could take a chunk now.
 enum Source {
-    /// These, in so many microseconds.
+    /// These places, in this many microseconds.
     From(u64, Vec<usize>),
-    /// Those that have it have no room.
+    /// All holders are busy.
     Busy,
-    /// Those that are there do not have it.
+    /// No reachable place has enough of it.
     Nobody,
 }
 
@@ -314,7 +320,7 @@ mod tests {
                     Deliver::Stuck | Deliver::Done => break,
                 }
             }
-            // Who still lacks it is not there, or nobody who is there has enough.
+            // Either the destination that lacks it is down, or no place that is up has enough.
             let gives = |spot: &&Spot| spot.gives;
             let has_whole = spots.iter().filter(gives).any(|spot| spot.holds == Some(Piece::Whole));
             let fragments: BTreeSet<Piece> = spots.iter().filter(gives).filter_map(|spot| spot.holds).collect();

@@ -1,12 +1,12 @@
-//! Which depots come first while nothing is known of what their paths carry: those near the centre and far from the
-//! destination, as the paper sorts them (`offload-ics08`, section 3.2.2: "with increasing latency from the center, while
-//! at the same time with decreasing latency from" the destination).
-//! [The algorithm](../../../docs/algorithms/distances.md).
+//! Order of depots before any path is measured: first those near the centre and far from the
+//! destination, as the paper sorts them (`offload-ics08`, section 3.2.2: "with increasing latency
+//! from the center, while at the same time with decreasing latency from" the destination). [The
+//! algorithm](../../../docs/algorithms/distances.md).
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Where a depot lies, as round trips; none where nobody measured them.
+/// Round trips of a depot; none where not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// To the centre.
@@ -15,13 +15,16 @@ pub struct Place {
     pub to_destination: Option<Duration>,
 }
 
-/// Millionths of the way from the centre to the destination.
+/// Units of the way from the centre to the destination.
 const WHOLE: u128 = 1_000_000;
 
-/// How far along the way to the destination each place lies, in millionths: the least comes first. With c the round trip to the
-/// centre and s that to the destination that is c / (c + s), which grows with the one and falls with the other. An s that
-/// nobody knows counts as that from the centre itself to the destination, `whole`, or else as the longest
-/// that is known. Where nothing is known of any s it is c alone, in microseconds. A place of which c is not known comes last.
+/// Returns how far along the way to the destination each place lies, in millionths: the smallest
+/// comes first.
+///
+/// With c the round trip to the centre and s that to the destination, the value is c / (c + s): it
+/// grows with c and falls with s. An unknown s counts as `whole`, the round trip between centre and
+/// destination, or else as the longest known s. If no s is known, the value is c in microseconds. A
+/// place with unknown c comes last.
 #[must_use]
 pub fn along(places: &[Place], whole: Option<Duration>) -> Vec<u64> {
     let known = places.iter().filter_map(|place| place.to_destination);
@@ -42,8 +45,8 @@ pub fn along(places: &[Place], whole: Option<Duration>) -> Vec<u64> {
     places.iter().map(key).collect()
 }
 
-/// The level of a depot whose level nobody said: 2 where it is nearer the destination than the centre, 1 else and where that is
-/// not known.
+/// Returns the level of a depot without a configured level: 2 if it is nearer the destination than
+/// the centre, otherwise or if unknown 1.
 #[must_use]
 pub fn level(place: Place) -> u8 {
     match (place.from_centre, place.to_destination) {

@@ -1,4 +1,4 @@
-//! How many depots are fed at once (offload-ics08 section 3).
+//! Number of depots fed at once (offload-ics08 section 3).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -6,9 +6,11 @@ use posthaste_types::{Timestamp, record};
 
 use crate::{Proposal, Scene};
 
-/// The fewest of the proposal's candidates, the best first, on which it is done by `by`, and when: none
-/// where its destination is fast enough, at least as many as the code has fragments else; all of them
-/// when none suffice.
+/// Returns the smallest prefix of the proposal's candidates, best first, that finishes by `by`, and
+/// its finish.
+///
+/// No depot is needed if the destination is fast enough; otherwise at least as many as the code has
+/// fragments. Returns all candidates if none suffice.
 #[must_use]
 pub fn choose(
     scene: &Scene,
@@ -26,10 +28,10 @@ pub fn choose(
         .map(|chosen| (chosen.to_vec(), scene.finish(proposal, chosen)))
         .find(|(_, finish)| finish.is_some_and(|finish| finish <= by))
         .unwrap_or_else(|| {
-            // Too few for the code are none.
+            // Fewer depots than the code needs are as good as none.
             let all = if all < least { 0 } else { all };
             let all = proposal.candidates[..all].to_vec();
-            // Those that are pinned are needed whatever else there is.
+            // Pinned depots are needed whatever else there is.
             let is_short = all.is_empty() && proposal.pinned > 0;
             let finish = scene.finish(proposal, &all).filter(|_| !is_short);
             (all, finish)
@@ -37,7 +39,7 @@ pub fn choose(
 }
 
 record! {
-    /// How long a request has been behind or far ahead, in ticks.
+    /// Number of ticks for which a request has been behind or far ahead.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Pace {
         behind: u32,
@@ -45,20 +47,22 @@ record! {
     }
 }
 
-/// What to do about the fan-out.
+/// Change to the fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// No change.
     Keep,
     /// Feed one more.
     Add,
-    /// Feed one less.
+    /// Feed one fewer.
     Drop,
 }
 
-/// Counts a tick: `left` is the time until the deadline less the margin, `finish` how long the
-/// request still takes on its depots (none for never). Says to add after `behind_ticks` in a row
-/// with `need > have * 0.95`, to drop after `ahead_ticks` in a row with `need < have * 0.5`.
+/// Counts a tick and returns the change to the fan-out.
+///
+/// `left` is the time until the deadline less the margin; `finish` is the time the request still
+/// takes on its depots (none for never). Adds a depot after `behind_ticks` in a row with `need >
+/// have * 0.95`; drops one after `ahead_ticks` in a row with `need < have * 0.5`.
 ///
 /// With need = remaining/left and have = remaining/finish the two tests are tests on times.
 #[must_use]
@@ -127,8 +131,8 @@ mod tests {
         }
     }
 
-    /// The oracle: no subset smaller than the chosen one keeps the deadline (rates are sorted, so the
-    /// best of each size is a prefix; here all subsets are tried).
+    /// Checks that no subset smaller than the chosen one keeps the deadline. Rates are sorted, so
+    /// the best of each size is a prefix; the oracle tries all subsets.
     #[test]
     fn no_smaller_set_of_depots_would_do() {
         let rates = [90, 70, 40, 10];

@@ -1,4 +1,4 @@
-//! Data as a fluid: what one request puts where and when, given what the ones before it left.
+//! Fluid model: where and when one request places its data, on what earlier requests left.
 
 mod ends;
 mod pinned;
@@ -10,20 +10,20 @@ use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 use crate::{Curve, Shut};
 
 record! {
-    /// What one depot offers.
+    /// Capacity of one depot.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Supply {
-        /// What it takes, over time.
+        /// Rate over time.
         pub curve: Curve,
-        /// What it has space for.
+        /// Free space.
         pub space: Bytes,
-        /// The same with the space that is kept for loads to come.
+        /// Free space less the space kept for later loads.
         pub left: Bytes,
     }
 }
 
 impl Supply {
-    /// One on which no space is kept.
+    /// Returns a supply that keeps no space.
     #[must_use]
     pub fn new(curve: Curve, space: Bytes) -> Self {
         Self {
@@ -33,13 +33,13 @@ impl Supply {
         }
     }
 
-    /// Keeps space for loads to come.
+    /// Keeps space for later loads.
     pub fn keep(&mut self, kept: Bytes) {
         self.space -= kept;
     }
 
-    /// The load comes for which `kept` was kept, and which uses `used` already: both are there for it, as
-    /// far as there is so much.
+    /// Returns kept space to the load for which `kept` was kept and which already uses `used`, as
+    /// far as there is that much.
     pub fn give_back(&mut self, kept: Bytes, used: Bytes) {
         self.left += used;
         self.space = (self.space + used + kept).min(self.left);
@@ -52,39 +52,39 @@ impl Supply {
 }
 
 record! {
-    /// What the depots offer to whoever comes next.
+    /// Capacity available to the next load.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Supplies {
-        /// Each depot.
+        /// All depots.
         pub depots: Vec<Supply>,
-        /// What the centre's way out carries, where that is known: all depots share it.
+        /// Rate of the centre's uplink where known: all depots share it.
         pub way_out: Option<Curve>,
-        /// What the owner of the loads that come next allows them together, where that is bounded.
+        /// Limit on all further loads of one owner together, if any.
         pub pace: Option<Curve>,
     }
 }
 
-/// One depot as one load may use it.
+/// A depot as one load may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lane {
     /// Place of the depot among the supplies.
     pub supply: usize,
-    /// Most this load may put there. With one fragment of a chunk a depot, this is one fragment for
-    /// each chunk that still lacks one and has none there: the cap of the water-filling.
+    /// Most this load may put there. With one fragment of a chunk per depot, this is one fragment
+    /// for each chunk that still lacks one and has none there: the cap of the water-filling.
     pub room: Bytes,
-    /// Most it may put there by a plan, whatever room there is; [`Lane::NO_QUOTA`] without one.
+    /// Most it may put there by a plan, apart from `room`; [`Lane::NO_QUOTA`] without a plan.
     pub quota: Bytes,
-    /// It comes in pieces of this size: space for less than one is of no use.
+    /// Size of its fragments: less space than one is useless.
     pub piece: Bytes,
-    /// All of its room is to be filled, whatever the others could take of that.
+    /// All of its room must be filled, even if other lanes could take it.
     pub is_pinned: bool,
 }
 
 impl Lane {
-    /// No plan bounds what goes there.
+    /// Quota without a plan.
     pub const NO_QUOTA: Bytes = Bytes::new(u64::MAX);
 
-    /// A lane without a plan.
+    /// Returns a lane without a plan.
     #[must_use]
     pub fn new(supply: usize, room: Bytes, piece: Bytes) -> Self {
         Self {
@@ -96,53 +96,54 @@ impl Lane {
         }
     }
 
-    /// The whole pieces of `space`.
+    /// Returns the part of `space` that whole fragments fill.
     fn whole_pieces(&self, space: Bytes) -> Bytes {
         Bytes::new(space.get() - space.get() % self.piece.get().max(1))
     }
 }
 
-/// What one request still has to send.
+/// Data that one request still has to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     /// Coded bytes.
     pub bytes: Bytes,
-    /// Where they may go.
+    /// Lanes for the fragments.
     pub lanes: Vec<Lane>,
-    /// Where whole chunks may go meanwhile.
+    /// Depot for whole chunks, if any.
     pub whole: Option<Whole>,
     /// Most that may be sent for it, all lanes together.
     pub rate_max: Option<ByteRate>,
-    /// Depots that it alone may not use at all times.
+    /// Depots that are closed to this load at some times.
     pub shut: Vec<Shut>,
 }
 
-/// A depot that takes whole chunks while others take the fragments of the rest. Nothing of a chunk that
-/// went whole need be coded: each of its bytes spares the other lanes the code's share.
+/// A depot that takes whole chunks while others take the fragments of the rest. A chunk that went
+/// whole needs no coding: each of its bytes relieves the other lanes by the code's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whole {
-    /// Where, and the most of it: bytes of chunks that are not safe.
+    /// Lane and its limit: bytes of chunks that are not safe.
     pub lane: Lane,
-    /// How the others are coded.
+    /// Code of the other chunks.
     pub code: Code,
 }
 
 impl Whole {
-    /// Coded bytes that `bytes` of whole chunks spare in all, but on so many pinned lanes, rounded up.
+    /// Returns the coded bytes that `bytes` of whole chunks save on all lanes but `pinned` ones,
+    /// rounded up.
     fn spares(self, bytes: u64, pinned: u64) -> u64 {
         let fragments = u64::from(self.code.total()).saturating_sub(pinned);
         let coded = u128::from(bytes) * u128::from(fragments);
         narrow(coded.div_ceil(u128::from(self.code.data())))
     }
 
-    /// Of those, what each lane is spared, rounded down.
+    /// Returns the coded bytes saved on each lane, rounded down.
     fn spares_each(self, bytes: u64) -> u64 {
         bytes / u64::from(self.code.data())
     }
 }
 
 impl Load {
-    /// The load of whole chunks, each of so many bytes at most, to one depot.
+    /// Returns the load that sends whole chunks of at most `chunk` bytes to one depot.
     #[must_use]
     pub fn whole(bytes: Bytes, chunk: Bytes, supply: usize) -> Self {
         Self {
@@ -154,19 +155,19 @@ impl Load {
         }
     }
 
-    /// All its lanes, the one for whole chunks last.
+    /// Iterates over all its lanes; the one for whole chunks is last.
     fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
         let whole = self.whole.iter().map(|whole| whole.lane);
         self.lanes.iter().copied().chain(whole)
     }
 
-    /// What each of its lanes carried, with the place of its depot among the supplies.
+    /// Iterates over the bytes each lane carried, with the place of its depot among the supplies.
     pub fn placed<'a>(&'a self, outcome: &'a Outcome) -> impl Iterator<Item = (usize, Bytes)> + 'a {
         let lanes = self.lanes().map(|lane| lane.supply);
         lanes.zip(outcome.placed.iter().copied())
     }
 
-    /// The supply of a lane, counted as [`Self::lanes`] does.
+    /// Returns the supply of a lane, in the order of [`Self::lanes`].
     fn supply(&self, lane: usize) -> usize {
         match (self.lanes.get(lane), &self.whole) {
             (Some(lane), _) => lane.supply,
@@ -176,7 +177,7 @@ impl Load {
     }
 }
 
-/// A lane carries this rate from one moment to another.
+/// Rate of a lane from one moment to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     lane: usize,
@@ -185,19 +186,18 @@ struct Stretch {
     rate: ByteRate,
 }
 
-/// How one load fares.
+/// Result of filling in one load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Filled early: when all of it has arrived. Filled late: when it must begin at the latest. None
-    /// when it does not fit.
+    /// Filled early: arrival of the last byte. Filled late: latest start. None if it does not fit.
     pub edge: Option<Timestamp>,
-    /// What each of its lanes carried, in their order, and then the lane for whole chunks: its share.
+    /// Bytes that each lane carried, in order; the lane for whole chunks is last.
     pub placed: Vec<Bytes>,
     stretches: Vec<Stretch>,
 }
 
 impl Outcome {
-    /// Whether anything of it moves at `at`.
+    /// Returns whether any byte moves at `at`.
     #[must_use]
     pub fn moves_at(&self, at: Timestamp) -> bool {
         let mut stretches = self.stretches.iter();
@@ -205,10 +205,10 @@ impl Outcome {
     }
 }
 
-/// A load that would take longer than this never finishes.
+/// Longest time of a load: a longer one never finishes.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86400);
 
-/// From which end a load is filled in.
+/// End from which a load is filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Towards {
     Early,
@@ -216,7 +216,7 @@ enum Towards {
 }
 
 impl Towards {
-    /// The rate next to `at`, seen from where the filling comes.
+    /// Returns the rate next to `at` in the direction of filling.
     fn rate(self, curve: &Curve, at: Timestamp) -> ByteRate {
         match self {
             Self::Early => curve.rate_at(at),
@@ -224,7 +224,7 @@ impl Towards {
         }
     }
 
-    /// How long that rate lasts.
+    /// Returns how long that rate lasts.
     fn lasts(self, curve: &Curve, at: Timestamp) -> Duration {
         match self {
             Self::Early => curve
@@ -243,39 +243,39 @@ impl Towards {
 }
 
 impl Supplies {
-    /// Fills the load in from `from` on, as early as it goes.
+    /// Fills the load in as early as possible from `from` on.
     ///
-    /// A load after another that was [taken](Self::take) gets what that one left; in the order of
-    /// deadlines this is preemptive EDF, which is optimal on one bottleneck. Costs a visit of each lane
-    /// for each piece of their curves that it passes.
+    /// A load after another that was [taken](Self::take) gets the rest. In order of deadlines this
+    /// is preemptive EDF, which is optimal on one bottleneck. The cost is one visit of each lane
+    /// for each piece of its curves.
     ///
     /// # Panics
-    /// When a lane names no supply.
+    /// If a lane names no supply.
     #[must_use]
     pub fn early(&self, load: &Load, from: Timestamp) -> Outcome {
         self.fill(load, from, HORIZON, Towards::Early)
     }
 
-    /// Fills the load in backwards from `until`, as late as it goes but not before `from`: what is free
-    /// before stays free for more urgent ones (DCRoute: Noormohammadpour et al., HiPC 2016).
+    /// Fills the load in backwards from `until`, as late as possible but not before `from`. Earlier
+    /// capacity stays free for more urgent loads (DCRoute: Noormohammadpour et al., HiPC 2016).
     ///
     /// # Panics
-    /// When a lane names no supply.
+    /// If a lane names no supply.
     #[must_use]
     pub fn late(&self, load: &Load, from: Timestamp, until: Timestamp) -> Outcome {
         self.fill(load, until, until.since(from), Towards::Late)
     }
 
-    /// What the load got is no longer there for others, whether it was all it wanted or not.
+    /// Removes the capacity that the load got, even if it got less than it wanted.
     ///
     /// # Panics
-    /// When `outcome` is of another load.
+    /// If `outcome` belongs to another load.
     pub fn take(&mut self, load: &Load, outcome: &Outcome) {
         self.take_time(load, outcome);
         self.take_space(load, outcome);
     }
 
-    /// The same of rates only.
+    /// Removes rates only, as [`Self::take`] does.
     pub(crate) fn take_time(&mut self, load: &Load, outcome: &Outcome) {
         for stretch in &outcome.stretches {
             let supply = &mut self.depots[load.supply(stretch.lane)];
@@ -286,7 +286,7 @@ impl Supplies {
         }
     }
 
-    /// The same of space only.
+    /// Removes space only, as [`Self::take`] does.
     pub(crate) fn take_space(&mut self, load: &Load, outcome: &Outcome) {
         for (lane, placed) in load.lanes().zip(&outcome.placed) {
             let pieces = placed.pieces(lane.piece.max(Bytes::new(1)));
@@ -294,7 +294,7 @@ impl Supplies {
         }
     }
 
-    /// What all lanes of a load share.
+    /// Iterates over the limits that all lanes of a load share.
     fn shared(&self) -> impl Iterator<Item = &Curve> {
         self.way_out.iter().chain(&self.pace)
     }
@@ -324,12 +324,12 @@ impl Supplies {
     }
 }
 
-/// A load while it is filled in.
+/// A load during filling.
 struct Filling<'a> {
     supplies: &'a Supplies,
     load: &'a Load,
     left: u64,
-    /// What each lane may still carry: as its room, and as space and quota.
+    /// Bytes that each lane may still carry by its room, space and quota.
     room: Vec<u64>,
     space: Vec<u64>,
     placed: Vec<u64>,
@@ -363,8 +363,8 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Gives each lane what its depot, then the way out and the load's own rate, still carry. Whole chunks come first: they are
-    /// fewer bytes for the same data.
+    /// Assigns each lane the rate that its depot, the uplink and the load's own limit leave. Whole
+    /// chunks come first: they are fewer bytes for the same data.
     fn give(&mut self, at: Timestamp, towards: Towards) {
         let shared = self.supplies.shared();
         let shared = shared.map(|curve| towards.rate(curve, at).get()).min();
@@ -387,15 +387,15 @@ impl<'a> Filling<'a> {
         self.room[lane].min(self.space[lane])
     }
 
-    /// What the lane for whole chunks is given.
+    /// Returns the lane for whole chunks and its rate.
     fn whole(&self) -> Option<(Whole, u64)> {
         let whole = self.load.whole?;
         let given = *self.given.last()?;
         (given > 0).then_some((whole, given))
     }
 
-    /// How long that stays so: until the load is done, a lane is full, or a rate changes. None when
-    /// nothing moves any more.
+    /// Returns how long the rates stay: until the load is done, a lane is full, or a rate changes.
+    /// None if nothing moves any more.
     fn next_change(&self, at: Timestamp, towards: Towards) -> Option<Duration> {
         let micros = |amount: u64, rate: u64| {
             let micros = (u128::from(amount) * 1_000_000).div_ceil(u128::from(rate));
@@ -435,14 +435,15 @@ impl<'a> Filling<'a> {
         (span < Duration::MAX).then_some(span)
     }
 
-    /// Coded bytes by which what is left shrinks in a second.
+    /// Returns the coded bytes a second by which the rest shrinks.
     fn progress(&self) -> u64 {
         let coded = &self.given[..self.load.lanes.len()];
         let sum = |sum: u64, rate: &u64| sum.saturating_add(*rate);
         let Some((whole, rate)) = self.whole() else {
             return coded.iter().fold(0, sum);
         };
-        // A lane that is full already has fragments of the chunks that go whole now: those were in vain.
+        // A full lane already has fragments of the chunks that now go whole: those were sent in
+        // vain.
         let full = (0..coded.len()).filter(|&lane| self.room[lane] == 0 && !self.is_pinned(lane));
         let in_vain = whole.spares_each(rate).saturating_mul(full.count() as u64);
         coded
@@ -493,7 +494,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// An amount, at most what a word holds.
+/// Clamps an amount to a word.
 fn narrow(amount: u128) -> u64 {
     u64::try_from(amount).unwrap_or(u64::MAX)
 }
@@ -582,7 +583,7 @@ mod tests {
         assert_eq!(scarce.early(&load, NOW).edge, None, "no room for all of it");
         let late = supplies(&[100, 100, 50]).late(&load, NOW, NOW + Duration::from_secs(30));
         assert_eq!(late.edge, Some(NOW + Duration::from_secs(10)));
-        // What goes whole spares it nothing.
+        // Whole chunks do not relieve it.
         let mut load = both_ways(1000);
         load.lanes[2].is_pinned = true;
         let outcome = supplies(&[10, 10, 10, 100]).early(&load, NOW);
@@ -590,7 +591,7 @@ mod tests {
         assert_eq!(outcome.placed[2], Bytes::new(500));
     }
 
-    /// A dataset of `bytes` in 2+1, to depots 0 to 2 and whole to depot 3.
+    /// Returns a dataset of `bytes` in 2+1, for depots 0 to 2 and whole for depot 3.
     fn both_ways(bytes: u64) -> Load {
         let column = bytes.div_ceil(2);
         Load {
@@ -619,7 +620,7 @@ mod tests {
 
     #[test]
     fn a_fast_depot_helps_no_more_than_its_share_of_what_is_coded() {
-        // Of depots with 1000, 10 and 10, coding carries 20 bytes of data a second.
+        // On depots with 1000, 10 and 10, coding carries 20 bytes of data a second.
         let outcome = supplies(&[1000, 10, 10, 30]).early(&both_ways(3000), NOW);
         assert!((finish_s(&outcome) - 60.0).abs() < 0.1, "{outcome:?}");
     }
@@ -663,10 +664,10 @@ mod tests {
         let mut supply = Supply::new(curve, Bytes::new(1000));
         supply.keep(Bytes::new(900));
         assert_eq!(space(&supply), (100, 1000));
-        // It has 50 on their way there, which are no longer free.
+        // The load has 50 bytes under way, whose space is no longer free.
         supply.give_back(Bytes::new(300), Bytes::new(50));
         assert_eq!(space(&supply), (450, 1050));
-        // More was kept than there is: who comes first has its part, who comes last the rest.
+        // More was kept than there is: the first to come gets its share, the last gets the rest.
         supply.keep(Bytes::new(2000));
         supply.give_back(Bytes::new(800), Bytes::ZERO);
         assert_eq!(space(&supply), (800, 1050));
@@ -719,7 +720,7 @@ mod tests {
         assert_eq!(supplies(&[]).early(&load(0, &[]), NOW).edge, Some(NOW));
     }
 
-    /// The oracle: by bisection, the first moment by which the lanes can have carried everything.
+    /// Bisects, as an oracle, for the first moment by which the lanes can have carried everything.
     fn finish_by_bisection(supplies: &Supplies, load: &Load) -> Option<u64> {
         let carried = |micros: u64| -> u128 {
             let lane = |lane: &Lane| {
@@ -766,8 +767,8 @@ mod tests {
             match (outcome.edge, finish_by_bisection(&supplies, &load)) {
                 (None, None) => {}
                 (Some(ours), Some(theirs)) => {
-                    // Integer rounding costs at most a microsecond and a byte a segment and lane; a
-                    // byte may have to wait until an absent depot is back.
+                    // Integer rounding costs at most a microsecond and a byte per segment and lane;
+                    // a byte may have to wait until an absent depot is back.
                     let ours = u64::try_from(ours.since(NOW).as_micros()).unwrap();
                     let slowest = rates.iter().min().unwrap();
                     let tolerance = 40 + 40 * 1_000_000 / slowest;
@@ -779,9 +780,11 @@ mod tests {
             }
         }
 
-        /// Nobody ever gets more than room, space, curves and the way out give. Where lanes share no way
-        /// out, early and late agree whether a load fits between two moments; a way out is handed out in
-        /// the order of the lanes, so one of them may fit what the other doesn't.
+        /// Checks that no load gets more than room, space, curves and the uplink allow.
+        ///
+        /// Without a shared uplink, early and late agree whether a load fits between two moments.
+        /// An uplink is assigned in the order of the lanes, so one of the two may fit a load that
+        /// the other does not.
         #[test]
         fn shares_never_exceed_what_there_is(
             depots in proptest::collection::vec((0u64..10_000, 0u64..50_000), 1..6),

@@ -1,53 +1,55 @@
-//! TCP connections that share a long path: how many it is worth, and who sets their pace.
+//! TCP connections that share a long path: how many the path is worth, and which congestion control
+//! they use.
 //!
-//! The kernel's own congestion control (CUBIC, unless somebody chose) fills a path that has a queue
-//! and loses little beside that; many connections together do so even where single packets are
-//! lost, because each needs a small window only. BBR keeps its rate whatever is lost, but several
-//! of them keep a queue overflowing: each sends up to twice what the path holds (Hock, Bless and
-//! Zitterbart 2017, "Experimental evaluation of BBR congestion control", found so). So the kernel's
-//! own has the pace until packets are lost while no queue stands, and again and again: then the
-//! loss says nothing about the path's room, and BBR is right.
+//! The kernel's own congestion control (CUBIC by default) fills a path that has a queue and loses
+//! few other packets. Many connections together do so even where single packets are lost, because
+//! each needs a small window only.
+//!
+//! BBR keeps its rate whatever is lost, but several of them keep a queue overflowing: each sends up
+//! to twice what the path holds (Hock, Bless and Zitterbart 2017, "Experimental evaluation of BBR
+//! congestion control"). So the kernel's own is used until packets are lost, repeatedly, while no
+//! queue stands. Such losses say nothing about the path's capacity, and BBR is right.
 //!
 //! Two kinds of connections get BBR all the same, because it finds its rate within few round trips
-//! where CUBIC takes seconds: those left over when most have ended, for which there is room now, and
-//! those that losses at the start left with a small part of what the others send.
+//! where CUBIC takes seconds. One kind is left over when most have ended and there is capacity for
+//! more. The other lost packets at the start and sends a small part of what the others send.
 
 use core::time::Duration;
 
-/// Fewest connections kept ready: two for data in each direction, and as many for questions.
+/// Fewest connections kept ready: two for data in each direction, and two for requests.
 pub const CONNECTIONS_MIN: usize = 4;
 
-/// Most connections to one peer, also where the other end is on the far side of the world.
+/// Most connections to one peer, even at the largest distance.
 pub const CONNECTIONS_MAX: usize = 64;
 
-/// One connection for each of so much time there and back: 64 at 60 ms. A new TCP connection
-/// starts with some 14 KiB in flight and doubles once in each such time, so many fill a long path
+/// Round trip for which there is one connection: 64 connections at 60 ms. A new TCP connection
+/// starts with some 14 KiB in flight and doubles once each round trip, so many fill a long path
 /// sooner than few.
 const RTT_PER_CONNECTION: Duration = Duration::from_micros(940);
 
-/// A queue stands where the round trip takes longer than the shortest by this share of it, one in so many.
+/// Divisor: a queue stands where the round trip exceeds the shortest by this fraction of it.
 const QUEUE_SHARE: u32 = 4;
 
-/// And by this much at least, in microseconds: less is the noise of hosts.
+/// Least excess of a standing queue, in microseconds: less is the noise of hosts.
 const QUEUE_US_MIN: u32 = 2_000;
 
-/// Segments lost without a queue before it counts as how the path is.
+/// Segments lost without a queue before the path counts as lossy.
 const LOST_MIN: u64 = 8;
 
-/// So many of the losses must be of that kind: one that a queue has, clears it for a moment, and
-/// the next in this moment looks as if there were none.
+/// Ratio of losses without a queue to all others from which a path is lossy. A loss in a queue
+/// clears it for a moment, and the next loss in that moment looks like one without a queue.
 const LOST_RATIO: u64 = 2;
 
 /// Losses remembered; older ones count half, a quarter and so on.
 const LOST_REMEMBERED: u64 = 96;
 
-/// A connection whose window is by this factor smaller than usual is starved.
+/// Factor by which the window of a starved connection is smaller than usual.
 const STARVED: u32 = 4;
 
-/// Windows seen before it is known what is usual.
+/// Windows seen before the usual one is known.
 const WINDOWS_MIN: u32 = 64;
 
-/// How many connections a path of this round trip is worth.
+/// Returns the number of connections that a path of this round trip is worth.
 #[must_use]
 pub fn connections(rtt: Duration) -> usize {
     let worth = rtt.as_micros() / RTT_PER_CONNECTION.as_micros();
@@ -56,16 +58,16 @@ pub fn connections(rtt: Duration) -> usize {
         .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
 }
 
-/// What the kernel says of a connection.
+/// Kernel's report on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
-    /// Segments sent again since it was opened.
+    /// Segments retransmitted since it was opened.
     pub resent: u32,
     /// Smoothed round trip, in microseconds; 0 when unknown.
     pub rtt_us: u32,
-    /// The shortest round trip it saw, in microseconds; 0 when unknown.
+    /// Shortest round trip it saw, in microseconds; 0 when unknown.
     pub rtt_least_us: u32,
-    /// Segments that may be under way.
+    /// Congestion window, in segments.
     pub window: u32,
 }
 
@@ -74,31 +76,31 @@ pub struct Health {
 pub struct Fleet {
     /// Connections that are sending.
     sending: usize,
-    /// The most of them since it was told last that they have become fewer.
+    /// Most connections that were sending since the last report that they became fewer.
     most: usize,
-    /// How often most of those that were sending had ended.
+    /// Number of times that most of the sending connections had ended.
     thinned: u64,
-    /// The shortest round trip any of them saw, in microseconds; 0 before the first.
+    /// Shortest round trip of all connections, in microseconds; 0 before the first.
     rtt_least_us: u32,
     /// Segments lost while a queue stood.
     lost_in_queue: u64,
-    /// Segments lost while none did.
+    /// Segments lost while no queue stood.
     lost_at_random: u64,
     is_lossy: bool,
     /// Windows seen, at most [`WINDOWS_MIN`].
     windows: u32,
-    /// A window as usual, in 64ths of a segment.
+    /// Usual window, in 64ths of a segment.
     window_usual: u32,
 }
 
 impl Fleet {
-    /// A connection begins to send.
+    /// Records that a connection begins to send.
     pub fn begin(&mut self) {
         self.sending += 1;
         self.most = self.most.max(self.sending);
     }
 
-    /// A connection has sent all it has, or is gone.
+    /// Records that a connection has sent all it has, or is closed.
     pub fn end(&mut self) {
         self.sending = self.sending.saturating_sub(1);
         if self.sending <= self.most / 2 {
@@ -107,26 +109,26 @@ impl Fleet {
         }
     }
 
-    /// How often most of those that were sending had ended.
+    /// Returns the number of times that most of the sending connections had ended.
     #[must_use]
     pub fn thinned(&self) -> u64 {
         self.thinned
     }
 
-    /// Whether the path loses packets that no queue is to blame for. Once it does, it stays so.
+    /// Returns whether the path loses packets without a queue. Once it does, it stays so.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.is_lossy
     }
 
-    /// Whether a connection sends a small part of what the others do.
+    /// Returns whether a connection sends a small part of what the others do.
     #[must_use]
     pub fn is_starved(&self, now: Health) -> bool {
         self.windows >= WINDOWS_MIN
             && now.window.saturating_mul(WINDOWS_MIN * STARVED) < self.window_usual
     }
 
-    /// Takes in how a connection is `now`, and how it was `before`.
+    /// Records the state of a connection `now` and `before`.
     pub fn observe(&mut self, before: Health, now: Health) {
         self.windows = WINDOWS_MIN.min(self.windows + 1);
         self.window_usual -= self.window_usual / self.windows;
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn a_full_queue_is_no_lossy_path() {
         let mut fleet = Fleet::default();
-        // It overflows, empties, and fills again.
+        // The queue overflows, empties and fills again.
         for round in 0..1000 {
             let (resent, rtt_ms) = (round * 10, [118, 61, 80, 110][round as usize % 4]);
             fleet.observe(health(resent, rtt_ms), health(resent + 10, rtt_ms));

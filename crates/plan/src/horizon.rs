@@ -1,9 +1,11 @@
-//! Planning over time: what goes over which link in which slot (`docs/algorithms/time-expanded-plan.md`).
+//! Planning over time: what goes over which link in which slot
+//! (`docs/algorithms/time-expanded-plan.md`).
 //!
-//! Where [`Supplies::early`](crate::Supplies::early) asks who is done when if nothing changes, a [`Problem`] says what every
-//! link carries in each slot of a [`Grid`], what every node has room for, and what each [`Demand`]
-//! wants. A [`Schedule`] answers it and can be checked against it. [`greedy`] makes one in linear
-//! time; the solver of the floor above makes better ones. [`Calendar`] is the book of what is free.
+//! [`Supplies::early`](crate::Supplies::early) forecasts each finish if nothing changes. A
+//! [`Problem`] gives the capacity of every link in each slot of a [`Grid`], the space of every
+//! node, and each [`Demand`]. A [`Schedule`] answers it and can be checked against it. [`greedy`]
+//! makes one in linear time; the solver of the floor above makes better ones. [`Calendar`] records
+//! the free capacity.
 
 mod calendar;
 mod course;

@@ -1,14 +1,14 @@
-//! Whether a reservation pays, and the least that suffices.
+//! Break-even of a reservation, and the least rate that suffices.
 
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes};
 
-/// Rates are reserved in whole megabits a second, as networks sell them.
+/// Step of reserved rates: whole megabits a second, as networks sell them.
 pub const RATE_STEP: ByteRate = ByteRate::new(125_000);
 
-/// Whether setting up a circuit takes less time than it saves: V / r_direct - V / r_circuit > set-up (the
-/// break-even of overlay-2010; `docs/algorithms/circuits.md`). A path that carries nothing is worth any
-/// wait, and a circuit that is no faster none.
+/// Returns whether setting up a circuit takes less time than it saves: V / r_direct - V / r_circuit
+/// > set-up (the break-even of overlay-2010; `docs/algorithms/circuits.md`). A path that carries
+/// nothing is worth any wait; a circuit that is no faster is worth none.
 #[must_use]
 pub fn pays(volume: Bytes, direct: ByteRate, circuit: ByteRate, set_up: Duration) -> bool {
     if circuit <= direct {
@@ -21,16 +21,18 @@ pub fn pays(volume: Bytes, direct: ByteRate, circuit: ByteRate, set_up: Duration
     saved > circuit.time_for(volume).saturating_add(set_up)
 }
 
-/// As many whole steps as a rate has; none where it has none.
+/// Rounds a rate down to whole steps; none if that is zero.
 #[must_use]
 pub fn whole_steps(rate: ByteRate) -> Option<ByteRate> {
     let steps = rate.get() / RATE_STEP.get();
     (steps > 0).then(|| ByteRate::new(steps * RATE_STEP.get()))
 }
 
-/// The least rate up to `most`, in whole steps, for which `holds` says yes; it must go on saying so for
-/// every higher one. None where it does not even for `most`. Asks as often as the rate has binary digits,
-/// in steps.
+/// Returns the least rate up to `most`, in whole steps, for which `holds` is true; none if it is
+/// false for `most`.
+///
+/// `holds` must be true for every higher rate too. It is called once for each binary digit of the
+/// rate in steps.
 pub fn least(most: ByteRate, mut holds: impl FnMut(ByteRate) -> bool) -> Option<ByteRate> {
     let step = RATE_STEP.get();
     let (mut low, mut high) = (1, most.get() / step);
@@ -57,8 +59,8 @@ mod tests {
         ByteRate::new(rate * 125_000)
     }
 
-    /// Between 350 and 940 Mbit/s and with two minutes to set up, 8.4 GB (overlay-2010: just above 8 GB
-    /// it begins to win, and with 10 GB it clearly does).
+    /// Checks the break-even between 350 and 940 Mbit/s and with two minutes to set up: 8.4 GB
+    /// (overlay-2010: just above 8 GB it begins to win, and with 10 GB it clearly does).
     #[test]
     fn a_circuit_pays_from_about_ten_gigabytes_on() {
         let pays = |gigabytes: u64| {

@@ -1,10 +1,10 @@
-//! The mind: which depots, which shares, by when.
+//! The planning part of the mind: which depots, which shares, by when.
 //!
-//! One model lies underneath: each depot is a [`Curve`] of what it still carries over time, and each
-//! request takes its share out of the [`Supplies`] in turn. Taken as early as possible in the order of
-//! deadlines (preemptive EDF, optimal on one bottleneck) that forecasts when each is done; taken as
-//! late as its deadline allows it is a promise, and what stays free is the [`Scene`] a newcomer finds.
-//! Admission, offers and fan-out are questions asked of it.
+//! A single model is underneath: each depot is a [`Curve`] of its remaining rate over time, and
+//! each request takes its share of the [`Supplies`] in turn. Taken as early as possible in order of
+//! deadlines (preemptive EDF, optimal on one bottleneck), the shares forecast when each request is
+//! done. Taken as late as its deadline allows, a share is a promise, and the rest is the [`Scene`]
+//! of a newcomer. Admission, offers and fan-out are questions about it.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! What would make an infeasible proposal feasible. Each offer was tried before it is made.
+//! Changes that make an infeasible proposal feasible. Each offer was tried before it is made.
 
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
 use crate::{Curve, Proposal, Scene, Supply};
 
-/// Something that would make a proposal feasible, all else equal.
+/// A change that makes a proposal feasible, all else equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     /// A later deadline.
     Later(Timestamp),
     /// Fewer parity fragments.
     LighterCode(Code),
-    /// This much rate more, spread evenly over as many further depots as the code has fragments.
+    /// Additional rate, spread evenly over as many further depots as the code has fragments.
     MoreRate(ByteRate),
 }
 
-/// Rates above 2^50 bytes/s are offered by nobody.
+/// Binary digits of the highest rate to offer: nobody offers more than 2^50 bytes/s.
 const RATE_BITS: u32 = 50;
-/// A deadline offered is rounded up to this, so that a person can type it.
+/// Offered deadlines are rounded up to this, so that a person can type them.
 const LATER_STEP_MICROS: u64 = 1_000_000;
 
-/// Everything that would help `proposal`, cheapest to say first. Empty when nothing would.
+/// Returns every offer for `proposal`, simplest first; empty if nothing helps.
 #[must_use]
 pub fn offers(scene: &Scene, proposal: &Proposal) -> Vec<Offer> {
     let mut offers = Vec::new();
@@ -31,7 +31,7 @@ pub fn offers(scene: &Scene, proposal: &Proposal) -> Vec<Offer> {
     offers
 }
 
-/// The earliest deadline the proposal would keep without breaking a promise.
+/// Returns the earliest deadline that the proposal would keep without breaking a promise.
 fn later(scene: &Scene, proposal: &Proposal) -> Option<Timestamp> {
     let finish = scene.finish(proposal, &proposal.candidates)?;
     let steps = finish.as_micros().div_ceil(LATER_STEP_MICROS);
@@ -72,7 +72,7 @@ fn more_rate(scene: &Scene, proposal: &Proposal) -> Option<ByteRate> {
     Some(ByteRate::new(low))
 }
 
-/// The scene and the proposal with the offer taken.
+/// Returns the scene and the proposal with the offer accepted.
 pub(crate) fn with_more_rate(
     scene: &Scene,
     proposal: &Proposal,

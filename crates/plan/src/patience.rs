@@ -1,48 +1,48 @@
-//! When to try again, and when to stop waiting.
+//! Retries, and the judgement of lanes.
 //!
-//! What failed for good is never tried again. Everything else is tried a bounded number of times,
-//! with pauses that double and are drawn at random, so that many clients don't come back together
-//! ("full jitter" over the upper half). How often and how long follows from what went wrong.
+//! A lasting failure is never retried. Everything else is retried a bounded number of times. Pauses
+//! double and are drawn at random, so that many clients don't come back together ("full jitter"
+//! over the upper half). The kind of failure decides the number and the pauses.
 
 use core::time::Duration;
 
 use posthaste_types::ByteRate;
 
-/// What went wrong, as far as trying again depends on it.
+/// Kind of failure, as far as retries depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// The same request will fail again.
+    /// A failure that the same request will meet again.
     Lasting,
-    /// No connection, or it broke.
+    /// No connection, or a broken one.
     Unreachable,
     /// Nothing moved, or far too little: another connection may do better at once.
     Stalled,
-    /// The other side asks us to come back later.
+    /// The other side asked for a later retry.
     Busy,
-    /// Other bytes arrived than were sent: sending them once more settles it.
+    /// The bytes that arrived differ from those sent: sending them once more settles it.
     Corrupt,
 }
 
-/// How often, and with which pauses.
+/// Number of tries, and their pauses.
 struct Tries {
     most: u32,
     first: Duration,
     longest: Duration,
 }
 
-/// The longest pause asked for by the other side that is waited for. A store that wants more is
-/// told to be busy.
+/// Longest pause that is waited for at the other side's request. A store that wants more counts as
+/// busy.
 const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Trouble {
     const fn tries(self) -> Tries {
         let (most, first_ms, longest_ms) = match self {
             Self::Lasting => (1, 0, 0),
-            // Long enough for a service that is restarted: 0.2 + 0.4 + ... about 20 s in all.
+            // Enough for a service that restarts: 0.2 + 0.4 + ... about 20 s in all.
             Self::Unreachable => (8, 200, 5_000),
-            // The wait was the stall itself.
+            // The stall itself was the wait.
             Self::Stalled => (5, 50, 1_000),
-            // Stores that throttle want patience: about two minutes in all.
+            // Stores that throttle need patience: about two minutes in all.
             Self::Busy => (10, 500, 20_000),
             Self::Corrupt => (3, 0, 0),
         };
@@ -54,8 +54,10 @@ impl Trouble {
     }
 }
 
-/// The pause before trying again after `failures` in a row, or `None` when it is enough. `asked` is
-/// the pause the other side asked for; `lot` a random number, of which the thousandths count.
+/// Returns the pause before the next try after `failures` in a row, or `None` if there is none.
+///
+/// `asked` is the pause the other side asked for; `lot` is a random number, of which the
+/// thousandths count.
 #[must_use]
 pub fn next_try(
     trouble: Trouble,
@@ -74,26 +76,26 @@ pub fn next_try(
     Some(asked.unwrap_or_default().max(drawn))
 }
 
-/// A lane without a byte for so long is stalled, whatever its rate was.
+/// Time without a byte after which a lane is stalled, whatever its rate was.
 pub const SILENT_MAX: Duration = Duration::from_secs(10);
-/// A lane is not called slow before it moved for so long: the first seconds are slow start.
+/// Time a lane must move before it may count as slow: the first seconds are slow start.
 const SLOW_AFTER: Duration = Duration::from_secs(10);
-/// A lane is slow below this share of what is expected of it.
+/// Share of the expected rate below which a lane is slow.
 const SLOW_PERMILLE: u64 = 200;
 
-/// How a lane is doing.
+/// State of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It moves.
+    /// Bytes arrive as expected.
     Moving,
-    /// Nothing came for [`SILENT_MAX`].
+    /// Nothing arrived for [`SILENT_MAX`].
     Silent,
-    /// It moves at a fraction of what is expected.
+    /// The rate is a fraction of the expected one.
     Slow,
 }
 
-/// Judges a lane: how long since its last byte, how long it has been at its chunk and at which mean
-/// rate, and what is expected of it (the median of its like). None is expected where it is alone.
+/// Judges a lane by the time since its last byte, its time at the chunk, its mean rate there, and
+/// the expected rate. The latter is the median of similar lanes; none if there are no others.
 #[must_use]
 pub fn judge(
     silent: Duration,

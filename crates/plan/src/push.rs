@@ -1,29 +1,29 @@
-//! Which fragment of a chunk goes on from one depot to another that is nearer to its destination.
+//! Choice of the fragment that goes on from one depot to another nearer to the destination.
 //!
-//! The paper's Push (`offload-ics08`, section 3.3): nodes of one level send on to those of the next, so
-//! that data flows towards whoever pulls it. Here one chunk is asked at a time: every fragment of it
-//! shall lie once at a nearer level, the rarest first, and no depot gets a second one of the chunk.
-//! [The algorithm](../../../docs/algorithms/push.md).
+//! The paper's Push (`offload-ics08`, section 3.3): nodes of one level send on to those of the
+//! next, so that data flows towards the puller. Here one chunk is considered at a time. Every
+//! fragment shall lie once at a nearer level, the rarest first, and no depot gets a second fragment
+//! of the chunk. [The algorithm](../../../docs/algorithms/push.md).
 
 use alloc::vec::Vec;
 
-/// A depot as one chunk sees it.
+/// State of a depot with respect to one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stand {
     /// Hops from the centre, from 1.
     pub level: u8,
-    /// The fragment that lies there, digest verified, and counts.
+    /// Fragment that lies there, digest verified, and counts.
     pub holds: Option<u8>,
-    /// The fragment that another depot is sending there.
+    /// Fragment that another depot is sending there.
     pub awaits: Option<u8>,
-    /// The fragment on its way there from the centre.
+    /// Fragment on its way there from the centre.
     pub arrives: Option<u8>,
-    /// Whether it can send on what it holds now.
+    /// The depot can send its fragment now.
     pub gives: bool,
-    /// Whether the rules let it get a fragment of this chunk: it has none, and not too many of those
-    /// that fail together with it have one.
+    /// The rules allow the depot a fragment of this chunk: it has none, and its failure domains are
+    /// below their limit.
     pub is_free: bool,
-    /// Whether it is there and has space now.
+    /// The depot is up and has space.
     pub is_open: bool,
 }
 
@@ -33,36 +33,36 @@ impl Stand {
     }
 }
 
-/// The way from one place to another, where something may go over it, now or once something else is through.
+/// Path between two places that may carry a fragment, now or after a transfer under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// How long until a fragment that goes there next is through, in microseconds.
+    /// Time until the next fragment would arrive, in microseconds.
     pub micros: u64,
-    /// Whether one more may start now.
+    /// Another transfer may start now.
     pub may_start: bool,
 }
 
-/// What comes next for a chunk.
+/// Next step of a chunk's push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Push {
-    /// This fragment goes from the depot at one place to that at another.
+    /// Send this fragment from one depot to another.
     Go {
-        /// The place of the depot that sends.
+        /// Place of the sending depot.
         from: usize,
-        /// The place of the depot that gets it.
+        /// Place of the receiving depot.
         to: usize,
         /// The fragment.
         fragment: u8,
     },
-    /// A fragment could go, once a pair of depots has room for one more under way.
+    /// A fragment could go as soon as a pair of depots may start another transfer.
     Busy,
-    /// A fragment could go, once a depot is there again or has space.
+    /// A fragment could go as soon as a depot is up again or has space.
     Stuck,
     /// Every fragment that can lie nearer does, or is on its way.
     Done,
 }
 
-/// How many fragments of the chunk lie beyond the first level, or are on their way there.
+/// Counts the fragments of the chunk that lie beyond the first level or are on their way there.
 #[must_use]
 pub fn nearer(stands: &[Stand]) -> u32 {
     let first = stands.iter().map(|stand| stand.level).min().unwrap_or(0);
@@ -74,12 +74,12 @@ pub fn nearer(stands: &[Stand]) -> u32 {
     mask.count_ones()
 }
 
-/// What comes next for a chunk. `room` says how it is between two places; none where nothing may go. Costs a visit of
-/// each pair of depots.
+/// Returns the next step for a chunk. `room` describes the path between two places; none where
+/// nothing may go. The cost is one visit of each pair of depots.
 ///
-/// Of all fragments that could go the one with the fewest holders does, to the next level rather than to one beyond. Each
-/// goes over the pair by which it is there first: it waits for one that is busy rather than to go over a slower one
-/// that is not, where it would take longer.
+/// Among all possible fragments, the one with the fewest holders goes, to the next level rather
+/// than beyond. Each uses the pair by which it arrives first: it waits for a busy pair rather than
+/// use a free one that would take longer.
 #[must_use]
 pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<Room>) -> Push {
     let mut firsts: Vec<First> = Vec::new();
@@ -124,28 +124,31 @@ pub fn next(stands: &[Stand], room: impl Fn(usize, usize) -> Option<Room>) -> Pu
     })
 }
 
-/// The pair by which a fragment is at a level first.
+/// Pair of depots by which a fragment reaches a level first.
 struct First {
-    /// The fragment and the level.
+    /// Fragment and level.
     target: (u8, u8),
-    /// When, whether it has to wait for that, and the places of who gets and who sends it.
+    /// Arrival, whether the fragment has to wait for the pair, and the places of receiver and
+    /// sender.
     rank: (u64, bool, usize, usize),
 }
 
 /// A fragment that goes on while it still arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Follow {
-    /// The place of the depot that gets it from the centre and sends it on.
+    /// Place of the depot that receives it from the centre and sends it on.
     pub from: usize,
-    /// The place of the depot that gets it from there.
+    /// Place of the depot that receives it from there.
     pub to: usize,
     /// The fragment.
     pub fragment: u8,
 }
 
-/// What of a chunk may go on while it still arrives: something that lies nowhere yet, nor gets nearer in
-/// another way. `is_idle` says between which places nothing is under way and nothing that lies at one could go, and
-/// whether the one that sends can do this. Costs a visit of each pair of depots.
+/// Returns a fragment that may go on while it still arrives: one that lies nowhere yet and gets
+/// nearer in no other way.
+///
+/// `is_idle` returns whether nothing is under way between two places, nothing that lies at the
+/// sender could go, and the sender supports this. The cost is one visit of each pair of depots.
 #[must_use]
 pub fn follow(stands: &[Stand], is_idle: impl Fn(usize, usize) -> bool) -> Option<Follow> {
     let mut best = None;
@@ -264,7 +267,7 @@ mod tests {
             fragment: 0,
         };
         assert_eq!(next(&stands, way(3, 3)), other);
-        // What waits keeps no other fragment waiting, and nothing that may go further.
+        // A waiting fragment delays no other fragment that may go further.
         let two = [holder(1, 0), holder(1, 1), empty(2)];
         let go = next(&two, way(3, 4));
         assert!(matches!(
@@ -296,14 +299,14 @@ mod tests {
         assert_eq!(follow(&stands, |from, _| from == 1), way(1, 2, 1));
         assert_eq!(follow(&stands, |_, _| false), None);
         stands[2].awaits = Some(0);
-        // One that goes on already goes no second way; the other one may.
+        // A fragment that already goes on takes no second path; the other one may.
         assert_eq!(follow(&stands, |_, _| true), way(1, 3, 1));
         stands[1].gives = false;
         assert_eq!(follow(&stands, |_, _| true), None);
-        // Nothing follows what lies there: it goes as it is.
+        // Nothing follows a fragment that lies there: it is pushed.
         let stands = [coming(1, 0), holder(1, 0), empty(2)];
         assert_eq!(follow(&stands, |_, _| true), None);
-        // Nor where the centre sends itself.
+        // Nothing follows where the centre itself sends.
         let stands = [coming(1, 0), coming(2, 0), empty(2)];
         assert_eq!(follow(&stands, |_, _| true), None);
     }
@@ -361,7 +364,7 @@ mod tests {
                 steps += 1;
                 prop_assert!(steps <= before.len());
             }
-            // Nothing was made of nothing.
+            // No fragment comes from nowhere.
             let known: BTreeSet<u8> = before.iter().filter_map(|stand| stand.holds).collect();
             prop_assert!(stands.iter().filter_map(|stand| stand.holds).all(|held| known.contains(&held)));
         }

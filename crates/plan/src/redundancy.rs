@@ -1,56 +1,55 @@
-//! How many fragments a chunk becomes, and how many of them may be lost: the cheapest code that keeps
-//! what a user wishes to survive.
+//! Choice of the erasure code: the cheapest one that meets the wished durability.
 //!
-//! Each depot holds at most one fragment of a chunk, so a code `k+m` on n = k + m depots survives the
-//! loss of any m of them (Plank and Xu 2006 name the same for optimal codes), and stores n/k bytes
-//! for each. The chance that more than m are lost is summed exactly over the depots, each with its own
-//! chance: a Poisson-binomial distribution, one depot at a time.
+//! Each depot holds at most one fragment of a chunk. So a code `k+m` on n = k + m depots survives
+//! the loss of any m of them, and stores n/k bytes for each (Plank and Xu 2006 state this for
+//! optimal codes). The chance that more than m are lost is summed exactly over the depots, each
+//! with its own chance: a Poisson-binomial distribution, one depot at a time.
 
 use alloc::{vec, vec::Vec};
 use posthaste_types::Code;
 
-/// A chance that is certain; chances are shares of it.
+/// Unit of chances: certainty.
 pub const CERTAIN: u64 = 1 << 60;
 
-/// Most data fragments: more save less than a sixteenth of what is stored, and each reader needs that
-/// many depots at once.
+/// Most data fragments: more save less than a sixteenth of the stored bytes, and each reader needs
+/// that many depots at once.
 const DATA_MAX: usize = 16;
 /// Most parity fragments.
 const PARITY_MAX: usize = 16;
 
-/// What the data must survive.
+/// Losses that the data must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// The loss of any so many depots.
+    /// Loss of any this many depots.
     Losses(usize),
-    /// Everything but for this chance.
+    /// Largest chance of losing the data.
     Chance(u64),
 }
 
 /// A depot that could hold fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// The chance that it loses what it holds while it is needed.
+    /// Chance that it loses its fragment while that is needed.
     pub loss: u64,
-    /// What storing a gigabyte there costs, in millionths of a dollar.
+    /// Price of storing a gigabyte there, in millionths of a dollar.
     pub micro_usd: u64,
-    /// Those that fail together with it in any way, as a mask of their places.
+    /// Candidates that share any failure domain with it, as a mask of their places.
     pub kin: u64,
 }
 
-/// A code that keeps a wish.
+/// A code that meets a wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The code.
     pub code: Code,
-    /// The candidates on which it keeps the wish, whichever of them hold fragments.
+    /// Candidates on which it meets the wish, for any choice among them.
     pub on: Vec<usize>,
-    /// The chance that data is lost, on the worst of those.
+    /// Chance that data is lost on the worst of those.
     pub loss: u64,
 }
 
-/// The chance that more than `parity` of depots with these chances are lost, each independently of
-/// the others. Never less than it is, but for roundings of 2^-60.
+/// Returns the chance that more than `parity` of depots with these chances are lost
+/// independently. It is never too small, apart from roundings of 2^-60.
 #[must_use]
 pub fn loss(chances: &[u64], parity: usize) -> u64 {
     // kept[j]: the chance that exactly j were lost so far.
@@ -71,8 +70,8 @@ pub fn loss(chances: &[u64], parity: usize) -> u64 {
         .fold(CERTAIN, |rest, &some| rest.saturating_sub(some))
 }
 
-/// Every code worth trying, the cheapest first: by money, then by bytes stored, then by depots needed.
-/// None when the wish can't be kept on these depots at all.
+/// Returns every code worth trying, cheapest first: by money, then by bytes stored, then by depots
+/// needed. Empty if no code meets the wish on these depots.
 #[must_use]
 pub fn choices(wish: Wish, candidates: &[Candidate]) -> Vec<Choice> {
     let mut choices: Vec<(u128, Choice)> = (1..=DATA_MAX + PARITY_MAX)
@@ -112,8 +111,9 @@ fn for_losses(total: usize, losses: usize, candidates: &[Candidate]) -> Option<C
     Some(Choice { code, on, loss })
 }
 
-/// The fewest parity fragments that do on the most reliable depots of which no two fail together, and all
-/// further depots on which they still do. Where depots fail together in several ways they are chosen greedily.
+/// Returns the fewest parity fragments that suffice on the most reliable depots of which no two
+/// fail together. Adds all further depots on which they still suffice. Depots with several failure
+/// domains are chosen greedily.
 fn for_chance(total: usize, most: u64, candidates: &[Candidate]) -> Option<Choice> {
     let mut by_loss: Vec<usize> = (0..candidates.len()).collect();
     by_loss.sort_by_key(|&place| (candidates[place].loss, place));
@@ -140,7 +140,7 @@ fn for_chance(total: usize, most: u64, candidates: &[Candidate]) -> Option<Choic
     Some(Choice { code, on, loss })
 }
 
-/// The chances of the `total` least reliable.
+/// Returns the chances of the `total` least reliable.
 fn worst(on: &[usize], total: usize, candidates: &[Candidate]) -> Vec<u64> {
     let mut chances: Vec<u64> = on.iter().map(|&place| candidates[place].loss).collect();
     chances.sort_unstable_by_key(|&chance| core::cmp::Reverse(chance));
@@ -148,8 +148,8 @@ fn worst(on: &[usize], total: usize, candidates: &[Candidate]) -> Vec<u64> {
     chances
 }
 
-/// What a gigabyte costs on the cheapest depots: the prices of one fragment each, over the data
-/// fragments; in units of 1/720720, which every number of data fragments divides.
+/// Returns the price of a gigabyte on the cheapest depots: the prices of one fragment each, over
+/// the data fragments. The unit is 1/720720, which every number of data fragments divides.
 fn price(choice: &Choice, candidates: &[Candidate]) -> u128 {
     const UNITS: u128 = 720_720;
     let mut prices: Vec<u64> = choice
@@ -207,7 +207,7 @@ mod tests {
             .collect()
     }
 
-    /// The oracle: every set of depots that may be lost.
+    /// Enumerates, as an oracle, every set of depots that may be lost.
     fn by_enumeration(chances: &[f64], parity: usize) -> f64 {
         (0u32..1 << chances.len())
             .filter(|lost| lost.count_ones() as usize > parity)
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(codes(Wish::Losses(1), &alike(2, 0.1)), ["1+1"]);
         assert_eq!(codes(Wish::Losses(0), &alike(1, 0.1)), ["1+0"]);
         assert!(codes(Wish::Losses(2), &alike(2, 0.1)).is_empty());
-        // Beyond sixteen data fragments nothing is saved that is worth their readers' trouble.
+        // More than sixteen data fragments save less than they cost readers.
         assert_eq!(codes(Wish::Losses(2), &alike(63, 0.1))[0], "16+2");
     }
 
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn a_wished_chance_is_kept_with_the_fewest_bytes() {
         let most = of_certain(1e-4);
-        // Of five depots that lose 1 % each, more than two are lost once in 100 000.
+        // Among five depots that lose 1 % each, more than two are lost once in 100 000.
         assert_eq!(codes(Wish::Chance(most), &alike(5, 0.01))[0], "3+2");
         let hardly_ever = Wish::Chance(of_certain(1e-12));
         assert!(codes(hardly_ever, &alike(3, 0.01)).is_empty());
-        // A depot that often loses what it holds is left out.
+        // A depot with frequent losses is left out.
         let mut mixed = alike(6, 0.01);
         mixed[2].loss = of_certain(0.5);
         let choices = choices(Wish::Chance(most), &mixed);
@@ -262,7 +262,7 @@ mod tests {
             (format!("{}", choices[0].code), &choices[0].on[..]),
             ("3+2".into(), &[0, 1, 3, 4, 5][..])
         );
-        // Two that fail together count once.
+        // Two depots that fail together count once.
         let mut sites = alike(5, 0.01);
         (sites[0].kin, sites[1].kin) = (0b11, 0b11);
         assert!(choices_all(&sites, most).iter().all(|total| *total <= 4));
@@ -273,9 +273,9 @@ mod tests {
         choices.iter().map(|choice| choice.code.total()).collect()
     }
 
-    /// Figure 7 of the paper (offload-ics08): of 20 nodes f fail, whichever; the share of stripes of
-    /// RS(4,6) that is lost, worked out exactly for f from 0 to 20. With nodes that fail independently
-    /// it must be the mean over f.
+    /// Compares with figure 7 of the paper (offload-ics08): of 20 nodes any f fail; the share of
+    /// lost stripes of RS(4,6) is exact for f from 0 to 20. With nodes that fail independently it
+    /// must be the mean over f.
     #[test]
     fn it_agrees_with_the_papers_figure_of_failures() {
         let choose = |n: u32, k: u32| -> f64 {
@@ -321,7 +321,7 @@ mod tests {
             prop_assert!((ours - exact).abs() < 1e-12, "{ours} and {exact}");
         }
 
-        /// No code with fewer bytes on any set of as many depots keeps the wish.
+        /// Checks that no code with fewer bytes on any set of as many depots meets the wish.
         #[test]
         fn nothing_cheaper_keeps_the_wish(
             all in proptest::collection::vec(0.0f64..0.4, 1..7), nines in 1i32..5,

@@ -1,11 +1,13 @@
-//! Who has what of a link or a space from when until when: advance reservations.
+//! Advance reservations: amounts of a link or a space from one moment to another.
 //!
-//! [`Reservations`] is a calendar in time, exact to the microsecond: what is taken of each resource is a
-//! [`Curve`](crate::Curve) of breakpoints, so that a reservation a month ahead costs as much as one of the next minute.
-//! ([`horizon::Calendar`](crate::horizon::Calendar) counts in the slots of one plan and forgets them with it.)
-//! An [`Ask`] names a level and a span, or a volume and by when; a hold places it for a short while, a commit makes it
-//! last, and what ends is given back exactly. A refusal says what would fit: [the
-//! algorithms](../../../docs/algorithms/reservations.md).
+//! [`Reservations`] is a calendar in time, exact to the microsecond. The amount reserved of each
+//! resource is a [`Curve`](crate::Curve) of breakpoints. So a reservation a month ahead costs as
+//! much as one of the next minute. ([`horizon::Calendar`](crate::horizon::Calendar) counts in the
+//! slots of one plan and forgets them with it.)
+//!
+//! An [`Ask`] names a level and a span, or a volume and a deadline. A hold books it for a short
+//! while, a commit makes it last, and its end gives everything back exactly. A refusal says what
+//! would fit: [the algorithms](../../../docs/algorithms/reservations.md).
 
 mod book;
 mod find;
@@ -16,23 +18,25 @@ use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 pub use book::Reservations;
 
-/// How long a hold waits for its commit unless its owner says otherwise: two round trips between programs, not people.
+/// Time a hold waits for its commit unless its owner sets another: two round trips between
+/// programs, not people.
 pub const HOLD_LIFETIME: Duration = Duration::from_secs(30);
-/// Reservations of one calendar. Each is looked at once per question: this is about a millisecond.
+/// Most reservations of one calendar. Each question visits every one: this takes about a
+/// millisecond.
 pub const RESERVATIONS_MAX: usize = 1024;
-/// Pieces of one reservation, which it has when it takes what others leave.
+/// Most pieces of one reservation, which it has when its amount follows the free capacity.
 pub const PIECES_MAX: usize = 32;
-/// Resources in a row that one reservation takes.
+/// Most resources that one reservation uses in a row.
 pub const PATH_MAX: usize = 8;
-/// Resources of one calendar.
+/// Most resources of one calendar.
 pub const RESOURCES_MAX: usize = 256;
-/// How far ahead anything may be reserved: what is later is a slip of the pen.
+/// Farthest time ahead for a reservation: a later one is a typing error.
 pub const AHEAD_MAX: Duration = Duration::from_secs(400 * 86_400);
-/// A resource is sold as it is; twice this is twice over.
+/// Factor, in thousandths, of a resource that is not overbooked; twice this sells it twice.
 pub const NOT_OVERBOOKED_PERMILLE: u64 = 1000;
 
 record! {
-    /// How much of a resource: bytes a second of a link, bytes of a space.
+    /// Amount of a resource: bytes a second of a link, bytes of a space.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
     pub struct Amount {
         count: u64,
@@ -43,25 +47,25 @@ impl Amount {
     /// Nothing.
     pub const ZERO: Self = Self { count: 0 };
 
-    /// Of a link.
+    /// Returns the amount of a link.
     #[must_use]
     pub const fn of_link(rate: ByteRate) -> Self {
         Self { count: rate.get() }
     }
 
-    /// Of a space.
+    /// Returns the amount of a space.
     #[must_use]
     pub const fn of_space(bytes: Bytes) -> Self {
         Self { count: bytes.get() }
     }
 
-    /// As what it is of a link.
+    /// Returns the rate, if it is of a link.
     #[must_use]
     pub const fn rate(self) -> ByteRate {
         ByteRate::new(self.count)
     }
 
-    /// As what it is of a space.
+    /// Returns the bytes, if it is of a space.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes::new(self.count)
@@ -69,7 +73,7 @@ impl Amount {
 }
 
 record! {
-    /// What a resource is.
+    /// Kind of a resource.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Kind {
         /// A link: amounts are bytes a second.
@@ -80,91 +84,92 @@ record! {
 }
 
 record! {
-    /// The same amount for a while.
+    /// A constant amount for a while.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Piece {
-        /// Its first moment.
+        /// First moment.
         pub from: Timestamp,
-        /// The moment after its last.
+        /// Moment after the last.
         pub to: Timestamp,
-        /// How much.
+        /// Amount.
         pub amount: Amount,
     }
 }
 
 record! {
-    /// What is preferred for a volume that may go when and as fast as it likes.
+    /// Preference for a volume whose time and rate are free.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Shape {
-        /// Done as early as possible, with what is free at each moment.
+        /// Finish as early as possible, with all capacity free at each moment.
         0 = EarliestFinish,
-        /// Begun as late as possible, with what is free at each moment: early moments stay free for others.
+        /// Start as late as possible, with all capacity free at each moment: early moments stay
+        /// free for others.
         1 = LatestStart,
-        /// One rate all the time, over as short a time as possible; the earliest of those.
+        /// Use one rate for as short a time as possible; the earliest of those.
         2 = Shortest,
     }
 }
 
 record! {
-    /// What somebody asks for.
+    /// A request for capacity.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Ask {
-        /// The same amount from `start` to `end`.
+        /// A constant amount from `start` to `end`.
         0 = Fixed {
-            /// How much.
+            /// Amount.
             amount: Amount,
-            /// From when; what has passed of it does not count.
+            /// First moment; time before now does not count.
             start: Timestamp,
-            /// Until when.
+            /// Moment after the last.
             end: Timestamp,
         },
-        /// As many bytes between two moments, over links.
+        /// A number of bytes between two moments, over links.
         1 = Volume {
-            /// How many.
+            /// Number of bytes.
             bytes: Bytes,
-            /// Not before.
+            /// Earliest start.
             earliest: Timestamp,
-            /// Done by then.
+            /// Latest finish.
             deadline: Timestamp,
-            /// When anything goes, at least so fast.
+            /// Least rate whenever bytes move.
             least: ByteRate,
-            /// Never faster.
+            /// Highest rate.
             most: ByteRate,
-            /// What is preferred.
+            /// Preference.
             shape: Shape,
         },
     }
 }
 
 record! {
-    /// Whether a reservation lasts.
+    /// State of a reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum State {
-        /// It is gone at this moment, unless it is committed before.
+        /// Held: it expires at this moment unless it is committed before.
         0 = Held {
-            /// The moment.
+            /// Moment at which it expires.
             until: Timestamp,
         },
-        /// It lasts until its end.
+        /// Committed: it lasts until its end.
         1 = Committed,
     }
 }
 
 record! {
-    /// What somebody has.
+    /// Reserved capacity.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Reservation {
-        /// The resources, each with the same pieces.
+        /// Resources, each with the same pieces.
         pub path: alloc::vec::Vec<usize>,
-        /// In order of time, none touching another of its amount. Never empty.
+        /// Pieces in order of time, none touching another of its amount. Never empty.
         pub pieces: alloc::vec::Vec<Piece>,
-        /// Whether it lasts.
+        /// Held or committed.
         pub state: State,
     }
 }
 
 impl Reservation {
-    /// Its first moment.
+    /// Returns its first moment.
     #[must_use]
     pub fn start(&self) -> Timestamp {
         self.pieces
@@ -172,7 +177,7 @@ impl Reservation {
             .map_or_else(Timestamp::default, |piece| piece.from)
     }
 
-    /// The moment after its last.
+    /// Returns the moment after its last.
     #[must_use]
     pub fn end(&self) -> Timestamp {
         self.pieces
@@ -180,7 +185,7 @@ impl Reservation {
             .map_or_else(Timestamp::default, |piece| piece.to)
     }
 
-    /// What it has at a moment.
+    /// Returns its amount at a moment.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Amount {
         let piece = self
@@ -190,7 +195,7 @@ impl Reservation {
         piece.map_or(Amount::ZERO, |piece| piece.amount)
     }
 
-    /// What passes over it from first to last, if it is of links.
+    /// Returns the bytes it carries from first to last, if it is of links.
     #[must_use]
     pub fn volume(&self) -> Bytes {
         let volume = |piece: &Piece| piece.amount.rate().volume(piece.to.since(piece.from));
@@ -198,51 +203,51 @@ impl Reservation {
     }
 }
 
-/// What of a reservation is to change. What has passed stays as it was.
+/// Change of a reservation. The past stays as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
-    /// Another first moment, while it has not begun.
+    /// New first moment, before the reservation has begun.
     pub start: Option<Timestamp>,
-    /// Another end: earlier shrinks it, later extends what it has last.
+    /// New end: an earlier one shrinks it, a later one extends its last amount.
     pub end: Option<Timestamp>,
-    /// Another amount from now on, of a reservation that does not vary.
+    /// New amount from now on, for a reservation that does not vary.
     pub amount: Option<Amount>,
 }
 
-/// Why a reservation is gone.
+/// Reason why a reservation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
     /// Nobody committed it in time.
     Expired,
-    /// Its end has come.
+    /// Its time is over.
     Over,
 }
 
 record! {
-    /// Why something is not reserved, and what would be.
+    /// Reason why something is not reserved, and what would fit.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Refusal {
-        /// There is no such reservation: it never was, was released, or its time is over.
+        /// The reservation does not exist: it never did, was released, or its time is over.
         0 = Unknown,
-        /// It makes no sense: no resource, nothing asked for, an end before its start, a time that has passed or is
-        /// too far ahead.
+        /// The request makes no sense: no resource, no amount, an end before its start, or a time
+        /// that has passed or is too far ahead.
         1 = Senseless,
-        /// There are as many as the calendar keeps, or it would be in too many pieces.
+        /// The calendar is full, or the reservation would have too many pieces.
         2 = TooMany,
-        /// What varies over time can't be given another amount.
+        /// A reservation that varies over time can't be given another amount.
         3 = Varies,
-        /// So much is not free all the time.
+        /// The amount is not free all the time.
         4 = NoRoom {
-            /// The earliest start from which so much is free for as long; none when it never is.
+            /// Earliest start from which it is free for as long; none if it never is.
             earliest_start: Option<Timestamp>,
-            /// The largest amount that is free all the time.
+            /// Largest amount that is free all the time.
             most: Amount,
         },
-        /// So many bytes do not fit.
+        /// The bytes do not fit.
         5 = NoTime {
-            /// The earliest moment by which they would; none when they never do.
+            /// Earliest moment by which they would; none if they never do.
             earliest_finish: Option<Timestamp>,
-            /// How many do, in the time given.
+            /// Bytes that fit in the given time.
             volume: Bytes,
         },
     }

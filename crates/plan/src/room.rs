@@ -1,18 +1,18 @@
-//! Space for who comes next. With one fragment of a chunk a depot, space on fewer depots than a code has fragments is of
-//! no use: where what is sent now goes decides how much of the rest others can use.
+//! Space for the next request. With one fragment of a chunk per depot, space on fewer depots than a
+//! code has fragments is useless: the depots chosen now decide how much of the rest others can use.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// How much each of `total` columns may hold, no two of a chunk on the same depot, where depots have space for so many
-/// bytes: what can be used of the space is `total` times that.
+/// Returns the size of each of `total` columns, no two fragments of a chunk on the same depot, that
+/// depots with these spaces can hold. The usable space is `total` times that.
 #[must_use]
 pub fn column(spaces: &[u64], total: usize) -> u64 {
     let mut spaces = spaces.to_vec();
     spaces.sort_unstable_by_key(|&space| Reverse(space));
-    // Depots may say that they have endless space.
+    // Depots may report unlimited space.
     let mut rest: u128 = spaces.iter().copied().map(u128::from).sum();
-    // A depot with more than its share of what is left gets a fragment of every chunk.
+    // A depot with more than its share of the rest gets a fragment of every chunk.
     for (place, &space) in spaces.iter().take(total).enumerate() {
         let share = rest / (total - place) as u128;
         if u128::from(space) <= share {
@@ -23,8 +23,8 @@ pub fn column(spaces: &[u64], total: usize) -> u64 {
     0
 }
 
-/// What is left where so many bytes, no more than `most` on one depot, go to the first `fed` depots so that these fill up
-/// evenly, the roomiest first. Where they don't fit, nothing is left there.
+/// Returns the spaces left after `bytes`, at most `most` per depot, fill the first `fed` depots
+/// evenly, the roomiest first. If they don't fit, these depots have nothing left.
 #[must_use]
 pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
     let takes = |space: u64, level: u64| space.saturating_sub(level).min(most);
@@ -32,7 +32,7 @@ pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
         let fed = spaces.iter().take(fed);
         fed.fold(0, |sum, &space| sum.saturating_add(takes(space, level)))
     };
-    // The highest level at which all of it finds a place.
+    // The highest level at which all bytes fit.
     let (mut low, mut high) = (0, spaces.iter().copied().max().unwrap_or(0));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
@@ -49,8 +49,8 @@ pub fn level(spaces: &[u64], fed: usize, most: u64, bytes: u64) -> Vec<u64> {
     spaces.iter().enumerate().map(left).collect()
 }
 
-/// How many of the depots, the first `least` at least, are to be fed so that what is left can be used by others as if all
-/// were. One part in a hundred of what is sent more or less is the same.
+/// Returns how many depots, at least the first `least`, must be fed so that others can use the rest
+/// as well as if all were fed. Differences of a hundredth of `most` count as equal.
 #[must_use]
 pub fn fewest(spaces: &[u64], least: usize, most: u64, bytes: u64, total: usize) -> usize {
     let left = |fed: usize| column(&level(spaces, fed, most, bytes), total);
@@ -66,7 +66,8 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// The oracle: chunks are placed one by one, each on the roomiest depots, which is best (Gale-Ryser).
+    /// Places chunks one by one as an oracle, each on the roomiest depots, which is best
+    /// (Gale-Ryser).
     fn one_by_one(spaces: &[u64], total: usize) -> u64 {
         let mut left = spaces.to_vec();
         let mut chunks = 0;
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn more_depots_are_fed_where_few_would_leave_space_that_nobody_can_use() {
-        // On the first four there is room, but two depots alone are of no use to others.
+        // The first four have space, but two depots alone are useless to others.
         assert_eq!(fewest(&[520, 470, 360, 310, 290, 290], 4, 560, 1500, 3), 6);
         // With ample space everywhere the fewest are enough.
         assert_eq!(fewest(&[9000; 6], 3, 560, 1500, 3), 3);

@@ -1,25 +1,26 @@
-//! How much the next request brings: segments of a large file, or bytes of small ones.
+//! Size of the next request: segments of a large file, or bytes of small ones.
 //!
 //! Each request waits for an answer, so few are better; streams end together if the last ones are
-//! small. So each takes a share of what is left (guided self-scheduling, Polychronopoulos and Kuck
+//! small. So each takes a share of the rest (guided self-scheduling, Polychronopoulos and Kuck
 //! 1987). Streams that begin together must not wait for their answers together, so the first
 //! bundles of small files differ in size.
 
-/// What is left is cut so that each stream makes so many more requests at least.
+/// Least number of further requests for each stream into which the rest is cut.
 const REQUESTS_LEFT_MIN: u64 = 4;
 
-/// Segments of the next request, of `left` that `streams` share; `most` is what a request may bring.
+/// Returns the segments of the next request, of `left` that `streams` share; `most` is the limit of
+/// a request.
 #[must_use]
 pub fn segments(left: u64, streams: u64, most: u64) -> u64 {
     let share = left / streams.max(1).saturating_mul(REQUESTS_LEFT_MIN);
     share.clamp(1, most.max(1))
 }
 
-/// The first bundles come in so many sizes.
+/// Number of sizes of the first bundles.
 const FIRST_SIZES: u64 = 8;
 
-/// Bytes of the next bundle of small files, of `left` that `streams` share; `most` is what a request
-/// may bring, `dealt` how many bundles there were before.
+/// Returns the bytes of the next bundle of small files, of `left` that `streams` share; `most` is
+/// the limit of a request, `dealt` the number of earlier bundles.
 #[must_use]
 pub fn bundle_bytes(left: u64, streams: u64, most: u64, dealt: u64) -> u64 {
     let streams = streams.max(1);

@@ -1,35 +1,38 @@
-//! Whether relays should code what the centre sends.
+//! Choice between coding at the centre and coding at relays.
 //!
-//! The centre sends either each fragment of a chunk, or the chunk once to a relay that codes it and sends
-//! the other fragments on. The second takes the centre's way out for the chunk alone, and the ways of the
-//! relay for the rest. Both are compared in steady flow: chunk after chunk, every way busy.
-//! [The algorithm](../../../docs/algorithms/scatter.md).
+//! The centre sends either each fragment of a chunk, or the chunk once to a relay that codes it and
+//! sends the other fragments on. The second uses the centre's uplink for the chunk alone, and the
+//! relay's paths for the rest. Both are compared in steady flow: chunk after chunk, every path
+//! busy. [The algorithm](../../../docs/algorithms/scatter.md).
 
 use posthaste_types::{ByteRate, Code};
 
-/// A relay that could code.
+/// A relay that can code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coder {
-    /// What the way from the centre to it carries.
+    /// Rate of the path from the centre to it.
     pub rate: ByteRate,
-    /// What the slowest of its ways to those carries that would take a fragment.
+    /// Rate of the slowest path from it to the depots that would get a fragment.
     pub slowest: ByteRate,
 }
 
-/// By how much more relays must carry, in hundredths of what the centre would by itself: less is within
-/// what forecasts err by.
+/// Margin by which relays must carry more than the centre alone, in hundredths: less is within the
+/// error of forecasts.
 const WORTH_PERCENT: u128 = 105;
 
-/// Whether so many fragments of each chunk are enough that a chunk costs the centre less than they do.
+/// Returns whether sending a whole chunk costs the centre less than sending this many of its
+/// fragments.
 #[must_use]
 pub fn spares(code: Code, fragments: u32) -> bool {
     fragments > u32::from(code.data())
 }
 
-/// Whether chunks of which `fragments` are to be sent are stored sooner when relays code them: the depots
-/// could take more than the way out carries (`limit`), and the relays keep up with what it saves. Where relays
-/// do that already (`is_begun`), what they and others take of a full way out says little of what they could
-/// take: then a quarter less is enough, and only what relays send each other must keep up.
+/// Returns whether chunks with `fragments` to send are stored sooner if relays code them.
+///
+/// They are if the depots could take more than the uplink carries (`limit`), and the relays keep up
+/// with the saving. Where relays already code (`is_begun`), the measured rates are shares of a full
+/// uplink and say little about capacity. Then a quarter less is enough, and only the relays' own
+/// paths must keep up.
 #[must_use]
 pub fn is_sooner(
     code: Code,

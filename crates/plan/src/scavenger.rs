@@ -1,50 +1,53 @@
-//! The pace of a connection that takes only what others leave.
+//! Pace of a connection that uses only the rate that others leave.
 //!
-//! Whoever fills a path makes packets wait before it, and they wait for all who share it. A connection of this kind
-//! watches how much longer the round trip takes than the shortest it saw, and paces itself so that its own
-//! packets hardly wait: where others fill the path the wait grows, and it gets out of their way (LEDBAT: RFC 6817; the
-//! doubling at the start and after quiet times as in LEDBAT++). Its pace grows and shrinks by shares of
-//! itself, so that it finds its place on any path in about as many looks.
+//! A flow that fills a path makes packets wait in its queue, and they wait for all that share the
+//! path. A connection of this kind watches how much the round trip exceeds the shortest it saw, and
+//! paces itself so that its own packets hardly wait. Where others fill the path the wait grows, and
+//! the connection gives way (LEDBAT: RFC 6817; the doubling at the start and after quiet times as
+//! in LEDBAT++). Its pace changes by shares of itself, so that it adapts to any path in about as
+//! many looks.
 
 use core::time::Duration;
 use posthaste_types::ByteRate;
 
 use crate::fleet::Health;
 
-/// Between two looks, at least: several round trips of a near path, and of far ones a look each round trip.
+/// Shortest time between two looks: several round trips of a near path; far paths get a look each
+/// round trip.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// How long its packets may wait at most, in microseconds: interactive programs do not feel it…
+/// Longest wait of its packets, in microseconds: interactive programs do not notice it.
 const WAIT_US: u32 = 10_000;
 
-/// …or this share of the shortest round trip, one in so many, where that is more: there delays stray by as much.
+/// Divisor: the wait may be this fraction of the shortest round trip if that is longer, because
+/// delays vary by as much there.
 const WAIT_SHARE: u32 = 8;
 
-/// It never sends less, so that it sees when the others have gone, and nobody takes it for dead.
+/// Lowest pace, so that it notices when the others end, and does not look dead.
 const LEAST: u64 = 16 << 10;
 
-/// Its first pace.
+/// First pace.
 const FIRST: u64 = 256 << 10;
 
-/// It never paces itself above this: no faster path is shared.
+/// Highest pace: no faster path is shared.
 const MOST: u64 = 100_000_000_000;
 
-/// Its growth a look where nothing waits, in thousandths.
+/// Growth per look while nothing waits, in thousandths.
 const GROWTH_PERMILLE: u64 = 50;
 
-/// What is left of its pace after packets were lost, in thousandths.
+/// Rest of its pace after a packet loss, in thousandths.
 const AFTER_LOSS_PERMILLE: u64 = 700;
 
-/// Nobody let packets wait for so long: it doubles again.
+/// Time without waiting packets after which it doubles again.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How a connection paces itself that takes only what others leave.
+/// Pace of a connection that uses only the rate that others leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scavenger {
     pace: u64,
-    /// It doubles with each look, as at the start.
+    /// The pace doubles with each look, as at the start.
     doubles: bool,
-    /// Since when next to nothing waited.
+    /// Moment since which next to nothing waited.
     quiet_since: Duration,
     resent: u32,
     looked_at: Duration,
@@ -63,21 +66,21 @@ impl Default for Scavenger {
 }
 
 impl Scavenger {
-    /// The pace it keeps now.
+    /// Returns the current pace.
     #[must_use]
     pub const fn pace(&self) -> ByteRate {
         ByteRate::new(self.pace)
     }
 
-    /// Whether it is time for another look, `now` after it began.
+    /// Returns whether another look is due, `now` after the start.
     #[must_use]
     pub fn is_due(&self, now: Duration, health: Health) -> bool {
         let round_trip = Duration::from_micros(health.rtt_us.into());
         now.saturating_sub(self.looked_at) >= LOOK_EVERY_MIN.max(round_trip)
     }
 
-    /// Looks at the connection, `now` after it began, with so many bytes sent since the last look; says the
-    /// pace from now on.
+    /// Looks at the connection, `now` after the start, with `sent` bytes since the last look;
+    /// returns the pace from now on.
     pub fn look(&mut self, now: Duration, health: Health, sent: u64) -> ByteRate {
         let span = now.saturating_sub(self.looked_at).max(LOOK_EVERY_MIN);
         self.looked_at = now;
@@ -90,7 +93,7 @@ impl Scavenger {
         }
         let is_quiet = now.saturating_sub(self.quiet_since) >= QUIET;
         self.doubles = !lost && waits <= most / 2 && (self.doubles || is_quiet);
-        // What it has no bytes for says nothing about the path: then the pace stays.
+        // A pace that the connection had no bytes for says nothing about the path: it stays.
         let used = u128::from(sent) * 1_000_000 / span.as_micros().max(1);
         let is_used = used * 10 >= u128::from(self.pace) * 7;
         let permille = if lost {
@@ -114,8 +117,8 @@ impl Scavenger {
 mod tests {
     use super::*;
 
-    /// A path with a queue, in steps of a millisecond; `other` says how much somebody else sends, told the bytes
-    /// that wait.
+    /// A path with a queue, in steps of a millisecond; `other` returns the others' bytes for the
+    /// bytes that wait.
     struct Path {
         rate: u64,
         round_trip_ms: u64,
@@ -146,7 +149,7 @@ mod tests {
             }
         }
 
-        /// Plays from one moment to another; says the share of the path the scavenger had, in per cent.
+        /// Plays from one moment to another; returns the scavenger's share of the path in percent.
         fn play(
             &mut self,
             scavenger: &mut Scavenger,
@@ -191,7 +194,7 @@ mod tests {
     fn it_makes_way_for_who_fills_the_path_and_comes_back_after_it() {
         let (mut path, mut scavenger) = (Path::new(125_000_000), Scavenger::default());
         path.play(&mut scavenger, 0..5_000, |_| 0);
-        // Somebody who fills the queue by two thirds, whatever else is there.
+        // Another flow that fills the queue by two thirds, whatever else is there.
         let fills = |queue: u64| if queue < 5_000_000 { 130_000 } else { 125_000 };
         path.play(&mut scavenger, 5_000..8_000, fills);
         let share = path.play(&mut scavenger, 8_000..20_000, fills);

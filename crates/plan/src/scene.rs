@@ -1,46 +1,46 @@
-//! What is left over after all promises, and what is asked of it.
+//! Capacity left after all promises, and the questions about it.
 
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp, record};
 
 use crate::{Lane, Load, Outcome, Shut, Supplies, Supply, Whole};
 
 record! {
-    /// The depots as a newcomer finds them: what was promised is taken already, as late as each
-    /// promise allows. So a newcomer that fits breaks no promise, and may start at once.
+    /// Depots as a newcomer finds them: all promises are taken already, as late as each allows. So
+    /// a newcomer that fits breaks no promise, and may start at once.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Scene {
-        /// When.
+        /// Current time.
         pub now: Timestamp,
-        /// What each depot has left.
+        /// Remaining capacity of each depot.
         pub supplies: Supplies,
     }
 }
 
-/// A dataset somebody wants to be safe by a deadline.
+/// A dataset that should be safe by a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// Size of its byte stream.
     pub bytes: Bytes,
     /// Size of every chunk but the last.
     pub chunk_size: Bytes,
-    /// How chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
-    /// When it must be safe.
+    /// Deadline by which it must be safe.
     pub deadline: Timestamp,
-    /// Depots it may use, the best first, as places among the supplies.
+    /// Depots it may use, best first, as places among the supplies.
     pub candidates: alloc::vec::Vec<usize>,
-    /// Where whole chunks may go: its destination, as a place among the supplies.
+    /// Destination that may get whole chunks, as a place among the supplies.
     pub destination: Option<usize>,
     /// Most that may be sent for it, all depots together.
     pub rate_max: Option<ByteRate>,
-    /// The first so many candidates are pinned: each gets a fragment of every chunk.
+    /// Number of leading candidates that are pinned: each gets a fragment of every chunk.
     pub pinned: usize,
-    /// Depots that it alone may not use at all times.
+    /// Depots that are closed to it alone at some times.
     pub shut: alloc::vec::Vec<Shut>,
 }
 
 impl Proposal {
-    /// Bytes of all fragments with one index: what each depot of a full stripe gets.
+    /// Returns the bytes of all fragments with one index: the share of each depot of a full stripe.
     #[must_use]
     pub fn column(&self) -> Bytes {
         let chunks = self.bytes.pieces(self.chunk_size);
@@ -51,8 +51,8 @@ impl Proposal {
         self.code.fragment_size(self.chunk_size).times(chunks - 1) + self.code.fragment_size(last)
     }
 
-    /// Candidates it needs at least: as many as its code has fragments, or one less where it needs all of them and its destination
-    /// has something of every chunk as well.
+    /// Returns the least number of candidates it needs: the number of fragments of its code, or one
+    /// less if it needs all of them and its destination holds part of every chunk as well.
     #[must_use]
     pub fn least(&self) -> usize {
         let total = usize::from(self.code.total());
@@ -66,7 +66,8 @@ impl Proposal {
         pinned.any(|candidate| *candidate == supply)
     }
 
-    /// The load it puts on the depots `chosen`, one fragment of a chunk each, and on its destination.
+    /// Returns its load on the depots `chosen`, one fragment of a chunk each, and on its
+    /// destination.
     #[must_use]
     pub fn load(&self, chosen: &[usize]) -> Load {
         if let Some(destination) = self.destination.filter(|_| chosen.is_empty()) {
@@ -99,38 +100,38 @@ impl Proposal {
 }
 
 impl Scene {
-    /// When the proposal would be done on the depots `chosen`; none for never.
+    /// Returns when the proposal would finish on the depots `chosen`; none for never.
     #[must_use]
     pub fn finish(&self, proposal: &Proposal, chosen: &[usize]) -> Option<Timestamp> {
         self.supplies.early(&proposal.load(chosen), self.now).edge
     }
 
-    /// Whether the proposal would be done on the depots `chosen` by `deadline`.
+    /// Returns whether the proposal would finish on the depots `chosen` by `deadline`.
     #[must_use]
     pub fn holds(&self, proposal: &Proposal, chosen: &[usize], deadline: Timestamp) -> bool {
         self.finish(proposal, chosen)
             .is_some_and(|finish| finish <= deadline)
     }
 
-    /// Promises a load by its deadline: as late as it goes. Whether all of it fitted; what fitted is
-    /// promised in any case.
+    /// Promises a load as late as its deadline allows, and returns whether all of it fits. The part
+    /// that fits is promised in any case.
     pub fn promise(&mut self, load: &Load, deadline: Timestamp) -> bool {
         let outcome = self.supplies.late(load, self.now, deadline);
         self.supplies.take(load, &outcome);
         outcome.edge.is_some()
     }
 
-    /// The same of a load for which space is kept where it was `placed` by a look that filled it in early.
+    /// Promises a load for which space is kept where it was `placed` when filled in early.
     ///
     /// # Panics
-    /// When `placed` is of another load.
+    /// If `placed` belongs to another load.
     pub fn promise_kept(&mut self, load: &Load, deadline: Timestamp, placed: &Outcome) {
         let outcome = self.supplies.late(load, self.now, deadline);
         self.supplies.take_time(load, &outcome);
         self.supplies.take_space(load, placed);
     }
 
-    /// The same scene with endless space everywhere: tells want of space from want of rate.
+    /// Returns the scene with unlimited space everywhere, to tell lack of space from lack of rate.
     #[must_use]
     pub fn with_endless_space(&self) -> Self {
         let mut scene = self.clone();

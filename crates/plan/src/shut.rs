@@ -2,23 +2,23 @@ use posthaste_types::Timestamp;
 
 use crate::{Curve, Supplies, Windows};
 
-/// A depot that one load alone may not use at all times, though others may.
+/// A depot that is closed to one load at some times, though others may use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shut {
     /// Place of the depot among the supplies.
     pub supply: usize,
-    /// When the load may use it.
+    /// Hours at which the load may use it.
     pub windows: Windows,
-    /// It is planned with from then on.
+    /// Moment from which it is planned.
     pub from: Timestamp,
-    /// The load may not use it before this, whatever the hours.
+    /// Moment before which the load may not use it, whatever the hours.
     pub closed_until: Timestamp,
-    /// Beyond this it counts as open.
+    /// Moment after which it counts as open.
     pub until: Timestamp,
 }
 
 impl Shut {
-    /// Takes from what the depot carries the times in which the load may not use it.
+    /// Sets the curve to zero where the load may not use the depot.
     pub fn close(&self, curve: &mut Curve) {
         self.windows.close(curve, self.from, self.until);
         if self.closed_until > self.from {
@@ -28,7 +28,7 @@ impl Shut {
 }
 
 impl Supplies {
-    /// What there is for a load that may not use all of it at all times.
+    /// Returns the supplies as a load with these closed times sees them.
     pub(crate) fn as_shut(&self, shut: &[Shut]) -> Self {
         let mut supplies = self.clone();
         for one in shut {

@@ -1,4 +1,4 @@
-//! How fast transfers may go, by the day and the time of the week.
+//! Rate limits of transfers by day and time of the week.
 
 use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};
@@ -8,15 +8,15 @@ use posthaste_types::{ByteRate, Bytes};
 const DAY_MIN: u16 = 24 * 60;
 /// Minutes of a week, which starts on Monday.
 const WEEK_MIN: u16 = 7 * DAY_MIN;
-/// Longest timetable: more changes than this a week nobody writes by hand.
+/// Most changes of a timetable: nobody writes more a week by hand.
 const SWITCHES_MAX: usize = 7 * 48;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// Limits in force from given times on, over and over each week. Written as rclone's `--bwlimit`:
-/// `10M`, or `08:00,512k 18:00,off`, or `Mon-08:00,10M Fri-18:00,off`.
+/// Rate limits from given times on, repeated each week. Written as rclone's `--bwlimit`: `10M`, or
+/// `08:00,512k 18:00,off`, or `Mon-08:00,10M Fri-18:00,off`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timetable {
-    /// By minute of the week; no two at one.
+    /// Changes by minute of the week, at most one per minute.
     switches: Vec<Switch>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for TimetableError {
 impl core::error::Error for TimetableError {}
 
 impl Timetable {
-    /// The same limit at all times.
+    /// Returns a timetable with one limit at all times.
     #[must_use]
     pub fn constant(limit: Option<ByteRate>) -> Self {
         let switches = limit.map(|limit| Switch {
@@ -58,18 +58,18 @@ impl Timetable {
         }
     }
 
-    /// The limit in force at a minute of the week, counted from Monday 00:00 in the time zone the
-    /// timetable was written for.
+    /// Returns the limit at a minute of the week, counted from Monday 00:00 in the timetable's time
+    /// zone.
     #[must_use]
     pub fn limit_at(&self, minute: u16) -> Option<ByteRate> {
         let minute = minute % WEEK_MIN;
         let passed = self.switches.iter().rev();
         let last = passed.clone().find(|switch| switch.minute <= minute);
-        // Before the first change of the week the last one of the week before is in force.
+        // Before the first change of the week, the last one of the week before applies.
         last.or_else(|| passed.clone().next())?.limit
     }
 
-    /// Whether the limit ever changes.
+    /// Returns whether the limit ever changes.
     #[must_use]
     pub fn changes(&self) -> bool {
         self.switches.len() > 1
@@ -81,11 +81,11 @@ fn read_limit(text: &str) -> Option<Option<ByteRate>> {
         return Some(None);
     }
     let rate: Bytes = text.parse().ok()?;
-    // As with rclone, a rate of zero is no limit.
+    // A rate of zero is no limit, as with rclone.
     Some((rate > Bytes::ZERO).then(|| ByteRate::new(rate.get())))
 }
 
-/// Minutes since midnight.
+/// Reads minutes since midnight.
 fn read_time(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
     let number = |text: &str, below: u16| -> Option<u16> {
@@ -96,7 +96,7 @@ fn read_time(text: &str) -> Option<u16> {
     Some(number(hours, 24)? * 60 + number(minutes, 60)?)
 }
 
-/// The minutes of the week at which `[Day-]HH:MM,RATE` sets its limit.
+/// Reads the minutes of the week at which `[Day-]HH:MM,RATE` sets its limit.
 fn read_word(word: &str) -> Option<(Vec<u16>, Option<ByteRate>)> {
     let (time, limit) = word.split_once(',')?;
     let limit = read_limit(limit)?;

@@ -1,10 +1,10 @@
-//! How a path is used: files at once, streams a file, files asked for ahead.
+//! Use of a path: files at once, streams per file, files asked for ahead.
 //!
-//! An [`Optimizer`] says how the next period is to be run ([`Choice`]) and is told what the period
-//! carried ([`Probe`]). It knows nothing of protocols: where one has no streams or nothing to ask
-//! for ahead, its [`Bounds`] say 1. It reads no clock and draws no lots: the same probes give the
-//! same choices, and its whole state is a record. Which one is asked for by name is a [`Method`];
-//! `docs/algorithms/tuner.md` tells them apart.
+//! An [`Optimizer`] chooses the settings of the next period ([`Choice`]) and gets its result
+//! ([`Probe`]). It knows nothing of protocols: if one has no streams or no requests ahead, its
+//! [`Bounds`] say 1. It uses neither clock nor randomness: the same probes give the same choices,
+//! and its whole state is a record. A [`Method`] names the optimizer; `docs/algorithms/tuner.md`
+//! compares them.
 
 mod auto;
 mod class;
@@ -38,50 +38,50 @@ use promc::Promc;
 use sampling::{Model, Sampling};
 use scc::Scc;
 
-/// How long a period is measured: two of the one-second means that Falcon averages.
+/// Measured part of a period: two of the one-second means that Falcon averages.
 const PROBE: Duration = Duration::from_secs(2);
-/// A new setting is left alone for this long at least before it is measured.
+/// Shortest time that a new setting runs before it is measured.
 const SKIP_MIN: Duration = Duration::from_secs(1);
-/// New streams have left slow start after so many round trips.
+/// Round trips after which new streams have left slow start.
 const SKIP_ROUND_TRIPS: u32 = 10;
 
 record! {
-    /// How much the transfer hurries.
+    /// Urgency of the transfer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Urgency {
-        /// It gives way to others.
+        /// The transfer gives way to others.
         0 = Background,
-        /// As everybody.
+        /// The usual urgency.
         #[default]
         1 = Normal,
-        /// Its deadline is near: slack is under a tenth of the time left.
+        /// The deadline is near: slack is under a tenth of the time left.
         2 = Late,
     }
 }
 
 record! {
-    /// What one period gave.
+    /// Result of one period.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Probe {
-        /// What was in force.
+        /// Setting in force.
         pub setting: Setting,
-        /// How long was measured, without what was skipped.
+        /// Measured time, without the skipped part.
         pub elapsed: Duration,
-        /// What arrived in that time.
+        /// Bytes that arrived in that time.
         pub bytes: Bytes,
-        /// Segments sent again of a thousand sent, where the system tells.
+        /// Retransmitted segments per thousand sent, where the system reports them.
         pub lost_permille: Option<u16>,
     }
 }
 
 impl Probe {
-    /// What arrived a second.
+    /// Returns the bytes that arrived per second.
     #[must_use]
     pub fn rate(&self) -> ByteRate {
         ByteRate::over(self.bytes, self.elapsed)
     }
 
-    /// Whether less than half of what was to be measured was.
+    /// Returns whether less than half of the intended time was measured.
     fn is_too_short(&self) -> bool {
         self.elapsed < PROBE / 2
     }
@@ -91,33 +91,33 @@ record! {
     /// Channels that move some classes in one way.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Share {
-        /// What they move. When nothing of it is left, they help the other shares.
+        /// Classes they move. When nothing of them is left, the channels help the other shares.
         pub classes: ClassSet,
-        /// How. Its concurrency is what the rule wants for these classes alone.
+        /// Setting. Its concurrency is the rule's value for these classes alone.
         pub setting: Setting,
-        /// How many there are: files of these classes at once. Never zero.
+        /// Number of channels: files of these classes at once. Never zero.
         pub channels: u16,
     }
 }
 
 record! {
-    /// How the next period is to be run, and why.
+    /// Settings of the next period, and the reason.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Choice {
-        /// Who moves what; no class is in two of them. Classes in none of them wait.
+        /// Channels by classes; no class is in two of them. Classes in none of them wait.
         pub shares: Vec<Share>,
-        /// How long to leave it alone first.
+        /// Time to skip first.
         pub skip: Duration,
-        /// How long to measure it then. The driver ends a period early when a share has nothing
-        /// left while classes wait, and says so by a short [`Probe::elapsed`].
+        /// Time to measure then. The driver ends a period early when a share has nothing left while
+        /// classes wait, and reports that by a short [`Probe::elapsed`].
         pub probe: Duration,
-        /// Why, for people.
+        /// Reason, for people.
         pub reason: Reason,
     }
 }
 
 impl Choice {
-    /// One setting for all classes.
+    /// Returns a choice of one setting for all classes.
     fn of_all(setting: Setting, facts: &PathFacts, reason: Reason) -> Self {
         let share = Share {
             classes: ClassSet::ALL,
@@ -127,8 +127,8 @@ impl Choice {
         Self::of(&[share], facts, reason)
     }
 
-    /// Several settings side by side. Without any, everything moves modestly until there is
-    /// something to go by.
+    /// Returns a choice of several settings side by side. Without any, everything moves modestly
+    /// until there is a measurement.
     fn of(shares: &[Share], facts: &PathFacts, reason: Reason) -> Self {
         let modest = Share {
             classes: ClassSet::ALL,
@@ -151,13 +151,13 @@ impl Choice {
         SKIP_MIN.max(facts.rtt.saturating_mul(SKIP_ROUND_TRIPS))
     }
 
-    /// How long a period is in all: 3 s, or 2 s and ten round trips.
+    /// Returns the length of a whole period: 3 s, or 2 s and ten round trips.
     fn period(facts: &PathFacts) -> Duration {
         Self::skip(facts) + PROBE
     }
 
-    /// The whole as one setting: all channels, and the most streams and files ahead of any share.
-    /// What a driver puts into [`Probe::setting`] when it could do what it was told.
+    /// Returns the choice as one setting: all channels, and the most streams and files ahead of any
+    /// share. A driver reports it in [`Probe::setting`] if it applied the whole choice.
     #[must_use]
     pub fn setting(&self) -> Setting {
         let channels = self.shares.iter().map(|share| share.channels);
@@ -176,65 +176,65 @@ impl Choice {
     }
 }
 
-/// Chooses how a path is used.
+/// Choice of the settings of a path.
 pub trait Optimizer {
-    /// How to begin, with this to move.
+    /// Returns the first choice for `stocks`.
     fn first(&mut self, stocks: &Stocks) -> Choice;
 
-    /// How to go on after a period that gave `probe`, with this left to move.
+    /// Returns the next choice after a period that gave `probe`, with `stocks` left.
     fn on_probe(&mut self, probe: &Probe, stocks: &Stocks) -> Choice;
 
-    /// From now on the transfer hurries more or less.
+    /// Sets the urgency from now on.
     fn set_urgency(&mut self, urgency: Urgency);
 
-    /// The best setting found so far: where the next transfer on this path begins. None before
-    /// anything was measured.
+    /// Returns the best setting so far, where the next transfer on this path begins; none before
+    /// the first measurement.
     fn best(&self) -> Option<Setting>;
 }
 
 record! {
-    /// Any of the optimizers, as a value that can be kept.
+    /// Any of the optimizers, as a value to store.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Tuner {
         /// See [`Method::Auto`].
         0 = Auto {
-            /// Its state.
+            /// State of the optimizer.
             state: Auto,
         },
         /// See [`Method::Fixed`].
         1 = Fixed {
-            /// Its state.
+            /// State of the optimizer.
             state: Fixed,
         },
         /// See [`Method::Scc`].
         2 = Scc {
-            /// Its state.
+            /// State of the optimizer.
             state: Scc,
         },
         /// See [`Method::Mcc`].
         3 = Mcc {
-            /// Its state.
+            /// State of the optimizer.
             state: Mcc,
         },
         /// See [`Method::Promc`].
         4 = Promc {
-            /// Its state.
+            /// State of the optimizer.
             state: Promc,
         },
-        /// The three models.
+        /// A sampling model: any of the three.
         5 = Sampling {
-            /// Its state.
+            /// State of the optimizer.
             state: Sampling,
         },
         /// See [`Method::Falcon`].
         6 = Falcon {
-            /// Its state.
+            /// State of the optimizer.
             state: Falcon,
         },
     }
 }
 
-/// Makes the optimizer of this name. `history` is the [`Optimizer::best`] of the last transfer on
+/// Returns the optimizer of this name. `history` is the [`Optimizer::best`] of the last transfer on
 /// the path.
 #[must_use]
 pub fn optimizer(

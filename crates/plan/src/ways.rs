@@ -1,42 +1,44 @@
-//! Several ways to one place: which one the next connection takes.
+//! Several ways to one place: the choice for the next connection.
 //!
-//! Ways stand in the order in which they are wanted. One that fails is left at once for the next that is open, and tried
-//! again after a pause that doubles with each further failure. It has to serve for a while before its failures are
-//! forgotten, so that one that opens and breaks, again and again, is tried ever less often. While all are closed
-//! the one whose pause ends first is tried all the same: then it may well be the place that does not answer.
+//! Ways are listed in order of preference. A way that fails is left at once for the next open one,
+//! and retried after a pause that doubles with each further failure. It has to serve for a while
+//! before its failures are forgotten, so that a way that keeps opening and breaking is tried ever
+//! less often. While all are closed, the way whose pause ends first is tried all the same: the
+//! place itself may not answer.
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
 use posthaste_types::ByteRate;
 
-/// How long a way that failed once is left alone.
+/// Pause after the first failure of a way.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause: a way that is back is taken again within this.
+/// Longest pause: a way that is back is used again within this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Doublings until that.
+/// Doublings until the longest pause.
 const DOUBLINGS_MAX: u32 = 6;
-/// A way that serves this long after it was closed is as good as one that never failed.
+/// Time a way must serve after it was closed until its failures are forgotten.
 const STEADY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
     /// Failures since it last served for long.
     failures: u32,
-    /// Until when it is left alone.
+    /// Moment until which it is left alone.
     closed_until: Duration,
 }
 
-/// The ways to one place, the one that is wanted most first. Times are counted from any moment, the same for all calls.
+/// Ways to one place, the preferred one first. Times are counted from any moment, the same for all
+/// calls.
 #[derive(Debug, Clone)]
 pub struct Ways {
     ways: Vec<Way>,
-    /// The one that is wanted before all others.
+    /// The preferred way.
     wanted: usize,
 }
 
 impl Ways {
-    /// So many ways, none of which has failed.
+    /// Returns this many ways, none of which has failed.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self {
@@ -45,14 +47,15 @@ impl Ways {
         }
     }
 
-    /// Wants this one before all others from now on.
+    /// Prefers this way from now on.
     pub fn want(&mut self, way: usize) {
         if way < self.ways.len() {
             self.wanted = way;
         }
     }
 
-    /// The ways to try, one after the other until one opens; one at least, unless there is none.
+    /// Returns the ways in the order to try them until one opens; at least one, unless there are
+    /// none.
     #[must_use]
     pub fn order(&self, now: Duration) -> Vec<usize> {
         let all = self.ways.iter().enumerate();
@@ -69,13 +72,14 @@ impl Ways {
         soonest.map(|(at, _)| at).into_iter().collect()
     }
 
-    /// The way of the next connection, if it opens.
+    /// Returns the way of the next connection, if it opens.
     #[must_use]
     pub fn first(&self, now: Duration) -> Option<usize> {
         self.order(now).first().copied()
     }
 
-    /// A way did not open, or a connection over it broke. What breaks together counts once.
+    /// Records that a way did not open, or that a connection over it broke. Simultaneous breaks
+    /// count once.
     pub fn failed(&mut self, way: usize, now: Duration) {
         let Some(way) = self.ways.get_mut(way) else {
             return;
@@ -88,7 +92,7 @@ impl Ways {
         way.failures = way.failures.saturating_add(1);
     }
 
-    /// A way did what it is for.
+    /// Records that a way served.
     pub fn served(&mut self, way: usize, now: Duration) {
         if let Some(way) = self.ways.get_mut(way)
             && now >= way.closed_until + STEADY
@@ -98,21 +102,22 @@ impl Ways {
     }
 }
 
-/// A gateway is taken where it carries this many fifths of what the way before carries.
+/// Fifths of the other way's rate that a gateway must carry to be chosen.
 const GAIN_FIFTHS: u64 = 6;
-/// The straight way is taken where it carries this many twentieths of what the gateway does that is taken.
+/// Twentieths of the current gateway's rate that the direct way must carry to be chosen.
 const STRAIGHT_TWENTIETHS: u64 = 19;
 
-/// Whether a way that carries `rate` is worth leaving one for that carries `than`.
+/// Returns whether a way with `rate` is worth leaving one with `than` for.
 #[must_use]
 pub fn pays(rate: ByteRate, than: ByteRate) -> bool {
     rate >= than.scaled(GAIN_FIFTHS, 5)
 }
 
-/// Which way to take by what each is forecast to carry (p50, none before it was measured). A gateway has to carry
-/// a fifth more than the way that is taken and than the straight one; the straight one, where no gateway does, only as
-/// much as the one that is taken, up to a twentieth. Between the two lies what is not worth a change. `taken` and `straight` are
-/// places in `rates`.
+/// Returns the way to use, by forecast rates (p50, none before the first measurement).
+///
+/// A gateway has to carry a fifth more than the current way and than the direct one. If no gateway
+/// does, the direct way only has to carry as much as the current one, less up to a twentieth. Rates
+/// between these limits are not worth a change. `taken` and `straight` are places in `rates`.
 #[must_use]
 pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usize {
     let rate = |place: usize| rates.get(place).copied().flatten();
@@ -124,7 +129,7 @@ pub fn choose(rates: &[Option<ByteRate>], taken: usize, straight: usize) -> usiz
         .filter_map(|place| Some((rate(place)?, core::cmp::Reverse(place))))
         .max();
     let straight_carries = rate(straight);
-    // Whether some gateway is worth it beside the straight way.
+    // Some gateway is better than the direct way.
     let worthy =
         most.filter(|(gateway, _)| straight_carries.is_none_or(|carries| pays(*gateway, carries)));
     match (worthy, straight_carries) {
@@ -182,7 +187,7 @@ mod tests {
     fn failures_are_forgotten_by_one_that_serves_for_long_only() {
         let mut ways = Ways::new(2);
         ways.failed(0, s(0));
-        // It opens again, serves a little, and breaks: the pause is longer.
+        // The way opens again, serves a little, and breaks: the pause is longer.
         ways.served(0, s(2));
         ways.failed(0, s(2));
         assert_eq!(ways.first(s(3)), Some(1));
@@ -199,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_gateway_is_taken_where_it_carries_clearly_more_and_left_where_it_buys_nothing() {
-        // The straight way is the last; zero is what was not measured.
+        // The direct way is the last; zero means not measured.
         let cases = [
             (&[100, 50][..], 1, 0),
             (&[60, 50], 1, 0),
@@ -246,7 +251,7 @@ mod tests {
         ways.failed(0, s(1));
         ways.failed(1, s(1));
         assert_eq!(ways.order(s(1)), [1]);
-        // One way alone is always taken, whatever it did.
+        // A single way is always used, whatever it did.
         let mut alone = Ways::new(1);
         alone.failed(0, s(0));
         assert_eq!(alone.order(s(0)), [0]);

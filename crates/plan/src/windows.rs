@@ -1,4 +1,4 @@
-//! When a depot may be used: the hours of the week its owner lends it.
+//! Weekly hours at which a depot's owner lends it.
 
 use alloc::{format, string::String, vec, vec::Vec};
 use core::{fmt, str::FromStr};
@@ -10,23 +10,23 @@ use crate::Curve;
 const DAY_MIN: u64 = 24 * 60;
 const WEEK_MIN: u64 = 7 * DAY_MIN;
 const MINUTE_MICROS: u64 = 60_000_000;
-/// 1970-01-01 was a Thursday.
+/// Minutes from Monday to 1970-01-01, a Thursday.
 const EPOCH_MIN: u64 = 3 * DAY_MIN;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-/// More openings than this a week nobody writes by hand.
+/// Most openings a week: nobody writes more by hand.
 const OPENINGS_MAX: usize = 7 * 24;
-/// The one opening of what is never open: without any it would always be.
+/// Opening of hours that are never open: an empty list would always be open.
 const NEVER: (u64, u64) = (0, 0);
 
 record! {
-    /// Hours of the week during which something may be used, over and over. Written as `20-06`,
-    /// `20:30-06:00`, `Mon-Fri 20-06, Sat-Sun 00-24`; without any it is always open.
+    /// Weekly hours during which something may be used. Written as `20-06`, `20:30-06:00`, `Mon-Fri
+    /// 20-06, Sat-Sun 00-24`; without any it is always open.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Windows {
-        /// Openings in minutes of the week, from and until: in order, none touches another, the last
-        /// may end in the week after.
+        /// Openings in minutes of the week, from and until: in order, none touches another, the
+        /// last may end in the week after.
         open: Vec<(u64, u64)>,
-        /// As they were written, but for white space.
+        /// Text as written, without white space.
         text: String,
         /// Minutes that local time is ahead of UTC, modulo a week.
         ahead_min: u64,
@@ -53,7 +53,7 @@ impl fmt::Display for WindowsError {
 impl core::error::Error for WindowsError {}
 
 impl Windows {
-    /// The same hours in a place whose clock is this many minutes ahead of UTC.
+    /// Returns these hours for a clock this many minutes ahead of UTC.
     #[must_use]
     pub fn ahead_of_utc(mut self, minutes: i32) -> Self {
         let week = WEEK_MIN.cast_signed();
@@ -61,7 +61,7 @@ impl Windows {
         self
     }
 
-    /// The hours at which both are open, each by its own clock.
+    /// Returns the hours at which both are open, each by its own clock.
     #[must_use]
     pub fn meeting(&self, other: &Self) -> Self {
         if other.is_always() {
@@ -88,7 +88,8 @@ impl Windows {
         }
     }
 
-    /// The openings of one week, which begins on Monday in UTC: in order, none touches another.
+    /// Returns the openings of one week, which begins on Monday in UTC: in order, none touches
+    /// another.
     fn in_utc(&self) -> Vec<(u64, u64)> {
         let spans = self.open.iter().flat_map(|&(from, to)| {
             let lasts = to.saturating_sub(from).min(WEEK_MIN);
@@ -99,7 +100,7 @@ impl Windows {
         merge(spans.filter(|(from, to)| from < to).collect())
     }
 
-    /// As it was written, and by which clock where that is not UTC.
+    /// Returns the text as written, with the clock if that is not UTC.
     fn with_clock(&self) -> String {
         let ahead = self.ahead_min;
         let (sign, off) = if ahead > WEEK_MIN / 2 {
@@ -113,20 +114,20 @@ impl Windows {
         }
     }
 
-    /// Whether it is open at all times.
+    /// Returns whether it is open at all times.
     #[must_use]
     pub fn is_always(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether it is open at this moment.
+    /// Returns whether it is open at this moment.
     #[must_use]
     pub fn is_open(&self, at: Timestamp) -> bool {
         let minute = self.minute(at);
         self.is_always() || self.spans().any(|(from, to)| from <= minute && minute < to)
     }
 
-    /// The first moment after `at` at which it opens or closes; none when it never does.
+    /// Returns the first moment after `at` at which it opens or closes; none if it never does.
     #[must_use]
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         if self.is_always() {
@@ -134,7 +135,8 @@ impl Windows {
         }
         let minute = self.minute(at);
         let edges = self.spans().flat_map(|(from, to)| [from, to]);
-        // An edge that another opening continues is none. What does not change within a week never does.
+        // An edge that another opening continues does not count. Hours that do not change within a
+        // week never do.
         let ahead = minute + 1..=minute + WEEK_MIN;
         let is_edge = |edge: &u64| {
             ahead.contains(edge)
@@ -145,7 +147,7 @@ impl Windows {
         Some(Timestamp::from_micros(whole * MINUTE_MICROS))
     }
 
-    /// Closes the curve wherever this is closed between two moments.
+    /// Sets the curve to zero wherever this is closed between two moments.
     pub fn close(&self, curve: &mut Curve, from: Timestamp, until: Timestamp) {
         let mut at = from;
         while at < until {
@@ -157,7 +159,7 @@ impl Windows {
         }
     }
 
-    /// The minute of the week, local time.
+    /// Returns the minute of the week in local time.
     fn minute(&self, at: Timestamp) -> u64 {
         (at.as_micros() / MINUTE_MICROS + EPOCH_MIN + self.ahead_min) % WEEK_MIN
     }
@@ -166,7 +168,7 @@ impl Windows {
         self.spans().any(|(from, to)| from <= minute && minute < to)
     }
 
-    /// The openings of the week before, of this one and the next.
+    /// Iterates over the openings of the week before, of this one and the next.
     fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let before = self.open.iter().filter_map(|&(from, to)| {
             Some((from.saturating_sub(WEEK_MIN), to.checked_sub(WEEK_MIN)?))
@@ -179,7 +181,7 @@ impl Windows {
     }
 }
 
-/// Minutes since midnight, of `20` or `20:30`; `24` is the end of the day.
+/// Reads minutes since midnight from `20` or `20:30`; `24` is the end of the day.
 fn read_time(text: &str) -> Option<u64> {
     let (hours, minutes) = text.split_once(':').unwrap_or((text, "0"));
     let number = |text: &str, most: u64| -> Option<u64> {
@@ -192,7 +194,7 @@ fn read_time(text: &str) -> Option<u64> {
     (minute <= DAY_MIN).then_some(minute)
 }
 
-/// The days of `Mon` or `Mon-Fri`, from Monday = 0; a range may go over the end of the week.
+/// Reads the days of `Mon` or `Mon-Fri`, from Monday = 0; a range may go over the end of the week.
 fn read_days(text: &str) -> Option<Vec<u64>> {
     let day = |text: &str| {
         let place = DAYS.iter().position(|name| name.eq_ignore_ascii_case(text));
@@ -206,7 +208,7 @@ fn read_days(text: &str) -> Option<Vec<u64>> {
     Some((0..count).map(|place| (first + place) % 7).collect())
 }
 
-/// The openings of `[DAYS ]FROM-TO`.
+/// Reads the openings of `[DAYS ]FROM-TO`.
 fn read_word(word: &str) -> Option<Vec<(u64, u64)>> {
     let mut words = word.split_ascii_whitespace();
     let (days, hours) = match (words.next()?, words.next()) {
@@ -225,7 +227,7 @@ fn read_word(word: &str) -> Option<Vec<(u64, u64)>> {
     is_whole.then(|| open.map(|from| (from, from + lasts)).collect())
 }
 
-/// The same openings in order, and one of those that touch.
+/// Sorts openings and merges those that touch.
 fn merge(mut open: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     open.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(never.next_change(at(0)), None);
         assert_eq!(never.to_string(), "Mon-Fri 20-06 and 08-18 (UTC-01:00)");
         assert_eq!(Windows::from_bytes(&never.to_bytes()), Ok(never.clone()));
-        // Nor is what meets them.
+        // Their meeting with other hours is never open either.
         assert!(!never.meeting(&parse("00-24")).is_open(at(1)));
         let mut curve = Curve::constant(ByteRate::new(7));
         never.close(&mut curve, at(0), at(400));
@@ -377,7 +379,7 @@ mod tests {
         assert_eq!(text.to_string(), "Mon-Fri 20-06, Sun 00-24");
     }
 
-    /// Hours as people write them, in some place of the world.
+    /// Generates hours as people write them, in some time zone.
     fn any_windows() -> impl Strategy<Value = Windows> {
         let word = (0usize..7, 0usize..7, 0u64..24, 0u64..24, 0u64..60);
         let words = proptest::collection::vec(word, 0..4);
@@ -406,7 +408,7 @@ mod tests {
                 let at = MONDAY + Duration::from_secs(minute * 60);
                 let both = ours.is_open(at) && theirs.is_open(at);
                 prop_assert_eq!(meeting.is_open(at), both, "{} at {}", meeting, minute);
-                // Nothing turns before the next change, and then it does.
+                // Nothing changes before the next change.
                 let next = meeting.next_change(at);
                 let until = next.unwrap_or(at + Duration::from_secs(8 * 24 * 3600));
                 let mut between = at;

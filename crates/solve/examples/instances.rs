@@ -1,5 +1,5 @@
-//! Measures plans over time: `instances [RUNS]` prints a line for each instance, fields apart by tabs.
-//! What `cargo xtask bench plan` runs.
+//! Measures plans over time: `instances [RUNS]` prints a line for each instance, fields separated
+//! by tabs. `cargo xtask bench plan` runs it.
 
 use std::{error::Error, time::Duration};
 
@@ -19,7 +19,7 @@ const INSTANCES: &[(usize, usize, usize)] = &[
 ];
 /// Length of a slot.
 const SLOT: Duration = Duration::from_secs(900);
-/// One program for everything, where it takes no minutes.
+/// Effort of a single program for everything, where that does not take minutes.
 const WHOLE: Effort = Effort {
     programs: 1,
     columns: 12_500,
@@ -38,8 +38,9 @@ impl Dice {
     }
 }
 
-/// The centre, a user and relays between them, and data for two ninths of what leaves the centre in
-/// time: copies, or stage-outs coded 2+1 that must have left after half the time or a little more.
+/// Returns the centre, a user and relays between them, and data for two ninths of what can leave
+/// the centre in time: copies, or stage-outs coded 2+1 that must have left after half the time or a
+/// little more.
 fn instance(relays: usize, slots: usize, demands: usize, is_coded: bool) -> Problem {
     let mut dice = Dice(1);
     let grid = Grid::even(SLOT, slots);
@@ -96,7 +97,7 @@ fn instance(relays: usize, slots: usize, demands: usize, is_coded: bool) -> Prob
     }
 }
 
-/// The best of some runs in milliseconds, and what was returned.
+/// Returns the shortest of some runs in milliseconds, and the result.
 fn timed<T>(runs: usize, work: impl Fn() -> T) -> (f64, T) {
     let run = || {
         #[expect(

@@ -1,8 +1,8 @@
-//! Plans over time by linear programs: what the mind asks for and does not compute itself.
+//! Plans over time by linear programs, which the mind asks for and does not compute itself.
 //!
-//! [`solve`] takes a [`Problem`] of `posthaste_plan::horizon` and returns a [`Schedule`] that breaks no
-//! rule and is never worse than [`greedy`]'s. Inside, flows are real numbers found by the simplex
-//! method; outside, all is integers again (`docs/algorithms/time-expanded-plan.md`).
+//! [`solve`] takes a [`Problem`] of `posthaste_plan::horizon` and returns a [`Schedule`] that
+//! breaks no rule and is never worse than [`greedy`]'s. Inside, flows are real numbers found by the
+//! simplex method; outside, all is integers again (`docs/algorithms/time-expanded-plan.md`).
 
 mod program;
 mod residual;
@@ -13,10 +13,10 @@ use std::fmt;
 pub use posthaste_plan::horizon::Effort;
 use posthaste_plan::horizon::{Flaw, Problem, Schedule, Worth, greedy};
 
-/// Why there is no schedule.
+/// Reason why there is no schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SolveError {
-    /// The problem is none: it names what does not exist. Asking again is of no use.
+    /// The problem is unsound: it names something that does not exist. Asking again is useless.
     Unsound(Flaw),
 }
 
@@ -30,12 +30,12 @@ impl fmt::Display for SolveError {
 
 impl std::error::Error for SolveError {}
 
-/// The best schedule that `effort` finds: most weight of deadlines kept, then least missing, then least
-/// cost with the churn against the plan in force. At least as good as [`greedy`]'s, and always one
-/// that `Schedule::check` passes.
+/// Returns the best schedule that `effort` finds: most weight of kept deadlines, then least
+/// missing, then least cost including the churn against the plan in force. It is at least as good
+/// as [`greedy`]'s, and `Schedule::check` always passes it.
 ///
 /// # Errors
-/// [`SolveError::Unsound`] when the problem names nodes that do not exist, or one twice.
+/// [`SolveError::Unsound`] if the problem names nodes that do not exist, or one twice.
 pub fn solve(problem: &Problem, effort: Effort) -> Result<Schedule, SolveError> {
     problem.check().map_err(SolveError::Unsound)?;
     let mut best = Best::new(problem, greedy(problem));
@@ -50,14 +50,14 @@ pub fn solve(problem: &Problem, effort: Effort) -> Result<Schedule, SolveError> 
     Ok(best.schedule)
 }
 
-/// Variables of one program for all demands, at most: what [`Effort::columns`] bounds.
+/// Returns the most variables of one program for all demands, which [`Effort::columns`] limits.
 #[must_use]
 pub fn columns(problem: &Problem) -> usize {
     let all: Vec<usize> = (0..problem.demands.len()).collect();
     program::columns(problem, &all)
 }
 
-/// The best schedule so far.
+/// Best schedule so far.
 struct Best {
     schedule: Schedule,
     worth: Worth,
@@ -71,7 +71,7 @@ impl Best {
         }
     }
 
-    /// Keeps the better one; says whether that is the new one.
+    /// Keeps the better schedule; returns whether that is the new one.
     fn offer(&mut self, problem: &Problem, schedule: Schedule) -> bool {
         let worth = schedule.worth(problem);
         let is_better = worth > self.worth;

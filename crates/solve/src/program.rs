@@ -1,4 +1,4 @@
-//! The linear program: flows and what stays where, in real numbers.
+//! The linear program: flows and stocks in real numbers.
 
 mod cost;
 mod rows;
@@ -14,24 +14,23 @@ use posthaste_types::Bytes;
 use crate::residual::Residual;
 use strand::Strand;
 
-/// Variables of demands are scaled so that the largest demand counts this much: the solver's
-/// tolerances are made for numbers near one.
+/// Size of the largest demand after scaling: the solver's tolerances are made for numbers near one.
 const LARGEST: f64 = 1000.0;
-/// What a solved value may be below one byte and still be one: noise of the solver, in bytes.
+/// Noise of the solver, in bytes: a value this much below one byte still counts as one.
 const NOISE_BYTES: f64 = 0.01;
 
-/// Most variables a program of these demands has.
+/// Returns the most variables that a program of these demands has.
 pub(crate) fn columns(problem: &Problem, picks: &[usize]) -> usize {
     let size = |&pick: &usize| strand::columns(problem, &problem.demands[pick]);
     picks.iter().map(size).sum()
 }
 
-/// A program for some demands on what the others leave.
+/// A program for some demands, on the capacity that the others leave.
 pub(crate) struct Program<'a> {
     problem: &'a Problem,
     residual: &'a Residual,
     picks: &'a [usize],
-    /// Bytes of one unit of a variable.
+    /// Bytes per unit of a variable.
     unit: f64,
     variables: ProblemVariables,
     rows: Vec<Constraint>,
@@ -45,7 +44,7 @@ pub(crate) const fn real(bytes: u64) -> f64 {
 }
 
 impl<'a> Program<'a> {
-    /// The program of `picks`, among which bytes of `favoured` ones count far more than others.
+    /// Returns the program of `picks`; bytes of the `favoured` ones count far more than others.
     pub(crate) fn new(
         problem: &'a Problem,
         residual: &'a Residual,
@@ -72,7 +71,7 @@ impl<'a> Program<'a> {
         program
     }
 
-    /// A variable from zero to `most`.
+    /// Adds a variable from zero to `most`.
     fn add(&mut self, most: f64) -> Variable {
         self.variables.add(variable().min(0.0).max(most.max(0.0)))
     }
@@ -81,9 +80,8 @@ impl<'a> Program<'a> {
         real(bytes) / self.unit
     }
 
-    /// Solves it and returns flows as wishes, once rounded to the nearest byte and once up; none when
-    /// the solver finds no answer, which a program whose deadlines are soft always has but for numerical
-    /// trouble.
+    /// Solves it and returns flows as wishes, once rounded to the nearest byte and once up. None if
+    /// the solver finds no answer; with soft deadlines there is one except for numerical trouble.
     pub(crate) fn solve(self) -> Option<[Vec<Flow>; 2]> {
         let mut model = self.variables.minimise(self.objective).using(microlp);
         for row in self.rows {

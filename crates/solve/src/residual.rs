@@ -1,15 +1,15 @@
-//! What the demands that are planned already leave to the others.
+//! Capacity that planned demands leave to the others.
 
 use posthaste_plan::horizon::{Course, Demand, Flow, Problem};
 use posthaste_types::Bytes;
 
-/// Free bytes by slot of links and ways, by boundary of space.
+/// Free bytes of links and limits by slot, and of space by boundary.
 #[derive(Debug, Clone)]
 pub(crate) struct Residual {
     pub(crate) links: Vec<Vec<u64>>,
     pub(crate) out: Vec<Option<Vec<u64>>>,
     pub(crate) into: Vec<Option<Vec<u64>>>,
-    /// What every demand holds at the start is taken.
+    /// Free space; the initial stock of every demand is taken.
     space: Vec<Vec<u64>>,
 }
 
@@ -40,7 +40,7 @@ impl Residual {
         }
     }
 
-    /// What is free of a node for some demands, with what they hold there at the start.
+    /// Returns the free space of a node for some demands, including their initial stock there.
     pub(crate) fn space(
         &self,
         problem: &Problem,
@@ -54,7 +54,7 @@ impl Residual {
         held.fold(self.space[node][boundary], u64::saturating_add)
     }
 
-    /// Takes what a demand's plan uses.
+    /// Takes the capacity that a demand's plan uses.
     pub(crate) fn enter(
         &mut self,
         problem: &Problem,

@@ -1,4 +1,5 @@
-//! Which programs are solved: all demands at once while they are few, one by one when they are many.
+//! Choice of the programs to solve: all demands at once if they are few, one by one if they are
+//! many.
 
 use std::cmp::Reverse;
 
@@ -10,9 +11,11 @@ use crate::{
     residual::Residual,
 };
 
-/// One program for all. While deadlines are missed, others in which one more demand is favoured above
-/// the rest, then ones in which it takes the place of a lighter one: a program weighs bytes, and
-/// whether a deadline is kept is all or nothing.
+/// Solves one program for all demands.
+///
+/// While deadlines are missed, further programs each favour one more demand above the rest, then
+/// let it replace a lighter one: a program weighs bytes, but a deadline is kept or missed as a
+/// whole.
 pub(crate) fn together(problem: &Problem, best: &mut Best, programs: u32) {
     let mut left = programs;
     let mut ask = |best: &mut Best, favoured: &[usize]| {
@@ -57,8 +60,8 @@ fn offer(problem: &Problem, best: &mut Best, favoured: &[usize]) -> bool {
     is_better
 }
 
-/// A program for each demand by deadline, on what those before leave; those that miss wait until all
-/// others are placed. A demand that is too large, or comes when no program is left, is left out.
+/// Solves a program for each demand by deadline, on what those before leave. Demands that miss wait
+/// until all others are placed. A demand is left out if it is too large or no program is left.
 pub(crate) fn in_turn(problem: &Problem, best: &mut Best, effort: Effort) {
     let mut left = effort.programs;
     let mut residual = Residual::of(problem);
@@ -88,7 +91,7 @@ pub(crate) fn in_turn(problem: &Problem, best: &mut Best, effort: Effort) {
     best.offer(problem, cut(problem, &flows));
 }
 
-/// The better plan of one demand on what is left, cut to integers.
+/// Returns the better plan of one demand on the remaining capacity, cut to integers.
 fn alone(problem: &Problem, residual: &Residual, demand: usize) -> Option<(Vec<Flow>, Shortfall)> {
     let wishes = Program::new(problem, residual, &[demand], &[demand]).solve()?;
     let plans = wishes.iter().map(|wishes| {
@@ -98,7 +101,7 @@ fn alone(problem: &Problem, residual: &Residual, demand: usize) -> Option<(Vec<F
     plans.min_by_key(|(_, lacks)| lacks.offload + lacks.deliver)
 }
 
-/// Wishes rounded to no more than a link has left.
+/// Rounds wishes to no more than a link has left.
 fn within(residual: &Residual, wishes: &[Flow]) -> Vec<Flow> {
     let cut_to_link = |wish: &Flow| Flow {
         bytes: wish.bytes.min(posthaste_types::Bytes::new(

@@ -39,7 +39,8 @@ fn deadlines_are_kept_as_brute_force_keeps_them() {
     assert!(quick * 100 >= best * 80, "greedy {quick} of {best}");
 }
 
-/// A problem whose demands are pinned to some of their depots, and are lent some at some hours only: parts of a slot too.
+/// Returns a problem whose demands are pinned to some depots and may use some links at some hours
+/// only, including fractions of a slot.
 fn bound(seed: u64) -> Problem {
     let mut problem = problem(seed);
     let mut dice = Dice::new(seed ^ 0x1e27);
@@ -87,7 +88,8 @@ fn pins_and_hours_of_one_demand_are_kept_as_brute_force_keeps_them() {
     assert!(ours < free, "bounds bind: {ours} of {free}");
 }
 
-/// That nothing is sent where it is not lent, and that no demand counts as safe whose pinned depots lack anything.
+/// Checks that nothing is sent at closed hours, and that no demand counts as safe if its pinned
+/// depots lack anything.
 fn bounds_are_kept(problem: &Problem, schedule: &Schedule) {
     for flow in &schedule.flows {
         let lent = problem.demands[flow.demand].lent_at(flow.link, flow.slot);
@@ -105,7 +107,8 @@ fn bounds_are_kept(problem: &Problem, schedule: &Schedule) {
     }
 }
 
-/// A problem whose depots each have a site, and some of them a provider too, of which nearly all are few.
+/// Returns a problem whose depots each have a site, and some a provider too, with few sites and
+/// providers in all.
 fn sited(seed: u64) -> Problem {
     let mut problem = problem(seed);
     let mut dice = Dice::new(seed ^ 0x517e);
@@ -196,7 +199,7 @@ fn without_prices_a_copy_is_a_maximum_flow() {
             link.price = Price::FREE;
         }
         let mut dice = Dice::new(seed);
-        // Depots pass on to each other, too.
+        // Depots pass data to each other, too.
         for (from, to) in [(2, 3), (3, 2)] {
             let capacity = problem.links[dice.index(problem.links.len())]
                 .capacity
@@ -213,7 +216,7 @@ fn without_prices_a_copy_is_a_maximum_flow() {
     }
 }
 
-/// Depots that only take, with what each carries a second and asks for a byte, in millionths.
+/// Returns depots that only receive, each with its rate and its price of a byte, in millionths.
 fn depots(offers: &[(u64, u64)], slots: usize) -> Problem {
     let grid = Grid::even(Duration::from_secs(1), slots);
     let nodes = (0..offers.len() + 2).zip(0..).map(|(_, domain)| Node {
@@ -337,7 +340,8 @@ fn data_goes_over_two_depots_where_one_does_not_reach() {
 
 #[test]
 fn shares_follow_bandwidth_within_what_domains_may_hold() {
-    // One fragment a depot, two a domain: 3+2 of 30 000 on six depots of three sites.
+    // Each depot may hold one fragment, each domain two: 3+2 of 30 000 on six depots of three
+    // sites.
     let mut problem = depots(
         &[(900, 0), (900, 0), (900, 0), (200, 0), (200, 0), (200, 0)],
         60,
@@ -356,7 +360,8 @@ fn shares_follow_bandwidth_within_what_domains_may_hold() {
 
 #[test]
 fn a_depot_counts_in_each_of_its_domains() {
-    // The fastest shares its site with the second and its provider with the third: 1+1 goes to those.
+    // The fastest shares its site with the second and its provider with the third: 1+1 goes to
+    // those.
     let mut problem = depots(&[(900, 0), (100, 0), (100, 0)], 60);
     for (node, domains) in [(2, [7, 8]), (3, [7, 9]), (4, [6, 8])] {
         problem.nodes[node].domains = domains.to_vec();
@@ -399,7 +404,7 @@ fn the_plan_in_force_stays_while_moving_costs_more_than_it_saves() {
 
 #[test]
 fn the_heaviest_set_of_demands_is_found_where_bytes_mislead() {
-    // Two small demands fit where one large one does; together they weigh more.
+    // Two small demands fit instead of one large one; together they weigh more.
     let mut problem = depots(&[(100, 0)], 10);
     problem.demands = vec![
         stage_out(900, (1, 0), 9, 1),

@@ -1,8 +1,9 @@
-//! How a trace goes on in another process, and how spans say what went wrong.
+//! Continuation of traces in other processes, and failures of spans.
 //!
-//! Whoever does something that people look for in traces makes a span of `tracing` with the target [`TARGET`]. Nobody keeps it where
-//! traces are off, and then it costs next to nothing: it is disabled, and so is everything here. What is said between processes is the
-//! `traceparent` of W3C's [Trace Context](https://www.w3.org/TR/trace-context/).
+//! Code that people look for in traces makes a span of `tracing` with the target [`TARGET`]. If
+//! traces are off, the span is disabled and costs next to nothing, and so does everything here.
+//! Processes pass on the `traceparent` of W3C's [Trace
+//! Context](https://www.w3.org/TR/trace-context/).
 
 use std::{collections::HashMap, fmt::Display};
 
@@ -11,13 +12,14 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The target of spans that belong to traces.
+/// Target of spans that belong to traces.
 pub const TARGET: &str = "posthaste::span";
 
-/// The header that says what a call belongs to.
+/// Header that names the span a call belongs to.
 pub const HEADER: &str = "traceparent";
 
-/// The span in which this is asked, as other processes are told of it. `None` outside of any, and where nobody keeps traces.
+/// Returns the current span in the form for other processes. `None` outside of any, and if traces
+/// are off.
 #[must_use]
 pub fn traceparent() -> Option<String> {
     let span = Span::current();
@@ -33,7 +35,8 @@ pub fn traceparent() -> Option<String> {
     said.remove(HEADER)
 }
 
-/// Puts a span that has not begun below the one that another process told of. What can't be read is as if nobody had said anything.
+/// Makes a span that has not begun a child of another process's span. An unreadable parent is
+/// ignored.
 pub fn follow(span: &Span, parent: Option<&str>) {
     let Some(parent) = parent.filter(|_| !span.is_disabled()) else {
         return;
@@ -41,12 +44,12 @@ pub fn follow(span: &Span, parent: Option<&str>) {
     let said = HashMap::from([(HEADER.to_owned(), parent.to_owned())]);
     let context = TraceContextPropagator::new().extract(&said);
     if context.span().span_context().is_valid() {
-        // It may only be one that has begun, which stays where it is.
+        // Only a span that has begun can fail here, and it stays where it is.
         let _ = span.set_parent(context);
     }
 }
 
-/// Says that what a span is about failed. It must have the fields `error` and `otel.status_code`.
+/// Marks a span as failed. It must have the fields `error` and `otel.status_code`.
 pub fn fail(span: &Span, why: &dyn Display) {
     if !span.is_disabled() {
         span.record("error", why.to_string());
@@ -54,7 +57,7 @@ pub fn fail(span: &Span, why: &dyn Display) {
     }
 }
 
-/// The same where it did, and nothing where it went well.
+/// Marks a span as failed if its outcome is an error.
 pub fn ended<T, E: Display>(span: &Span, outcome: &Result<T, E>) {
     if let Err(why) = outcome {
         fail(span, why);

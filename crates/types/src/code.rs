@@ -28,15 +28,15 @@ impl fmt::Display for CodeError {
 impl core::error::Error for CodeError {}
 
 impl Code {
-    /// Most data or parity fragments: placement spreads over depots that people name one by one.
+    /// Most data or parity fragments: people name the depots of a placement one by one.
     pub const FRAGMENTS_MAX: u8 = 32;
-    /// The bare chunk: one fragment, no loss survived.
+    /// Bare chunk: one fragment, no loss survived.
     pub const NONE: Self = Self { data: 1, parity: 0 };
 
-    /// The code with `data` + `parity` fragments.
+    /// Returns the code with `data` + `parity` fragments.
     ///
     /// # Errors
-    /// [`CodeError`] when `data` is 0 or either count exceeds [`Code::FRAGMENTS_MAX`].
+    /// [`CodeError`] if `data` is 0 or either count exceeds [`Code::FRAGMENTS_MAX`].
     pub const fn new(data: u8, parity: u8) -> Result<Self, CodeError> {
         if data == 0 || data > Self::FRAGMENTS_MAX || parity > Self::FRAGMENTS_MAX {
             return Err(CodeError);
@@ -44,25 +44,26 @@ impl Code {
         Ok(Self { data, parity })
     }
 
-    /// Fragments that rebuild a chunk: k.
+    /// Returns the number of fragments that rebuild a chunk: k.
     #[must_use]
     pub const fn data(self) -> u8 {
         self.data
     }
 
-    /// Fragments that may be lost: m.
+    /// Returns the number of fragments that may be lost: m.
     #[must_use]
     pub const fn parity(self) -> u8 {
         self.parity
     }
 
-    /// Fragments a chunk becomes: k + m.
+    /// Returns the number of fragments of a chunk: k + m.
     #[must_use]
     pub const fn total(self) -> u8 {
         self.data + self.parity
     }
 
-    /// Size of each fragment of a chunk of `chunk` bytes; the last data fragment is zero-padded.
+    /// Returns the size of each fragment of a chunk of `chunk` bytes; the last data fragment is
+    /// zero-padded.
     #[must_use]
     pub const fn fragment_size(self, chunk: Bytes) -> Bytes {
         Bytes::new(chunk.get().div_ceil(self.data as u64))

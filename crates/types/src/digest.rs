@@ -3,7 +3,7 @@ use core::{fmt, str::FromStr};
 use crate::record;
 
 record! {
-    /// A BLAKE3 digest. This room only carries it; the hands compute it.
+    /// A BLAKE3 digest. This crate only carries it; the hands compute it.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Digest {
         bytes: [u8; 32],
@@ -29,7 +29,7 @@ impl Digest {
         Self { bytes }
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.bytes

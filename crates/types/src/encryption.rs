@@ -3,8 +3,8 @@ use crate::Bytes;
 /// Bytes that encrypting adds to a chunk: the tag of AES-GCM.
 pub const TAG_BYTES: Bytes = Bytes::new(16);
 
-/// What depots store of a dataset that is encrypted: its size and that of its chunks, each chunk
-/// with its tag. As many chunks as before.
+/// Returns the sizes that depots store of an encrypted dataset and of its chunks, each chunk with
+/// its tag. The number of chunks stays the same.
 #[must_use]
 pub fn encrypted_sizes(bytes: Bytes, chunk_size: Bytes) -> (Bytes, Bytes) {
     let tags = TAG_BYTES.times(bytes.pieces(chunk_size));

@@ -19,7 +19,7 @@ macro_rules! id {
                 Self { number }
             }
 
-            /// The bare number.
+            /// Returns the bare number.
             #[must_use]
             pub const fn get(self) -> $integer {
                 self.number
@@ -43,35 +43,37 @@ macro_rules! id {
 }
 
 id!(
-    /// What a user asked for, numbered by the journal from 1. Shown as `r7`.
+    /// A user's request, numbered by the journal from 1. Shown as `r7`.
     RequestId, u64, "r"
 );
 id!(
-    /// A depot the service knows, numbered from 1 in the order they were added. Shown as `d3`.
+    /// A depot that the service knows, numbered from 1 in the order of registration. Shown as `d3`.
     DepotId, u32, "d"
 );
 id!(
-    /// An endpoint that data is fetched from, numbered from 1 in the order they were found. Shown as `s3`.
+    /// An endpoint that data is fetched from, numbered from 1 in the order of discovery. Shown as
+    /// `s3`.
     SourceId, u32, "s"
 );
 id!(
-    /// A way whose rate can be reserved, numbered from 1 in the order they were offered. Shown as `k3`.
+    /// A way whose rate can be reserved, numbered from 1 in the order of offers. Shown as `k3`.
     CircuitId, u32, "k"
 );
 id!(
-    /// A reservation, numbered from 1 by the calendar that holds it or the mind that asked for it. Shown as `v3`.
+    /// A reservation, numbered from 1 by the calendar that holds it or the mind that requested it.
+    /// Shown as `v3`.
     ReservationId, u64, "v"
 );
 id!(
-    /// A chunk's place in its dataset's byte stream, from 0.
+    /// Place of a chunk in its dataset's byte stream, from 0.
     ChunkIndex, u32, "c"
 );
 id!(
-    /// A fragment's place in its chunk's stripe: `0..k` hold the data itself, `k..k+m` parity.
+    /// Place of a fragment in its chunk's stripe: `0..k` are data, `k..k+m` parity.
     FragmentIndex, u8, "f"
 );
 
 impl FragmentIndex {
-    /// The chunk itself, uncoded: what a direct transfer to the destination carries.
+    /// Index of the chunk itself, uncoded, as a direct transfer to the destination carries it.
     pub const WHOLE: Self = Self::new(u8::MAX);
 }

@@ -1,7 +1,9 @@
-//! Letters that change how others look.
+//! Characters that change how others look.
 
-/// Returns whether a terminal, a browser or an editor obeys a letter instead of showing it: control characters, and those that change the
-/// direction of what follows, so that a name reads as another one (Unicode Standard Annex 9, table 5).
+/// Returns whether a terminal, a browser or an editor obeys a character instead of showing it.
+///
+/// These are control characters, and those that change the direction of the text after them: a name
+/// then reads as another one (Unicode Standard Annex 9, table 5).
 #[must_use]
 pub fn is_obeyed(letter: char) -> bool {
     letter.is_control()

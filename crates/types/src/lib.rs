@@ -1,8 +1,8 @@
-//! The words every other room speaks: units, ids, codes and digests.
+//! Vocabulary of all other crates: units, ids, codes and digests.
 //!
-//! Nothing here decides or does anything. Seconds can't meet bytes because each unit is a type;
-//! a value that must outlive the process is a [`Record`], whose bytes depend on nothing but the
-//! value. Raw numbers appear only where the name ends in the unit.
+//! Nothing here decides or does anything. Seconds can't meet bytes because each unit is a type. A
+//! value that must outlive the process is a [`Record`], whose bytes depend on nothing but the
+//! value. Raw numbers appear only if the name ends in the unit.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

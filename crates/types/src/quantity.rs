@@ -47,13 +47,13 @@ impl Bytes {
     /// No data.
     pub const ZERO: Self = Self { count: 0 };
 
-    /// `count` bytes.
+    /// Returns `count` bytes.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self { count }
     }
 
-    /// `count` mebibytes.
+    /// Returns `count` mebibytes.
     #[must_use]
     pub const fn mebi(count: u64) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Bytes {
         }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.count
     }
 
-    /// How many pieces of `size` this takes, the last one perhaps short; zero for no data.
+    /// Returns the number of pieces of `size`, the last one perhaps short; zero for no data.
     #[must_use]
     pub const fn pieces(self, size: Self) -> u64 {
         if size.count == 0 {
@@ -87,22 +87,22 @@ impl Bytes {
 }
 
 impl ByteRate {
-    /// No data at all.
+    /// No data per second.
     pub const ZERO: Self = Self { bytes_per_s: 0 };
 
-    /// This many bytes a second.
+    /// Returns this many bytes a second.
     #[must_use]
     pub const fn new(bytes_per_s: u64) -> Self {
         Self { bytes_per_s }
     }
 
-    /// Bytes a second.
+    /// Returns the bytes a second.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.bytes_per_s
     }
 
-    /// The mean rate of `bytes` over `span`; zero for no time.
+    /// Returns the mean rate of `bytes` over `span`; zero for no time.
     #[must_use]
     pub fn over(bytes: Bytes, span: Duration) -> Self {
         let micros = span.as_micros();
@@ -115,7 +115,7 @@ impl ByteRate {
         }
     }
 
-    /// How long `bytes` take at this rate; a thousand years when the rate is zero.
+    /// Returns the time that `bytes` take at this rate; a thousand years if the rate is zero.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Duration {
         const NEVER: Duration = Duration::from_secs(1000 * 365 * 86400);
@@ -131,7 +131,7 @@ impl ByteRate {
             .min(NEVER)
     }
 
-    /// How much passes in `span`.
+    /// Returns the bytes that pass in `span`.
     #[must_use]
     pub fn volume(self, span: Duration) -> Bytes {
         let bytes = u128::from(self.bytes_per_s) * span.as_micros() / 1_000_000;
@@ -140,7 +140,7 @@ impl ByteRate {
         }
     }
 
-    /// `self * numerator / denominator`, saturating. A zero denominator gives zero.
+    /// Returns `self * numerator / denominator`, saturating. A zero denominator gives zero.
     #[must_use]
     pub fn scaled(self, numerator: u64, denominator: u64) -> Self {
         if denominator == 0 {

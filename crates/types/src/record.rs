@@ -1,6 +1,6 @@
-//! A value that outlives the process, as bytes that depend on nothing but the value.
+//! Values that outlive the process, as bytes that depend on nothing but the value.
 //!
-//! The mind has no serde, so its inputs, commands and snapshots are written with this: integers as
+//! The mind has no serde, so its inputs, commands and snapshots use this encoding: integers as
 //! LEB128, lists with their length first, enums with an explicit tag that is never reused. The
 //! [`record!`](crate::record!) macro declares a type and its encoding together, so that the two
 //! can't drift apart.
@@ -10,11 +10,11 @@ use alloc::{
 };
 use core::{fmt, time::Duration};
 
-/// A list or string longer than this is refused before memory is taken for it. 2^28 elements are
+/// Longest list or string: more is rejected before memory is allocated for it. 2^28 elements are
 /// more than a bitmap of 10^7 chunks over 10 fragments needs.
 const LENGTH_MAX: u64 = 1 << 28;
 
-/// Bytes that are no record of the type asked for.
+/// Bytes that are no record of the expected type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
     /// Name of the type that could not be read.
@@ -37,7 +37,7 @@ pub trait Record: Sized {
     /// Reads a value from the front of `input` and moves `input` past it.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes end early or hold no such value. Never panics on outside bytes.
+    /// [`Malformed`] if the bytes end early or hold no such value. Never panics on outside bytes.
     fn read(input: &mut &[u8]) -> Result<Self, Malformed>;
 
     /// Encodes the value alone.
@@ -50,7 +50,7 @@ pub trait Record: Sized {
     /// Decodes a value that fills `bytes` exactly.
     ///
     /// # Errors
-    /// [`Malformed`] also when bytes are left over.
+    /// [`Malformed`], also if bytes are left over.
     fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut rest = bytes;
         let value = Self::read(&mut rest)?;
@@ -112,7 +112,7 @@ macro_rules! narrow_integer {
 }
 narrow_integer!(u8, u16, u32);
 
-/// A place in a list: as an integer of 64 bits whatever the machine.
+/// Encodes a place in a list as an integer of 64 bits, whatever the machine.
 impl Record for usize {
     fn write(&self, out: &mut Vec<u8>) {
         (*self as u64).write(out);
@@ -312,7 +312,7 @@ impl<T: Record, const N: usize> Record for [T; N] {
 /// Declares a struct or an enum together with its [`Record`] encoding.
 ///
 /// Struct fields are written in order. Enum variants carry a tag (`0 = Name { .. }`) that belongs
-/// to the variant for ever: a tag is never given to another meaning, or old journals change theirs.
+/// to the variant forever: a tag never gets another meaning, or old journals would change theirs.
 #[macro_export]
 macro_rules! record {
     (

@@ -16,13 +16,13 @@ record! {
 }
 
 impl Timestamp {
-    /// The moment this many microseconds after the Unix epoch.
+    /// Returns the moment this many microseconds after the Unix epoch.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self { micros }
     }
 
-    /// The moment this many seconds after the Unix epoch.
+    /// Returns the moment this many seconds after the Unix epoch.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self {
@@ -30,19 +30,20 @@ impl Timestamp {
         }
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.micros
     }
 
-    /// Time from `earlier` to here; zero when `earlier` is later.
+    /// Returns the time from `earlier` to here; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros.saturating_sub(earlier.micros))
     }
 
-    /// Signed microseconds from `now` to here: the slack of a deadline, negative when missed.
+    /// Returns the signed microseconds from `now` to here: the slack of a deadline, negative when
+    /// missed.
     #[must_use]
     pub const fn slack_micros(self, now: Self) -> i64 {
         self.micros
@@ -52,7 +53,7 @@ impl Timestamp {
 }
 
 impl Timestamp {
-    /// The same text as it is read on this day: moments of that day without their date.
+    /// Returns the text as read on this day: moments of that day lose their date.
     #[must_use]
     pub fn undate(self, text: &str) -> String {
         let date = format!("{} ", self.date());
@@ -62,7 +63,7 @@ impl Timestamp {
             let (before, found) = rest.split_at(place);
             let after = &found[date.len()..];
             read.push_str(before);
-            // A date elsewhere, as in somebody's name, stays.
+            // Other dates stay, as in a user's name.
             if !is_time_of_day(after) {
                 read.push_str(&date);
             }
@@ -72,14 +73,14 @@ impl Timestamp {
         read
     }
 
-    /// Its date in UTC.
+    /// Returns its date in UTC.
     ///
-    /// Years are counted from a first of March, so that the odd day of a leap year is their last, and by
-    /// eras of 400 years, after which the calendar repeats.
+    /// Years are counted from the first of March, so that the odd day of a leap year is their last.
+    /// They are grouped by eras of 400 years, after which the calendar repeats.
     const fn date(self) -> Date {
         const DAY_S: u64 = 86400;
         const ERA: u64 = 146_097;
-        // 0000-03-01 was so many days before 1970-01-01.
+        // Days from 0000-03-01 to 1970-01-01.
         let since = self.micros / 1_000_000 / DAY_S + 719_468;
         let (era, day) = (since / ERA, since % ERA);
         let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
@@ -98,7 +99,7 @@ impl Timestamp {
     }
 }
 
-/// Whether a text begins with a time of day, as moments are shown.
+/// Returns whether a text begins with a time of day in the format of moments.
 fn is_time_of_day(text: &str) -> bool {
     let form = b"00:00:00Z";
     let bytes = text.as_bytes();
@@ -145,7 +146,8 @@ impl Sub<Duration> for Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Shows date and time of day in UTC, `2026-11-22 18:00:00Z`; see [`Timestamp::undate`] for where the date is said already.
+    /// Shows date and time of day in UTC, `2026-11-22 18:00:00Z`; see [`Timestamp::undate`] for
+    /// texts that already name the date.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.micros / 1_000_000;
         write!(

@@ -1,9 +1,9 @@
-//! The kernels of x86-64.
+//! Kernels of x86-64.
 //!
-//! Each keeps the sums of all rows of a [`Group`] in registers while it goes once through the
-//! inputs: an input's bytes are loaded once for the whole group, and each row costs one product and
-//! one XOR for a register of bytes. How many rows share a pass, and how many registers of each row
-//! are worked on at once, is what fits the registers there are: 32 of 512 bits, 16 of 256.
+//! Each keeps the sums of all rows of a [`Group`] in registers during a single pass over the
+//! inputs. An input's bytes are loaded once for the whole group, and each row costs one product and
+//! one XOR for a register of bytes. The registers (32 of 512 bits, 16 of 256) limit how many rows
+//! share a pass, and how many registers of each row are processed at once.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_and_si256,
@@ -17,15 +17,15 @@ use std::arch::x86_64::{
 
 use super::{Group, Kernel, Span};
 
-/// `a xor b xor c`, as the truth table VPTERNLOG takes.
+/// Truth table of `a xor b xor c` for VPTERNLOG.
 const XOR_OF_THREE: i32 = 0x96;
 
-/// Bytes ahead that are fetched into the cache: more inputs than a core's prefetcher follows are
-/// read side by side.
+/// Bytes ahead that are fetched into the cache: more inputs are read side by side than a core's
+/// prefetcher follows.
 const PREFETCH_BYTES: usize = 512;
 
-/// Applies a group with a kernel of this processor; returns how many bytes of the span are done,
-/// from its start: all but less than a register's.
+/// Applies a group with a kernel of this processor; returns the processed bytes of the span, from
+/// its start: all but less than a register's.
 ///
 /// # Safety
 /// The processor has the kernel's instructions; every input and output reaches to the span's end;
@@ -37,7 +37,7 @@ pub(super) unsafe fn apply(
     outputs: &[*mut u8],
     span: Span,
 ) -> usize {
-    // Of each number of rows, how many registers of every row are worked on at once.
+    // Number of registers of every row processed at once, by the number of rows.
     macro_rules! choose {
         ($kernel:ident of $coefficients:ident, $($rows:literal by $registers:literal),*) => {{
             assert_eq!(outputs.len() * inputs.len(), $coefficients.len(), "one for each of both");
@@ -70,10 +70,10 @@ pub(super) unsafe fn apply(
 
 macro_rules! affine_kernel {
     ($name:ident, $features:literal, $width:literal, $zero:ident, $load:ident, $store:ident, $broadcast:ident, $affine:ident, $xor:ident) => {
-        /// The products by GF2P8AFFINEQB.
+        /// Computes the products by GF2P8AFFINEQB.
         ///
         /// # Safety
-        /// As [`apply`]; `matrices` has `R` entries for each input.
+        /// See [`apply`]; `matrices` has `R` entries for each input.
         #[target_feature(enable = $features)]
         unsafe fn $name<const R: usize, const V: usize>(
             matrices: &[u64],
@@ -141,10 +141,10 @@ affine_kernel!(
 
 macro_rules! shuffle_kernel {
     ($name:ident, $features:literal, $width:literal, $zero:ident, $load:ident, $store:ident, $fill:ident, $and:ident, $shift:ident, $spread:ident, $shuffle:ident, $xor:ident) => {
-        /// The products by PSHUFB.
+        /// Computes the products by PSHUFB.
         ///
         /// # Safety
-        /// As [`apply`]; `tables` has `R` entries for each input.
+        /// See [`apply`]; `tables` has `R` entries for each input.
         #[target_feature(enable = $features)]
         unsafe fn $name<const R: usize, const V: usize>(
             tables: &[[u8; 32]],

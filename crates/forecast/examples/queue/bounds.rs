@@ -1,4 +1,4 @@
-//! How often the bounds of waits hold, and how close they are.
+//! Accuracy and tightness of the bounds of waits.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use posthaste_types::Timestamp;
 
 use super::swf::Log;
 
-/// Jobs of a window that is looked at by itself.
+/// Jobs of a window that is examined by itself.
 const WINDOW: usize = 1000;
 
-/// Between two looks for late jobs, in seconds.
+/// Time between two searches for late jobs, in seconds.
 const REVIEW_EVERY: u64 = 60;
 
-/// Processors that divide jobs into classes, as the forecast does.
+/// Class borders by processors, as in the forecast.
 const PROCS: [u32; 4] = [4, 16, 64, 256];
 
-/// How bounds held.
+/// Accuracy of bounds.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Share of waits that were not over the upper bound, and of those not under the lower.
     pub upper: f64,
     pub lower: f64,
-    /// The same by class of processors, where there are jobs, with their count.
+    /// Share under the upper bound by class of processors, if there are jobs, with their number.
     pub classes: Vec<(usize, f64)>,
     /// Share of windows of a thousand jobs in which 95 % were under the upper bound.
     pub windows: f64,

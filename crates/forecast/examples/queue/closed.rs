@@ -1,4 +1,4 @@
-//! The loop closed: a scheduler with EASY backfill starts jobs, but none before its data is there.
+//! Closed loop: a scheduler with EASY backfill starts jobs, but none before its data is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,37 +7,39 @@ use super::{
     swf::Log,
 };
 
-/// What a scheduler makes of a job whose data is not there.
+/// Treatment of a job whose data is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// The job is held: nothing is planned for it.
+    /// Held: the scheduler does not plan for the job.
     Held,
-    /// As Slurm does it: what looks through the queue whenever something changes passes over jobs without data, and stops at the
-    /// first that has to wait for processors; backfill keeps the processors of a job that could start until its data is there.
+    /// Planned for, as Slurm does: the pass at each change of the queue skips jobs without data,
+    /// and stops at the first job that has to wait for processors. Backfill keeps the processors of
+    /// a job that could start until its data is there.
     Kept,
 }
 
-/// What became of a policy.
+/// Result of a policy.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Seconds that jobs waited, and that their data lay on scratch meanwhile, on average.
+    /// Mean seconds that jobs waited, and that their data lay on scratch meanwhile.
     pub wait: f64,
     pub exposure: f64,
-    /// Seconds that those waited that ask for up to a sixteenth, up to a quarter, and more of the machine.
+    /// Mean wait in seconds of jobs that request up to a sixteenth, up to a quarter, and more of
+    /// the machine.
     pub waits: [f64; 3],
 }
 
-/// A centre while a log is played to it.
+/// A centre during the replay of a log.
 struct Centre<'a> {
     log: &'a Log,
     gate: Gate,
     free: u32,
     running: BTreeSet<(usize, u64)>,
-    /// By requested end, then place.
+    /// Running jobs by requested end, then place.
     limits: BTreeSet<(u64, usize)>,
     ends: BTreeSet<(u64, usize)>,
     waiting: BTreeSet<usize>,
-    /// When the data of each waiting job is there; none while it has not begun to come.
+    /// Arrival of the data of each waiting job; none before its transfer has begun.
     ready: BTreeMap<usize, u64>,
 }
 
@@ -106,7 +108,7 @@ pub fn play(log: &Log, gate: Gate, policy: Option<Policy>) -> Outcome {
     }
 }
 
-/// The class of a job by how much of the machine it asks for.
+/// Returns the class of a job by the share of the machine it requests.
 fn width(procs: u32, all: u32) -> usize {
     [all / 16, all / 4].partition_point(|most| *most < procs)
 }
@@ -139,7 +141,7 @@ impl Centre<'_> {
         started
     }
 
-    /// Starts what may start, in the order of the queue, until one that has its data has to wait for processors.
+    /// Starts jobs in the order of the queue until one that has its data must wait for processors.
     fn start_first(&mut self, now: u64) -> Vec<usize> {
         let waiting: Vec<usize> = self.waiting.iter().copied().collect();
         let ready = waiting.into_iter().filter(|job| self.is_ready(*job, now));
@@ -154,12 +156,13 @@ impl Centre<'_> {
         started
     }
 
-    /// Starts what may start, in the order of the queue, until one has to wait for processors; after it whatever does
-    /// not delay that one (EASY). A job whose data is not there is not started, and planned for as the gate says.
+    /// Starts jobs in the order of the queue until one must wait for processors, and after it all
+    /// jobs that do not delay that one (EASY). A job without its data does not start; the gate
+    /// decides how it is planned for.
     fn backfill(&mut self, now: u64) -> Vec<usize> {
         let mut started = Vec::new();
         let mut reserved: Option<(u64, u32)> = None;
-        // Processors that are free, but for the jobs they are kept for.
+        // Free processors, less those kept for other jobs.
         let mut kept = 0;
         for job in self.waiting.clone() {
             let free = self.free - kept;
@@ -206,7 +209,8 @@ impl Centre<'_> {
         self.ends.insert((now + one.run.min(limit), job));
     }
 
-    /// When so many processors are free if all run as long as they may and so many are free now, and how many are left.
+    /// Returns when this many processors are free if all jobs run to their limit and `free` are
+    /// free now, and how many are left over.
     fn reserve(&self, procs: u32, mut free: u32, now: u64) -> (u64, u32) {
         let mut at = now;
         for (limit, job) in &self.limits {

@@ -1,4 +1,4 @@
-//! What forecasts of a queue are worth, on logs of real ones: `queue LOG.swf[.gz]…`.
+//! Value of queue forecasts on real logs: `queue LOG.swf[.gz]…`.
 //!
 //! Prints a line of figures for each question, separated by tabs.
 
@@ -23,15 +23,15 @@ use closed::{Gate, Outcome};
 use staging::Policy;
 use swf::Log;
 
-/// Jobs of a log that are replayed, and for which the loop is closed: both are played with every policy, which takes minutes.
-/// Bounds are drawn for all of them.
+/// Most jobs of a log that are replayed and played in the closed loop: both run with every policy,
+/// which takes minutes. Bounds are computed for all jobs.
 const PLAYED_MAX: usize = 30_000;
 
-/// Seeds that the sizes of data are drawn from, for the closed loop: as one job that starts a second later moves all that come
-/// after it, one loop tells little.
+/// Seeds of the sizes of data in the closed loop: a job that starts a second later moves all later
+/// ones, so a single run tells little.
 const SEEDS: u64 = 8;
 
-/// What is compared, by the names they have in the report.
+/// Policies to compare, by their names in the report.
 const POLICIES: [(&str, Policy); 7] = [
     ("queue", Policy::Queue),
     ("q .50", Policy::Calibrated(500)),
@@ -109,7 +109,7 @@ fn close(log: &Log, kind: &str, gate: Gate) {
     }
 }
 
-/// The mean, and its standard error.
+/// Returns the mean and its standard error.
 fn mean(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;

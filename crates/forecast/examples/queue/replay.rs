@@ -1,4 +1,4 @@
-//! A log replayed: jobs start when they did, whatever their data does.
+//! Replay of a log: jobs start at their logged times, whatever their data does.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,26 @@ use super::{
     swf::Log,
 };
 
-/// What a job's data costs beyond its plain arrival, in seconds, to count as late.
+/// Delay of a job by its data, in seconds, from which it counts as late.
 const LATE: u64 = 60;
 
-/// What became of a policy.
+/// Result of a policy.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How much less long data lay on scratch than if it had come at submission, plain and weighted by bytes.
+    /// Reduction of the time that data lies on scratch, against staging at submission; plain and
+    /// weighted by bytes.
     pub cut: f64,
     pub cut_weighted: f64,
     /// Share of jobs whose data is late however early it begins.
     pub unavoidable: f64,
     /// Share of jobs whose data is over a minute later than that.
     pub late: f64,
-    /// How much later, in seconds, on average over all jobs.
+    /// Mean delay over all jobs, in seconds.
     pub delay: f64,
 }
 
-/// What happens to a job, in the order in which it counts at one moment: what starts at once has been seen before, and
-/// what takes no time ends after its start.
+/// Kind of an event, in the order of events at one moment: a job that starts at once is seen first,
+/// and one that takes no time ends after its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     End,

@@ -1,4 +1,4 @@
-//! When the data of each job is brought, by a policy that sees the queue and nothing else.
+//! Start of the staging of each job, by a policy that sees only the queue.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,28 +9,28 @@ use posthaste_types::Timestamp;
 
 use super::swf::Log;
 
-/// Between two looks at a queue in which no job was submitted, in seconds: as the service looks.
+/// Time between two looks at a queue without submissions, in seconds, as in the service.
 const LOOK_EVERY: u64 = 30;
 
-/// Longest that a forecast is followed while nothing happens in the queue, in seconds.
+/// Longest use of a forecast while the queue does not change, in seconds.
 const STALE: u64 = 1800;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// When a job is submitted.
+    /// At the submission of the job.
     Submit,
     /// Before the start that the simulated queue forecasts.
     Queue,
-    /// Before this quantile, in thousandths, of what became of such forecasts.
+    /// Before this quantile, in thousandths, of the outcomes of such forecasts.
     Calibrated(u16),
 }
 
-/// What a policy does while a log is played.
+/// State of a policy during the replay of a log.
 pub struct Staging<'a> {
     log: &'a Log,
     policy: Policy,
     calibration: Calibration,
-    /// When the data of each job began to come.
+    /// Start of the staging of each job.
     begun: Vec<Option<u64>>,
     wakes: BTreeSet<(u64, usize)>,
     wake_of: Vec<Option<u64>>,
@@ -52,12 +52,12 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// When the data of a job began to come.
+    /// Returns when the staging of a job began.
     pub fn begun(&self, job: usize) -> Option<u64> {
         self.begun[job]
     }
 
-    /// When it has something to do next, if nothing happens before.
+    /// Returns when the policy must act next if nothing happens before.
     pub fn next(&self) -> Option<u64> {
         let wake = self.wakes.first().map(|(at, _)| *at);
         let every = if self.is_changed { LOOK_EVERY } else { STALE };
@@ -69,7 +69,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// A job starts, and may have waited for its data where it is gated.
+    /// Records the start of a job, which may have waited for its data if it is gated.
     pub fn on_start(&mut self, job: usize, now: u64, is_gated: bool) {
         let begun = self.begun[job].filter(|_| is_gated);
         let data = begun.map(|begun| Data {
@@ -89,8 +89,9 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Looks at the queue where it is time, and begins what is due. What waits and what runs since when is given in
-    /// the order of the queue. Gives back whose data begins to come.
+    /// Looks at the queue when it is time, and begins the staging that is due. Waiting jobs, and
+    /// running jobs with their starts, are given in the order of the queue. Returns the jobs whose
+    /// staging begins.
     pub fn look(
         &mut self,
         now: u64,
@@ -182,7 +183,8 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Jobs so deep in the queue that they are not forecast count as starting with the last that is, as in the service.
+    /// Gives jobs too deep in the queue for a forecast the start of the last one with a forecast,
+    /// as in the service.
     fn forecast_deep(&mut self, last: &Said, queue: &[Queued]) {
         let known = match self.policy {
             Policy::Calibrated(permille) => self.calibration.start(last, permille),

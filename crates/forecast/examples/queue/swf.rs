@@ -1,33 +1,33 @@
-//! Job logs in the Standard Workload Format (v2.2), and data drawn for their jobs.
+//! Job logs in the Standard Workload Format (v2.2), and made-up data for their jobs.
 
 use std::{io::Error, path::Path, process::Command, time::Duration};
 
 use posthaste_forecast::queue::Shape;
 
-/// Fields of a line.
+/// Number of fields of a line.
 const FIELDS: usize = 18;
 
-/// What data comes at, in bytes a second: 1 Gbit/s.
+/// Rate of arriving data, in bytes a second: 1 Gbit/s.
 const RATE: f64 = 125e6;
 
-/// Mean and sigma of the size of what a job reads, and its limits, in bytes: log-normal, after Table IV of CATCH.
+/// Mean and sigma of the bytes a job reads, and their limits: log-normal, after Table IV of CATCH.
 const MEAN: f64 = 65.3e9;
 const SIGMA: f64 = 2.0;
 const LEAST: f64 = 2.28e6;
 const MOST: f64 = 7.481e12;
 
-/// A job of a log; moments in seconds.
+/// A job of a log; moments are in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
-    /// As the log numbers it.
+    /// Number in the log.
     pub number: u64,
     pub submit: u64,
     pub start: u64,
     pub run: u64,
     pub shape: Shape,
-    /// What it reads.
+    /// Bytes it reads.
     pub bytes: f64,
-    /// Seconds that takes to bring.
+    /// Seconds that their staging takes.
     pub lead: u64,
 }
 
@@ -43,11 +43,11 @@ pub struct Log {
     pub jobs: Vec<Job>,
 }
 
-/// What the sizes of data are drawn from when a log is read.
+/// Seed of the data sizes when a log is read.
 const SEED: u64 = 42;
 
 impl Log {
-    /// The same jobs with other data.
+    /// Returns the log with the same jobs and other data.
     pub fn drawn(&self, seed: u64) -> Self {
         let drawn = self.jobs.iter().map(|job| {
             let bytes = size(job.number, seed);
@@ -65,7 +65,7 @@ impl Log {
     }
 }
 
-/// Reads a log, through gzip where its name says so.
+/// Reads a log, through gzip if its name says so.
 pub fn read(path: &Path) -> Result<Log, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let bytes = if name.ends_with(".gz") {
@@ -99,8 +99,8 @@ pub fn read(path: &Path) -> Result<Log, Error> {
     })
 }
 
-/// A job of a line: processors and requested time fall back to what was used; jobs without a wait or processors are
-/// none.
+/// Reads the job of a line. Processors and requested time fall back to those used; lines without a
+/// wait or processors give none.
 fn job(line: &str) -> Option<Job> {
     let fields: Vec<f64> = line
         .split_whitespace()
@@ -131,7 +131,7 @@ fn job(line: &str) -> Option<Job> {
     })
 }
 
-/// The most processors that ran at once: some logs have no header, and some use more than theirs says.
+/// Returns the most processors that ran at once: some logs have no header, and some exceed theirs.
 fn peak(jobs: &[Job]) -> u32 {
     let mut changes: Vec<(u64, i64)> = jobs
         .iter()
@@ -149,7 +149,7 @@ fn peak(jobs: &[Job]) -> u32 {
     u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// What the job of that number reads: the same in every run with that seed.
+/// Returns the bytes that a job reads, the same in every run with that seed.
 fn size(number: u64, seed: u64) -> f64 {
     let even = |salt: u64| {
         let bits = mix(number.wrapping_mul(2).wrapping_add(salt) ^ seed) >> 11;
@@ -160,7 +160,7 @@ fn size(number: u64, seed: u64) -> f64 {
     (mu + SIGMA * normal).exp().clamp(LEAST, MOST)
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Mixes bits by the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 fn mix(seed: u64) -> u64 {
     let seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What jobs like this one waited: an upper and a lower bound, after BMBP and QBETS.
+//! Bounds from the waits of similar jobs: an upper and a lower one, after BMBP and QBETS.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -6,17 +6,17 @@ use posthaste_types::Timestamp;
 
 use super::history::History;
 
-/// Processors that divide jobs into classes, each the most of its class.
+/// Class borders by processors, each the most of its class.
 const PROCS: [u32; 4] = [4, 16, 64, 256];
 
-/// Requested time that divides them, in hours.
+/// Class borders by requested time, in hours.
 const HOURS: [u64; 3] = [1, 6, 24];
 
-/// Jobs that are followed while they wait: many times what a centre lets into its queue. More wait
-/// without a say until they start.
+/// Most waiting jobs that are followed: many times what a centre admits to its queue. Further ones
+/// count only when they start.
 const WAITING_MAX: usize = 100_000;
 
-/// What a job asks for.
+/// Resources that a job requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Processors.
@@ -25,16 +25,16 @@ pub struct Shape {
     pub walltime: Duration,
 }
 
-/// How long a job will wait, each with 95 % confidence.
+/// Bounds of a job's wait, each with 95 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// 5 % of the jobs wait less.
+    /// Wait below which 5 % of the jobs start.
     pub lower: Duration,
-    /// 95 % of the jobs wait no longer.
+    /// Wait within which 95 % of the jobs start.
     pub upper: Duration,
 }
 
-/// A class of jobs; a wider one where no requested time, or no processors, are named.
+/// A class of jobs; a wider one if requested time or processors are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
     procs: Option<usize>,
@@ -42,7 +42,7 @@ struct Class {
 }
 
 impl Shape {
-    /// Its class and the wider ones, narrowest first.
+    /// Returns its class and the wider ones, narrowest first.
     fn classes(self) -> [Class; 3] {
         let procs = PROCS.partition_point(|most| *most < self.procs);
         let hours = HOURS.partition_point(|most| Duration::from_secs(most * 3600) < self.walltime);
@@ -55,21 +55,21 @@ impl Shape {
     }
 }
 
-/// A job that waits.
+/// A waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Waiting {
     shape: Shape,
     since: Timestamp,
-    /// The upper bound that it was told, and by which class.
+    /// Upper bound reported for it, and the class that gave it.
     told: Option<(Class, Duration)>,
-    /// How long it had waited when it counted as longer than its bound.
+    /// Wait so far when it counted as longer than its bound.
     counted: Option<Duration>,
 }
 
-/// What jobs waited, by class, and the jobs that wait.
+/// Waits of jobs by class, and the waiting jobs.
 ///
-/// A job enters its class when it starts; one that already waited longer than its bound enters with what
-/// it waited so far, so that a stopped queue is learned while it stands and not after.
+/// A job enters its class when it starts. A job that already exceeded its bound enters with its
+/// wait so far, so that a stopped queue is learnt while it stands and not after.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waits {
     histories: BTreeMap<Class, History>,
@@ -78,7 +78,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Waits that are never forgotten when the queue changes: what trimming is compared with.
+    /// Returns waits that never forget when the queue changes, to compare trimming with.
     #[must_use]
     pub fn untrimmed() -> Self {
         Self {
@@ -98,13 +98,14 @@ impl Waits {
         })
     }
 
-    /// Bounds of the wait of such a job, from the narrowest class that knows 59 waits; none before that.
+    /// Returns bounds of the wait of a job like this, from the narrowest class that knows 59 waits;
+    /// none before that.
     #[must_use]
     pub fn bounds(&self, shape: Shape) -> Option<Bounds> {
         self.bounds_of(shape).map(|(_, bounds)| bounds)
     }
 
-    /// The same, and the class.
+    /// Returns the bounds and the class they come from.
     fn bounds_of(&self, shape: Shape) -> Option<(Class, Bounds)> {
         shape.classes().into_iter().find_map(|class| {
             let (lower, upper) = self.histories.get(&class).and_then(History::bounds)?;
@@ -112,7 +113,7 @@ impl Waits {
         })
     }
 
-    /// A job was submitted.
+    /// Records the submission of a job.
     pub fn on_submit(&mut self, job: u64, shape: Shape, now: Timestamp) {
         if self.waiting.len() < WAITING_MAX {
             let waiting = Waiting {
@@ -127,7 +128,7 @@ impl Waits {
         }
     }
 
-    /// A job started: its wait is known.
+    /// Records the start of a job: its wait is known.
     pub fn on_start(&mut self, job: u64, now: Timestamp) {
         let Some(waiting) = self.waiting.remove(&job) else {
             return;
@@ -145,12 +146,12 @@ impl Waits {
         }
     }
 
-    /// A job left the queue without a start: what it would have waited nobody knows.
+    /// Records that a job left the queue without a start: its wait stays unknown.
     pub fn on_cancel(&mut self, job: u64) {
         self.waiting.remove(&job);
     }
 
-    /// Counts the jobs that by now have waited longer than their bound. O(jobs that wait).
+    /// Counts the jobs that by now have waited longer than their bound. O(waiting jobs).
     pub fn review(&mut self, now: Timestamp) {
         let late = self.waiting.iter().filter_map(|(job, waiting)| {
             let wait = now.since(waiting.since);
@@ -251,12 +252,12 @@ mod tests {
         serve(&mut waits, 1, 500);
         serve(&mut waits, 1000, 10);
         assert_eq!(upper(&waits), 10);
-        // All that come at once are told the same, and all wait longer: a hundred of 1,000 that were told.
+        // Simultaneous jobs get the same bound, and all wait longer: a hundred of 1,000.
         (0..999).for_each(|_| serve(&mut waits, 1, 10));
         serve(&mut waits, 100, 100);
         serve(&mut waits, 59, 10);
         assert_eq!(upper(&waits), 100, "the longest since the queue changed");
-        // 19 that did not for each that did, and enough that those are few.
+        // For each job that waited longer, 19 that did not, and enough that the former are few.
         serve(&mut waits, 100 * 50, 10);
         assert_eq!(upper(&waits), 10);
     }

@@ -1,8 +1,8 @@
-//! What became of earlier forecasts of the queue, and what that says of the next.
+//! Outcomes of earlier forecasts of the queue, and their use for the next.
 //!
-//! A simulated queue knows processors and requested times. It does not know which running jobs end early, that a
-//! partition is closed or that a user is over their share. So each forecast is put beside those that looked like it,
-//! and what these jobs still waited is the answer.
+//! A simulated queue knows processors and requested times. It does not know which running jobs end
+//! early, that a partition is closed or that a user is over their share. So each forecast is
+//! compared with similar ones, and the further waits of those jobs are the answer.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -13,71 +13,74 @@ use posthaste_types::Timestamp;
 
 use super::rolling::Wake;
 
-/// Requested time that divides forecasts into kinds, in seconds: by fours from half an hour.
+/// Borders between kinds of forecasts by requested time, in seconds: by fours from half an hour.
 const WALLTIMES: [u64; 4] = [1800, 7200, 28_800, 115_200];
 
-/// Thousandths of the machine's processors that divide them: who asks for little fills gaps, who asks for much waits to be
-/// the first.
+/// Borders by thousandths of the machine's processors: jobs that request few fill gaps, jobs that
+/// request many wait to be first.
 const SHARES_PERMILLE: [u32; 2] = [62, 250];
 
-/// How far away a forecast start divides them, in seconds: doubling from five minutes.
+/// Borders by the time until the forecast start, in seconds: doubling from five minutes.
 const AHEADS: [u64; 9] = [300, 600, 1200, 2400, 4800, 9600, 19_200, 38_400, 76_800];
 
-/// A job this young may start at once; one that is older and "starts now" is held by what nobody simulated.
+/// Age up to which a job may start at once. An older one that "starts now" is held by something
+/// that is not simulated.
 const FRESH: Duration = Duration::from_secs(90);
 
-/// A job that starts so soon after its data came was waiting for it: schedulers look about every half minute.
+/// Time after the arrival of its data within which a starting job was waiting for it: schedulers
+/// look about every half minute.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
-/// A job whose data has been there for so long, and that still does not start where there is room, waits for
+/// Time after the arrival of its data from which a job that could start, but does not, waits for
 /// something else.
 const NOT_THE_DATA: Duration = Duration::from_secs(120);
 
-/// Outcomes of a kind that are kept: some weeks of a middling centre, and 600 KiB for all kinds together.
+/// Outcomes of a kind that are kept: some weeks of a medium centre, and 600 KiB for all kinds
+/// together.
 const OUTCOMES_MAX: usize = 128;
 
-/// Fewest outcomes that speak.
+/// Fewest outcomes that are used.
 const OUTCOMES_MIN: usize = 8;
 
-/// Fewest of them that a job has not outlived, for the rest to speak.
+/// Fewest outcomes that a job has not outlived, for the rest to be used.
 const LEFT_MIN: usize = 3;
 
-/// Kinds of forecast that one job has while it waits, the first: more than it can have.
+/// Most kinds of forecast kept of a waiting job, the first ones: more than it can have.
 const SAID_MAX: usize = 2 * (AHEADS.len() + 1);
 
-/// Jobs that are followed while they wait: many times what is forecast.
+/// Most waiting jobs that are followed: many times the number of forecasts.
 const WAITING_MAX: usize = 10_000;
 
 /// Thousandths in one.
 const ONE: usize = 1000;
 
-/// What is forecast of a job, and when.
+/// A forecast for a job, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
-    /// Its number.
+    /// Number of the job.
     pub job: u64,
-    /// The time that it asks for.
+    /// Time that it requests.
     pub walltime: Duration,
-    /// Thousandths of the machine's processors that it asks for.
+    /// Thousandths of the machine's processors that it requests.
     pub share_permille: u32,
-    /// When it was submitted.
+    /// Submission of the job.
     pub submitted: Timestamp,
-    /// When the queue as it stands lets it start.
+    /// Start that the current queue allows.
     pub start: Timestamp,
-    /// When that was said.
+    /// Time of the forecast.
     pub now: Timestamp,
 }
 
-/// When the data of a job came.
+/// Arrival of a job's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data {
-    /// It began to come.
+    /// Start of the transfer.
     pub begun: Timestamp,
-    /// All of it was there.
+    /// Moment when all of it was there.
     pub ready: Timestamp,
 }
 
-/// Forecasts that look alike: as far ahead, of jobs that ask for as much of the machine and as much time.
+/// Similar forecasts: as far ahead, of jobs that request as much of the machine and as much time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     ahead: usize,
@@ -87,8 +90,8 @@ struct Kind {
 }
 
 impl Kind {
-    /// Whether another looks like it in less and less: in all but the requested time, and then in how far ahead only,
-    /// about.
+    /// Returns whether two kinds are similar: with growing looseness in all but the requested time,
+    /// and then approximately in the time ahead only.
     fn is_like(self, other: Self, looseness: usize) -> bool {
         let as_fresh = self.is_fresh == other.is_fresh;
         match looseness {
@@ -98,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Between which kinds those lie that look like it.
+    /// Returns the range of kinds that can be similar.
     fn nearest(self, looseness: usize) -> RangeInclusive<Self> {
         let of = |ahead, is_fresh, class| Self {
             ahead,
@@ -127,17 +130,18 @@ impl Said {
     }
 }
 
-/// A job that waits.
+/// A waiting job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Open {
-    /// The first forecast of each kind, the newest kind last.
+    /// First forecast of each kind, the newest kind last.
     said: Vec<(Kind, Said)>,
-    /// When it was first and last said that it could start at once.
+    /// First and last time that a forecast let it start at once.
     room: Option<(Timestamp, Timestamp)>,
 }
 
 impl Open {
-    /// When it would have started if its data had been there from the beginning, as far as can be told.
+    /// Returns when the job would have started if its data had always been there, as far as that is
+    /// known.
     fn start(&self, start: Timestamp, data: Option<Data>) -> Timestamp {
         let Some(data) = data else {
             return start;
@@ -147,8 +151,8 @@ impl Open {
             false => start,
         };
         match self.room {
-            // There was room before its data came, and none was left unused after that. Where there had been for long when that
-            // began to come, nobody thought that it would start then.
+            // There was room before its data came, and none stayed unused after that. If there had
+            // been room long before the transfer began, nobody expected the job to start then.
             Some((first, last)) if first < data.ready && last <= data.ready + NOT_THE_DATA => {
                 begun.min(first.max(data.begun))
             }
@@ -157,16 +161,16 @@ impl Open {
     }
 }
 
-/// What jobs still waited after each kind of forecast, and the forecasts whose jobs still wait.
+/// Further waits of jobs after each kind of forecast, and the forecasts whose jobs still wait.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calibration {
-    /// Oldest first.
+    /// Outcomes by kind, oldest first.
     outcomes: BTreeMap<Kind, VecDeque<Duration>>,
     open: BTreeMap<u64, Open>,
 }
 
 impl Calibration {
-    /// Something was forecast. It is remembered where it differs in kind from what was said before.
+    /// Records a forecast if it differs in kind from earlier ones of the job.
     pub fn on_forecast(&mut self, said: Said) {
         if self.open.len() >= WAITING_MAX && !self.open.contains_key(&said.job) {
             return;
@@ -182,9 +186,11 @@ impl Calibration {
         }
     }
 
-    /// A job started: what had been said of it has its outcome, which is given back as well. Where its data was
-    /// what it waited for, it counts as started when that began to come or, if that was sooner, when there was room for it: else
-    /// late data would be learned as a long queue, and the next data would come later still.
+    /// Records the start of a job, and returns the outcomes of its forecasts.
+    ///
+    /// A job that waited for its data counts as started when the transfer began or, if that was
+    /// sooner, when there was room for the job. Otherwise late data would be learnt as a long
+    /// queue, and the next data would come later still.
     pub fn on_start(
         &mut self,
         job: u64,
@@ -203,7 +209,7 @@ impl Calibration {
         known
     }
 
-    /// Takes what a job still waited after something was said of it.
+    /// Adds the further wait of a job after a forecast.
     pub fn learn(&mut self, said: &Said, waited: Duration) {
         let outcomes = self.outcomes.entry(said.kind()).or_default();
         if outcomes.len() >= OUTCOMES_MAX {
@@ -212,15 +218,18 @@ impl Calibration {
         outcomes.push_back(waited);
     }
 
-    /// A job left the queue without a start: what was said of it is neither right nor wrong.
+    /// Records that a job left the queue without a start: its forecasts are neither right nor
+    /// wrong.
     pub fn on_cancel(&mut self, job: u64) {
         self.open.remove(&job);
     }
 
-    /// When a job starts of which this is said: of all jobs of which the same was said, and that still waited so long
-    /// after it was said first, so many thousandths had started by then; any moment now where nearly all of them had started sooner.
-    /// Where fewer than eight are known of a kind, those that look like it in less speak; none where these are too few as well. O(n)
-    /// for 128, and for at most sixty times as many where few are known.
+    /// Returns when a job with this forecast starts, at a quantile in thousandths.
+    ///
+    /// The quantile is over all jobs with similar forecasts that still waited as long after their
+    /// first one. The answer is now if nearly all of them had started sooner. If fewer than eight
+    /// are known of a kind, less similar kinds are used; none if these are too few as well. The
+    /// cost is O(n) for 128, and at most sixty times as many if few are known.
     #[must_use]
     pub fn start(&self, said: &Said, permille: u16) -> Option<Timestamp> {
         let kind = said.kind();
@@ -252,15 +261,15 @@ impl Calibration {
         Some(said.now + *at)
     }
 
-    /// Outcomes of kinds that look like one.
+    /// Iterates over the outcomes of similar kinds.
     fn alike(&self, kind: Kind, looseness: usize) -> impl Iterator<Item = Duration> + Clone {
         let near = self.outcomes.range(kind.nearest(looseness));
         let alike = near.filter(move |(other, _)| kind.is_like(**other, looseness));
         alike.flat_map(|(_, outcomes)| outcomes.iter().copied())
     }
 
-    /// When to begin staging that takes `lead`, so that it ends before this quantile of the start. Where no such
-    /// forecast is known, the forecast itself is believed.
+    /// Returns when to begin staging that takes `lead`, so that it ends before this quantile of the
+    /// start. Without similar outcomes, the forecast itself is used.
     #[must_use]
     pub fn wake(&self, said: &Said, lead: Duration, permille: u16) -> Wake {
         let Some(start) = self.start(said, permille) else {
@@ -268,7 +277,7 @@ impl Calibration {
         };
         match Wake::before(start, lead, said.now) {
             Wake::Now => Wake::Now,
-            // The quantile is that of all who were told the same: what comes next is told anew.
+            // The quantile is over all similar forecasts: the next forecast has another one.
             Wake::At(_) | Wake::Later => Wake::Later,
         }
     }
@@ -285,7 +294,7 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// A long job that is said to start at once, an hour after it came.
+    /// Returns a long job with a forecast to start at once, an hour after its submission.
     fn said(job: u64, now: u64) -> Said {
         Said {
             job,

@@ -1,22 +1,22 @@
-//! The waits of one class of jobs, and the bounds their order gives.
+//! Waits of one class of jobs, and the bounds that their order gives.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::time::Duration;
 
-/// Waits a class keeps: the bound of 4,096 stands within 1 % of its quantile, and 32 KiB move at most
-/// when one is inserted.
+/// Waits that a class keeps: the bound of 4,096 is within 1 % of its quantile, and an insertion
+/// moves at most 32 KiB.
 const WAITS_MAX: usize = 4096;
 
 /// Fewest waits that bound the 95 % quantile with 95 % confidence: .95^59 < .05 < .95^58.
 pub(super) const WAITS_MIN: usize = 59;
 
-/// Waits in a row outside the bound that mean that the queue has changed (QBETS).
+/// Waits in a row outside the bound that show that the queue has changed (QBETS).
 const OUTSIDE_MAX: usize = 3;
 
-/// Jobs that wait no longer than told for each that may: 95 % of all.
+/// Jobs within their bound for each that may exceed it: 95 % of all.
 const MISS: i32 = 19;
 
-/// Most that is owed, or kept for worse times: a hundred thousand jobs.
+/// Most debt or credit of the balance: a hundred thousand jobs.
 const BALANCE_MAX: i32 = 100_000;
 
 /// Share of waits that may lie beyond a bound, and the doubt in the bound itself.
@@ -26,21 +26,22 @@ const DOUBT: f64 = 0.05;
 /// Waits by age and by length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct History {
-    /// Oldest first.
+    /// Waits, oldest first.
     by_age: VecDeque<Duration>,
     sorted: Vec<Duration>,
     /// Waits in a row above the upper bound.
     above: usize,
-    /// Whether it never forgets what came before a change.
+    /// The history never forgets the waits before a change.
     keeps: bool,
-    /// Waits that may lie beyond a bound, for as many as are known.
+    /// Waits that may lie beyond a bound, for the number that is known.
     beyond: Option<usize>,
-    /// What is left of the one in twenty that may wait longer than they were told: each that did costs 19 of those that did not.
+    /// Balance of the one in twenty jobs that may exceed their bound: each that did costs 19 of
+    /// those that did not.
     balance: i32,
 }
 
 impl History {
-    /// One that keeps what came before a change.
+    /// Returns a history that keeps the waits before a change.
     pub(super) fn keeping() -> Self {
         Self {
             keeps: true,
@@ -48,11 +49,12 @@ impl History {
         }
     }
 
-    /// The bounds below which 5 % and 95 % of all waits lie, each with 95 % confidence; none before
-    /// 59 waits. BMBP (Brevik, Nurmi, Wolski, UCSB TR 2005-09): the k-th of n waits in order bounds
-    /// the quantile q from above when P[Bin(n, q) <= k - 1] >= c.
+    /// Returns the bounds below which 5 % and 95 % of all waits lie, each with 95 % confidence;
+    /// none before 59 waits.
     ///
-    /// While more waited longer than they were told, the upper one is the longest wait that is known.
+    /// BMBP (Brevik, Nurmi, Wolski, UCSB TR 2005-09): the k-th of n waits in order bounds the
+    /// quantile q from above when P[Bin(n, q) <= k - 1] >= c. While too many jobs exceed their
+    /// bound, the upper one is the longest known wait.
     pub(super) fn bounds(&self) -> Option<(Duration, Duration)> {
         let beyond = self.beyond?;
         let above = if self.balance < 0 { 0 } else { beyond };
@@ -61,13 +63,14 @@ impl History {
         Some((*lower, *upper))
     }
 
-    /// Learns whether a job waited longer than it was told.
+    /// Records whether a job waited longer than its bound.
     pub(super) fn judge(&mut self, is_longer: bool) {
         let change = if is_longer { -MISS } else { 1 };
         self.balance = (self.balance + change).clamp(-BALANCE_MAX, BALANCE_MAX);
     }
 
-    /// Takes a wait. The third in a row above the bound drops all but the last 59. O(log n) and a move.
+    /// Adds a wait. The third in a row above the bound drops all but the last 59. O(log n) and a
+    /// move.
     pub(super) fn take(&mut self, wait: Duration) {
         let is_above = self.bounds().is_some_and(|(_, upper)| wait > upper);
         self.above = if is_above { self.above + 1 } else { 0 };
@@ -86,7 +89,7 @@ impl History {
         self.count();
     }
 
-    /// Puts the whole wait in the place of what was known of it before; takes it when that is gone.
+    /// Replaces the partial wait known before by the whole one; adds it if the former is gone.
     pub(super) fn replace(&mut self, before: Duration, wait: Duration) {
         let Some(place) = self.by_age.iter().rposition(|other| *other == before) else {
             self.take(wait);
@@ -106,7 +109,8 @@ impl History {
         }
     }
 
-    /// Counts what may lie beyond. It is the same for a full history, so it is counted while that grows.
+    /// Counts the waits that may lie beyond. The number is constant for a full history, so it is
+    /// counted while that grows.
     fn count(&mut self) {
         if self.sorted.len() < WAITS_MAX || self.beyond.is_none() {
             self.beyond = beyond(self.sorted.len());
@@ -114,8 +118,8 @@ impl History {
     }
 }
 
-/// The most e with P[Bin(n, tail) <= e] <= doubt: so many of n waits may lie beyond either bound. Each
-/// term from the one before, O(n).
+/// Returns the largest e with P[Bin(n, tail) <= e] <= doubt: this many of n waits may lie beyond
+/// either bound. Computes each term from the one before, O(n).
 fn beyond(waits: usize) -> Option<usize> {
     let mut term = (0..waits).fold(1.0, |product, _| product * (1.0 - TAIL));
     let mut sum = term;
@@ -134,7 +138,7 @@ fn beyond(waits: usize) -> Option<usize> {
     Some(found)
 }
 
-/// A count of waits as a number to multiply with.
+/// Returns a count of waits as a factor.
 fn ratio(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
@@ -147,7 +151,8 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// P[Bin(n, p) <= e] by adding up each way to place one more wait: no formula for the terms.
+    /// Computes P[Bin(n, p) <= e] by adding up each way to place one more wait, without a formula
+    /// for the terms.
     fn chance(waits: usize, most: usize) -> f64 {
         let mut exactly = std::vec![0.0; most + 1];
         exactly[0] = 1.0;

@@ -1,4 +1,4 @@
-//! The live queue simulated forward: what starts when, if no job is submitted before it.
+//! Simulation of the live queue: the start of each job if no other is submitted before it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -6,33 +6,34 @@ use posthaste_types::Timestamp;
 
 use super::bound::Shape;
 
-/// Queued jobs that are placed: those after them have no forecast. A centre's own backfill looks as far.
+/// Most queued jobs that are placed: those after them have no forecast. A centre's own backfill
+/// looks as far.
 pub const DEPTH_MAX: usize = 500;
 
-/// A job that outlived its forecast is thought to end so much later.
+/// Assumed further run time of a job that outlived its forecast.
 const OVERRUN: Duration = Duration::from_secs(60);
 
 /// Thousandths in one.
 const ONE: u32 = 1000;
 
-/// Time between the end of staging and the start that is aimed at.
+/// Time between the end of staging and the start to aim at.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Running {
-    /// What it asked for.
+    /// Resources it requested.
     pub shape: Shape,
-    /// When it started.
+    /// Start of the job.
     pub since: Timestamp,
 }
 
-/// A job that waits.
+/// A waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// Its number.
+    /// Number of the job.
     pub job: u64,
-    /// What it asks for.
+    /// Resources it requests.
     pub shape: Shape,
 }
 
@@ -41,41 +42,41 @@ pub struct Queued {
 pub struct Site<'a> {
     /// Processors of the machine.
     pub procs: u32,
-    /// Jobs that run.
+    /// Running jobs.
     pub running: &'a [Running],
-    /// Jobs that wait, first in priority first.
+    /// Waiting jobs, highest priority first.
     pub queue: &'a [Queued],
-    /// Quantiles .1, .5, .9 of how much of its requested time a job uses, in thousandths.
+    /// Quantiles .1, .5, .9 of the share of its requested time that a job uses, in thousandths.
     pub used_permille: [u32; 3],
 }
 
-/// When a job will start.
+/// Forecast start of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Starts {
-    /// Its number.
+    /// Number of the job.
     pub job: u64,
-    /// With jobs as short as the shortest tenth.
+    /// Start if jobs are as short as the shortest tenth.
     pub p10: Timestamp,
-    /// With jobs as usual.
+    /// Start with jobs as usual.
     pub p50: Timestamp,
-    /// With jobs as long as the longest tenth.
+    /// Start if jobs are as long as the longest tenth.
     pub p90: Timestamp,
 }
 
-/// When staging must begin.
+/// Time at which staging must begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Now.
+    /// Begin now.
     Now,
-    /// Then, unless the forecast moves.
+    /// Begin then, unless the forecast moves.
     At(Timestamp),
-    /// Not now: to be asked again when the queue has changed, or the hour.
+    /// Not now: ask again when the queue has changed, or the hour.
     Later,
 }
 
 impl Wake {
-    /// When to begin staging that takes `lead` for a job that is forecast to start at `start`:
-    /// `start - lead - guard`, at once when that is past.
+    /// Returns when to begin staging that takes `lead` for a job that starts at `start`: `start -
+    /// lead - guard`, or at once if that is past.
     #[must_use]
     pub fn before(start: Timestamp, lead: Duration, now: Timestamp) -> Self {
         let ahead = start.since(now).saturating_sub(lead.saturating_add(GUARD));
@@ -87,9 +88,11 @@ impl Wake {
     }
 }
 
-/// Forecasts the starts of the first 500 queued jobs by conservative backfill (each job takes
-/// the earliest gap that delays none before it), once with each quantile of the time that jobs use. Jobs
-/// that ask for more than the machine has are left out. O(depth (depth + running)).
+/// Forecasts the starts of the first 500 queued jobs by conservative backfill, once with each
+/// quantile of the time that jobs use.
+///
+/// Each job takes the earliest gap that delays none before it. Jobs that request more than the
+/// machine has are left out. O(depth (depth + running)).
 #[must_use]
 pub fn starts(site: &Site<'_>, now: Timestamp) -> Vec<Starts> {
     let middle = place(site, site.used_permille[1], now);
@@ -103,7 +106,7 @@ pub fn starts(site: &Site<'_>, now: Timestamp) -> Vec<Starts> {
     let (low, high) = (beside(site.used_permille[0]), beside(site.used_permille[2]));
     let rows = low.iter().zip(&middle).zip(&high);
     rows.map(|((&(job, low), &(_, middle)), &(_, high))| {
-        // Shorter jobs can delay one that longer ones would have let into a gap: the order is made here.
+        // Shorter jobs can delay one that longer ones would have let into a gap: sort the three.
         let mut found = [low, middle, high];
         found.sort_unstable();
         let [p10, p50, p90] = found;
@@ -124,7 +127,7 @@ fn place(site: &Site<'_>, used_permille: u32, now: Timestamp) -> Vec<(u64, Times
         .collect()
 }
 
-/// Free processors from each moment on until the next; the last holds for ever.
+/// Free processors from each moment on until the next; the last holds forever.
 struct Profile {
     steps: Vec<(Timestamp, u32)>,
 }
@@ -161,7 +164,7 @@ impl Profile {
         Self { steps }
     }
 
-    /// Takes the earliest gap of so many processors for so long, and says when it begins.
+    /// Takes the earliest gap of this size and length, and returns its start.
     fn reserve(&mut self, procs: u32, length: Duration) -> Timestamp {
         let mut from = 0;
         let mut step = 0;
@@ -183,7 +186,7 @@ impl Profile {
         start
     }
 
-    /// The step that begins then, made where there is none.
+    /// Returns the step that begins then; makes it if there is none.
     fn split(&mut self, at: Timestamp) -> usize {
         let place = self.steps.partition_point(|step| step.0 < at);
         if self.steps.get(place).is_none_or(|step| step.0 != at) {
@@ -265,7 +268,8 @@ mod tests {
         usize::try_from(length.as_secs()).unwrap()
     }
 
-    /// Each job at the first second from which every second of it has room: no profile at all.
+    /// Starts each job at the first second from which every second of it has room, without a
+    /// profile.
     fn brute(running: &[Running], queue: &[Queued], now: u64) -> Vec<Timestamp> {
         let mut busy = std::vec![0u32; 4000];
         for job in running {

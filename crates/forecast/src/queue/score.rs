@@ -1,11 +1,11 @@
-//! How good forecasts were, forecaster by forecaster.
+//! Accuracy of forecasts, by forecaster.
 
 use core::time::Duration;
 use posthaste_types::Timestamp;
 
 use super::rolling::Starts;
 
-/// How good a forecaster's forecasts were.
+/// Accuracy of a forecaster's forecasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
     count: u32,
@@ -14,7 +14,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// A job of which this was said started then.
+    /// Records that a job with this forecast started then.
     pub fn add(&mut self, said: &Starts, start: Timestamp) {
         self.count = self.count.saturating_add(1);
         if (said.p10..=said.p90).contains(&start) {
@@ -24,19 +24,19 @@ impl Score {
         self.error_secs = self.error_secs.saturating_add(error.as_secs());
     }
 
-    /// Forecasts that were scored.
+    /// Returns the number of scored forecasts.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many of them started between p10 and p90.
+    /// Returns how many of them started between p10 and p90.
     #[must_use]
     pub fn within(&self) -> u32 {
         self.within
     }
 
-    /// How far p50 was off, on average; none before the first.
+    /// Returns the mean error of p50; none before the first.
     #[must_use]
     pub fn mean_error(&self) -> Option<Duration> {
         let mean = self.error_secs.checked_div(self.count.into())?;

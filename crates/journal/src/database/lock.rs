@@ -1,4 +1,4 @@
-//! Who may write the file of a journal: one process, as long as it has it open.
+//! Write lock on the file of a journal: one process has it, as long as the file is open.
 
 use std::{
     ffi::OsString,
@@ -10,11 +10,12 @@ use rusqlite::Connection;
 
 use super::{Trouble, TroubleKind};
 
-/// A lock that ends with its process. It is held on a file beside the journal's: a lock on that one would also keep out whoever
-/// copies it.
+/// A lock that ends with its process. It is held on a file beside the journal's: a lock on the
+/// journal itself would also keep out processes that copy it.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// In a transaction that never ends, of a database that stays empty: the lock is one of SQLite's, and holds wherever those do.
+    /// Connection with an endless transaction, to a database that stays empty: the lock is one of
+    /// SQLite's, and works wherever those do.
     _held: Connection,
 }
 
@@ -27,14 +28,15 @@ impl Lock {
     }
 }
 
-/// Notes on which host the journal at `path` is open.
+/// Records the host on which the journal at `path` is open.
 pub(crate) fn note_host(path: &Path) -> Result<(), Trouble> {
     let written = fs::write(beside(path, "-host"), format!("{}\n", host()));
     written.map_err(|cause| Trouble::new(TroubleKind::Other, cause))
 }
 
-/// The host where the journal was opened last, where that is another than this one. Processes on one host see the same index of
-/// what is not in the file yet; those on several hosts do not, and could damage it.
+/// Returns the host that opened the journal last, if it is not this one. Processes on one host
+/// share the index of the data that is not in the file yet. Processes on several hosts do not, and
+/// could damage the file.
 pub(crate) fn other_host(path: &Path) -> Option<String> {
     let noted = fs::read_to_string(beside(path, "-host")).ok()?;
     let noted = noted.trim();

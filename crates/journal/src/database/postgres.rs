@@ -1,7 +1,7 @@
-//! PostgreSQL, over one connection that is made anew when it broke between two transactions.
+//! PostgreSQL, over one connection that is replaced if it breaks between two transactions.
 //!
-//! The journal waits for its database, so the asynchronous client runs on a runtime of its own, here, and callers may be on
-//! any thread but one of a runtime that has no other.
+//! The journal waits for its database, so the asynchronous client runs here on its own runtime.
+//! Callers may be on any thread but that of a single-threaded runtime.
 
 use std::{
     cell::RefCell,
@@ -30,18 +30,21 @@ use tokio_postgres::{
 use super::{Database, Row, Trouble, TroubleKind, Value, tls::Tls};
 use crate::DatabaseUrl;
 
-/// The longest wait for any answer to the journal. The largest, all requests ever made, takes seconds; a server that takes
-/// longer hangs, and it is better to say so.
+/// Longest wait for any answer to the journal. The largest answer, all requests ever made, takes
+/// seconds. A server that takes longer hangs, and an error is better.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Statements sent before the first answer is waited for: bounds what lies in buffers.
+/// Statements sent before the first answer is awaited: limits the data in buffers.
 const SENT_AHEAD_MAX: usize = 512;
-/// Wake-ups that may wait to be noticed; one says as much as several.
+/// Wake-ups that may be pending; a single one says as much as several.
 const WAKEUPS_MAX: usize = 1;
 
-/// What each session is told first. A transaction whose process was stopped in its middle would keep everybody else from the
-/// lease: the server ends it after 4 s, less than a lease lasts. Whoever waits for such a lock hears of it before it gives up:
-/// it would be given the lock when nobody listens any more. What was appended must survive a power loss, whatever the database
-/// does for others.
+/// First statements of each session.
+///
+/// A transaction whose process was stopped in its middle would block the lease for everybody else:
+/// the server ends it after 4 s, less than a lease lasts. A session that waits for this lock gets
+/// an error before its client gives up: otherwise the server would grant the lock when nobody
+/// listens any more. Appended data must survive a power loss, whatever the database does for
+/// others.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '4s';
     SET lock_timeout = '2s';
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';";
@@ -49,24 +52,24 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '4s';
 pub(crate) struct Postgres {
     session: RefCell<Session>,
     address: DatabaseUrl,
-    /// What to listen to.
+    /// Channel to listen to.
     channel: Option<&'static str>,
-    /// How long an answer may take.
+    /// Longest wait for an answer.
     answer_max: Duration,
     waiting: Waiting,
 }
 
-/// Waits for what is asynchronous, in front of everybody who wants something of a database.
+/// Runtime that waits for asynchronous work on behalf of all callers of a database.
 struct Waiting(Option<Runtime>);
 
 struct Session {
     client: Client,
-    /// What carries its bytes, while somebody waits for an answer.
+    /// Task that transfers its bytes, while a caller waits for an answer.
     _connection: JoinSet<()>,
     wakeups: mpsc::Receiver<()>,
     statements: HashMap<String, Statement>,
     is_in_transaction: bool,
-    /// An answer did not come: what else comes could be taken for it.
+    /// An answer did not come: later ones could be mistaken for it.
     is_stuck: bool,
 }
 
@@ -80,7 +83,7 @@ impl fmt::Debug for Postgres {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Dropped as it is it would wait, which asynchronous code may not.
+        // A plain drop would wait, which asynchronous code may not.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -95,7 +98,7 @@ impl Waiting {
         Ok(Self(Some(runtime)))
     }
 
-    /// Waits for an answer, but not for ever.
+    /// Waits for an answer, up to a limit.
     fn answer<T>(&self, longest: Duration, work: impl Future<Output = T>) -> Result<T, Trouble> {
         let no_answer = || {
             let cause = format!("no answer within {} s", longest.as_secs());
@@ -125,17 +128,19 @@ impl Postgres {
         })
     }
 
-    /// Waits until somebody notifies what it listens to, at most for `longest`.
+    /// Waits for a notification on its channel, at most for `longest`.
     pub(crate) fn wait(&self, longest: Duration) {
         let mut session = self.session.borrow_mut();
         let woken = self.waiting.answer(longest, session.wakeups.recv());
-        // Woken or not, whoever waits looks again. Where the connection is gone, nothing else would make a pause.
+        // Woken or not, the caller looks again. If the connection is gone, nothing else would make
+        // a pause.
         if let Ok(None) = woken {
             std::thread::sleep(longest);
         }
     }
 
-    /// Does something with the session; once more with a new one where the old one is gone and no transaction was begun.
+    /// Runs `work` with the session; once more with a new one if the old one is gone and no
+    /// transaction was begun.
     fn with_session<T>(
         &self,
         work: impl AsyncFn(&mut Session) -> Result<T, tokio_postgres::Error>,
@@ -173,7 +178,7 @@ impl Postgres {
         }
     }
 
-    /// Ends the transaction, one way or the other.
+    /// Ends the transaction by `COMMIT` or `ROLLBACK`.
     fn end(&self, statement: &str) -> Result<(), Trouble> {
         let ended =
             self.with_session(async |session| session.client.batch_execute(statement).await);
@@ -182,14 +187,14 @@ impl Postgres {
     }
 }
 
-/// Carries the bytes of a session until it ends, and says when the server has news.
+/// Transfers the bytes of a session until it ends, and reports notifications of the server.
 async fn carry<S>(mut connection: Connection<Socket, S>, woken: mpsc::Sender<()>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(_) = message {
-            // A full queue has said it already.
+            // A full queue has a pending wake-up already.
             let _ = woken.try_send(());
         }
     }
@@ -220,7 +225,7 @@ impl Session {
         let client = connected.map_err(|cause| {
             let trouble = Trouble::from(cause);
             match trouble.kind() {
-                // The client says this of a server that asks for what it was not given.
+                // The client reports this if a server asks for a password that it was not given.
                 TroubleKind::Other if address.config().get_password().is_none() => {
                     Trouble::new(TroubleKind::Denied, trouble)
                 }
@@ -246,7 +251,7 @@ impl Session {
         })
     }
 
-    /// The statement as the server knows it. There are as many as are written in this crate.
+    /// Returns the prepared statement. There are as many as are written in this crate.
     async fn prepared(&mut self, statement: &str) -> Result<Statement, tokio_postgres::Error> {
         if let Some(known) = self.statements.get(statement) {
             return Ok(known.clone());
@@ -323,7 +328,7 @@ impl Database for Postgres {
     }
 
     fn definition(&self, migration: &str) -> String {
-        // An integer of SQLite has eight bytes, and numbers itself where it is the key.
+        // SQLite's integers have eight bytes, and a key of them numbers itself.
         migration
             .replace(
                 "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -357,7 +362,7 @@ impl ToSql for Value {
     }
 
     fn accepts(_: &Type) -> bool {
-        // What it can't be is said with its value at hand.
+        // Reading the value reports a wrong type, with the value at hand.
         true
     }
 
@@ -391,7 +396,7 @@ impl<'a> FromSql<'a> for Value {
 
 impl From<tokio_postgres::Error> for Trouble {
     fn from(cause: tokio_postgres::Error) -> Self {
-        // The server's own words, with what to do where it knows; what else it says is for its log.
+        // The server's own message, with its hint if any; the rest is for its log.
         let said = cause.as_db_error().map(|error| {
             let hint = error
                 .hint()
@@ -407,12 +412,12 @@ impl From<tokio_postgres::Error> for Trouble {
     }
 }
 
-/// What kind of trouble is none of the server's words.
+/// Returns the kind of a failure that the server did not report.
 fn kind_of_failure(cause: &tokio_postgres::Error) -> TroubleKind {
     let mut source = std::error::Error::source(cause);
     let mut is_of_network = cause.is_closed();
     while let Some(error) = source {
-        // A certificate that is not the right one comes as an error of the connection, and will be as wrong later.
+        // A wrong certificate arrives as an error of the connection, and stays wrong on retries.
         is_of_network |= error.downcast_ref::<std::io::Error>().is_some_and(|error| {
             !error
                 .get_ref()
@@ -428,7 +433,7 @@ fn kind_of_failure(cause: &tokio_postgres::Error) -> TroubleKind {
 }
 
 fn kind_of_state(state: &SqlState) -> TroubleKind {
-    // Classes of states: what resources lack, who may, who interferes, what the connection is.
+    // Classes of states: lacking resources, permissions, interference, the connection.
     match (state, state.code().get(..2)) {
         (&SqlState::DISK_FULL, _) => TroubleKind::Full,
         (&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED, _) => TroubleKind::Damaged,

@@ -12,7 +12,8 @@ use super::{
     lock::{Lock, note_host},
 };
 
-/// What is appended counts before the file has it, and survives a power loss. The first row that is read shows whether that works.
+/// Modes of the file: appended data counts before the main file has it, and survives a power loss.
+/// Reading the first row shows whether that works.
 const MODE: &str = "PRAGMA journal_mode = WAL;
      PRAGMA synchronous = FULL;
      PRAGMA foreign_keys = ON;
@@ -21,21 +22,21 @@ const MODE: &str = "PRAGMA journal_mode = WAL;
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     connection: Connection,
-    /// None where it is only read. Given back after the file was closed.
+    /// Write lock; none if the file is only read. Released after the file was closed.
     _lock: Option<Lock>,
 }
 
 impl Sqlite {
-    /// Opens a file, which is made where there is none.
+    /// Opens a file; creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Trouble> {
         let opened = Self::opened(path, OpenFlags::default())?;
         opened.check("quick_check")?;
         Ok(opened)
     }
 
-    /// Looks whether the file holds together, by one of the two checks there are. Reads all of it.
+    /// Checks the file's integrity by one of SQLite's two checks. Reads all of it.
     pub(crate) fn check(&self, check: &str) -> Result<(), Trouble> {
-        // Names that are no text would be met where nothing can be said any more.
+        // Names that are no text would otherwise cause failures where no error can be reported.
         let schema = self.query("SELECT sql FROM sqlite_schema", &[]);
         schema.map_err(|cause| Trouble::new(TroubleKind::Damaged, cause))?;
         let row = self.query_row(&format!("PRAGMA {check}(1)"), &[])?;
@@ -49,13 +50,13 @@ impl Sqlite {
         }
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, Trouble> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Self::opened(path, flags)
     }
 
-    /// Opens a file that is there to read it, whoever writes it.
+    /// Opens an existing file for reading, even while another process writes it.
     pub(crate) fn open_to_read(path: &Path) -> Result<Self, Trouble> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Ok(Self {
@@ -64,7 +65,7 @@ impl Sqlite {
         })
     }
 
-    /// Opens a copy, which is nobody else's yet, as it is.
+    /// Opens a copy, which nobody else uses yet, as it is.
     pub(crate) fn open_copy(path: &Path) -> Result<Self, Trouble> {
         Ok(Self {
             connection: Connection::open(path)?,
@@ -78,8 +79,8 @@ impl Sqlite {
         let lock = Lock::take(path)?;
         note_host(path)?;
         if connection.execute_batch(MODE).is_err() {
-            // Some file systems can't share memory between processes. Then the file is locked as well, and can't be copied while
-            // it is open.
+            // Some file systems can't share memory between processes. There the file is locked as
+            // well, and can't be copied while it is open.
             connection = connect()?;
             connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
             connection.execute_batch(MODE)?;
@@ -90,7 +91,7 @@ impl Sqlite {
         })
     }
 
-    /// Calls `look` for every row a statement gives, without holding them all.
+    /// Calls `look` for every row of a statement, without holding all of them in memory.
     pub(crate) fn each(
         &self,
         statement: &str,
@@ -188,7 +189,7 @@ impl FromSql for Value {
         }
         match value.as_str() {
             Ok(text) => Ok(Self::Text(text.to_owned())),
-            // Only raw bytes are left, and numbers with a fraction, which are no bytes.
+            // The remaining types are raw bytes, and fractions, which are no bytes.
             Err(FromSqlError::InvalidType) => Ok(Self::Raw(value.as_bytes()?.to_vec())),
             Err(not_text) => Err(not_text),
         }

@@ -1,4 +1,5 @@
-//! TLS to a PostgreSQL, with rustls as everywhere else: its certificate is always checked against the name in the address.
+//! TLS to PostgreSQL, with rustls as everywhere else: its certificate is always checked against the
+//! name in the address.
 
 use std::{
     io,
@@ -12,17 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// Makes TLS for whatever host is connected to.
+/// TLS for any host.
 #[derive(Clone)]
 pub(crate) struct Tls(pub(crate) Arc<ClientConfig>);
 
-/// TLS to one host.
+/// TLS for one host.
 pub(crate) struct ToHost {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
-/// What then carries the bytes.
+/// Encrypted stream.
 pub(crate) struct Stream<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S> MakeTlsConnect<S> for Tls

@@ -1,4 +1,4 @@
-//! When sources are to be purged, where that is said or known later than the request.
+//! Purges of sources that are announced or known later than the request.
 
 use posthaste_types::{RequestId, Timestamp};
 
@@ -6,7 +6,7 @@ use super::REQUEST;
 use crate::{Journal, JournalError, database::params, digest, to_sql};
 
 impl Journal {
-    /// Keeps when the first file of the request's source is to be purged.
+    /// Keeps the time of the purge of the first file of the request's source.
     ///
     /// # Errors
     /// [`JournalError::Database`].

@@ -1,8 +1,8 @@
-//! How looking at a request's source ended.
+//! Results of the scans of requests' sources.
 
 use posthaste_types::{Bytes, RequestId};
 
-/// How the scan of a source ended.
+/// Result of the scan of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scan {
     /// The dataset is sealed.
@@ -14,20 +14,20 @@ pub enum Scan {
         /// Size of its chunks.
         chunk_size: Bytes,
     },
-    /// It could not be scanned: one line for people.
+    /// The scan failed: one line for people.
     Failed {
-        /// The page under `docs/errors/` that explains it.
+        /// Name of the page under `docs/errors/` that explains it.
         code: String,
-        /// Why.
+        /// Reason.
         error: String,
     },
 }
 
-/// Stands for the failure of a scan that somebody ended.
+/// Code and reason of a scan that was cancelled.
 const CANCELLED: (&str, &str) = ("cancelled", "it was cancelled while its source was scanned");
 
 impl Scan {
-    /// That of a source that nobody wants scanned any more: its request is cancelled.
+    /// Returns the result of a scan whose request was cancelled.
     #[must_use]
     pub fn cancelled() -> Self {
         let (code, error) = CANCELLED;
@@ -37,29 +37,29 @@ impl Scan {
         }
     }
 
-    /// Whether somebody ended it.
+    /// Returns whether the scan was cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
         matches!(self, Self::Failed { code, error } if (&**code, &**error) == CANCELLED)
     }
 }
 
-/// What the scan of a request's source brought.
+/// Result of the scan of a request's source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scanned {
-    /// The request.
+    /// Number of the request.
     pub request: RequestId,
-    /// How it ended.
+    /// Result of the scan.
     pub scan: Scan,
-    /// The list of its files, where that is small enough to be kept here.
+    /// List of its files, if it is small enough to be kept here.
     pub list: Option<Vec<u8>>,
 }
 
-/// How a scan failed, as it is kept.
+/// Returns the failure of a scan as it is stored.
 pub(super) fn said(code: &str, error: &str) -> String {
     format!("{code}\t{error}")
 }
 
-/// Reads how a scan failed: a code, a tab and why. Journals of before have only why.
+/// Reads the failure of a scan: a code, a tab and the reason. Older journals have only the reason.
 pub(super) fn failed(said: &str) -> Scan {
     let is_code = |code: &str| code.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     let told = said.split_once('\t').filter(|(code, _)| is_code(code));

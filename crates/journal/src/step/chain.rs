@@ -1,4 +1,4 @@
-//! The steps of a journal in their order, each looked at for damage.
+//! Steps of a journal in their order, each checked for damage.
 
 use super::REPLAYED_AT_ONCE;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     snapshot,
 };
 
-/// Where a replay begins.
+/// Start of a replay.
 #[derive(Debug)]
 pub(super) struct Since {
-    /// The number of the input before.
+    /// Number of the input before it.
     pub(super) input: i64,
-    /// The step before.
+    /// Step before it.
     pub(super) chain: Chain,
 }
 
@@ -26,13 +26,13 @@ impl Since {
     };
 }
 
-/// Looks at every step and at the newest snapshot.
+/// Checks every step and the newest snapshot.
 pub(crate) fn check_all(database: &dyn Database) -> Result<(), Trouble> {
     newest_snapshot(database)?;
     each_step(database, Since::BEGINNING, |_| ())
 }
 
-/// The newest snapshot, and where the steps after it begin.
+/// Returns the newest snapshot, and where the steps after it begin.
 pub(super) fn newest_snapshot(
     database: &dyn Database,
 ) -> Result<Option<(Since, Vec<u8>)>, Trouble> {
@@ -64,7 +64,7 @@ pub(super) fn newest_snapshot(
     Ok(Some((since, snapshot::unpack(kept)?)))
 }
 
-/// Calls `look` with the inputs of each step, once it was seen to be as it was written.
+/// Calls `look` with the inputs of each step, after its check.
 pub(super) fn each_step(
     database: &dyn Database,
     since: Since,
@@ -105,7 +105,7 @@ pub(super) fn each_step(
     }
 }
 
-/// The next inputs.
+/// Returns the next inputs.
 fn inputs_since(database: &dyn Database, since: i64) -> Result<Vec<InputRow>, Trouble> {
     let rows = database.query(
         "SELECT seq, at_micros, step, record, digest FROM input WHERE seq > ?1 ORDER BY seq LIMIT ?2",

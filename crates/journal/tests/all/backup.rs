@@ -1,4 +1,4 @@
-//! A copy of a journal that is written meanwhile is the journal of one moment.
+//! A copy of a journal under writing is the journal of one moment.
 
 use crate::support::places;
 use crate::support::requests;
@@ -18,7 +18,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, RequestId, Timestamp};
 use requests::request;
 
 const COPIES: usize = 5;
-/// Before the first copy and between two of them: so that each copy is of another moment.
+/// Steps before the first copy and between two of them, so that each copy is of another moment.
 const STEPS_BETWEEN: u32 = 10;
 
 fn step(number: u32) -> (Vec<Input>, Vec<ChunkRecord>) {
@@ -35,7 +35,7 @@ fn step(number: u32) -> (Vec<Input>, Vec<ChunkRecord>) {
     (inputs.to_vec(), vec![chunk])
 }
 
-/// Appends steps until told to stop, and counts them.
+/// Appends and counts steps until `stop` is set.
 fn append_until(journal: &mut Journal, stop: &AtomicBool, appended: &AtomicU32) {
     while !stop.load(Ordering::Relaxed) {
         let number = appended.load(Ordering::Relaxed);

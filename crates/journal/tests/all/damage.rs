@@ -1,4 +1,4 @@
-//! A journal that is not as it was written says so: bytes that changed are found, or nobody reads them.
+//! A damaged journal reports it: changed bytes are found, or nobody reads them.
 
 use crate::support::places;
 use crate::support::requests;
@@ -88,7 +88,7 @@ fn append(journal: &mut Journal, request: RequestId, number: u32) {
     journal.append(&step).unwrap();
 }
 
-/// All that the service reads of it, as text.
+/// Reads everything that the service reads of it, as text.
 fn all(journal: &Journal) -> Result<String, JournalError> {
     let request = RequestId::new(1);
     Ok(format!(
@@ -113,7 +113,7 @@ fn no_flipped_byte_of_a_file_is_silently_wrong() {
     fill(&mut place.open());
     let whole = read(&place.path()).unwrap();
     let bytes = fs::read(place.path()).unwrap();
-    // Padding is zeros, mostly.
+    // Padding is mostly zeros.
     let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
     let (mut found, mut harmless) = (0, 0);
     for flip in 0..FLIPS {
@@ -152,7 +152,7 @@ fn told(error: &JournalError) -> String {
 
 #[test]
 fn what_is_damaged_is_named() {
-    // Step n + 1 has n % 4 inputs, or one row that says that time passed.
+    // Step n + 1 has n % 4 inputs, or one row for passed time.
     let every_input = "SELECT seq FROM input WHERE step =";
     for (change, what) in [
         (

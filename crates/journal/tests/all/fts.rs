@@ -1,4 +1,4 @@
-//! Jobs of FTS's interface in both databases.
+//! Jobs of the FTS interface in both databases.
 
 use crate::support::places;
 
@@ -85,7 +85,7 @@ fn jobs_come_back_with_their_files_and_the_most_urgent_is_next() {
         let then = places(&[("soon", 1), ("soon", 0), ("late", 0), ("late", 1)]);
         assert_eq!(waiting(&journal, 50), then, "retries wait for their time");
 
-        // What moves is told apart from what waits, and comes back as it was.
+        // Moving files are separated from waiting ones, and come back unchanged.
         let mut files = journal.fts_files("late").unwrap();
         assert_eq!(files.len(), 3);
         let given = &mut files[0];

@@ -1,4 +1,5 @@
-//! The journal against a real file and a real PostgreSQL: what was appended is there after the process is gone.
+//! The journal against a real file and a real PostgreSQL: appended data is there after the process
+//! is gone.
 
 use crate::support::places;
 
@@ -369,7 +370,7 @@ fn the_oldest_jobs_that_are_gone_are_forgotten_and_no_other() {
         };
         journal.keep_job(&oldest).unwrap();
         drop(journal);
-        // 9,999 that went since.
+        // Simulates 9,999 others that went since.
         place.run(
             "WITH RECURSIVE others (number) AS (SELECT 3 UNION ALL SELECT number + 1 FROM others WHERE number < 10001)
              INSERT INTO job (scheduler, job, round, uid, gid, script, phase, created_micros, hold)
@@ -384,7 +385,7 @@ fn the_oldest_jobs_that_are_gone_are_forgotten_and_no_other() {
         assert_eq!(journal.count_jobs(&PhaseName::NOT_GONE).unwrap(), 1);
         journal.keep_job(&job(20_002, JobPhase::Gone)).unwrap();
         assert_eq!(journal.job("slurm", "3").unwrap(), None);
-        // A job of a forgotten id asks for its data under a name of its own.
+        // A job with the id of a removed one asks for its data under a new name.
         assert_eq!(journal.first_round("slurm").unwrap(), 8);
         assert_eq!(journal.first_round("pbs").unwrap(), 0);
     });
@@ -517,7 +518,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
     });
 }
 
-/// What takes each migration after the first back, in their order.
+/// Statements that undo each migration after the first, in their order.
 const BACK: [&str; 26] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
@@ -550,7 +551,7 @@ const BACK: [&str; 26] = [
     "DROP TABLE left_out;",
 ];
 
-/// Makes a journal one of an older schema.
+/// Turns a journal into one of an older schema.
 fn make_older(place: &Place, schema: usize) {
     let newest = place.run("SELECT value FROM meta WHERE key = 'schema'");
     let message = "every migration has what takes it back";

@@ -1,4 +1,5 @@
-//! One decision maker at a time: who lost the lease can change nothing, whatever it still believes.
+//! Only one decision maker at a time: a process that lost the lease can change nothing, whatever it
+//! still believes.
 
 use crate::support::places;
 use crate::support::requests;
@@ -17,12 +18,12 @@ use requests::request;
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-/// Between two looks, and as long as leases of these tests last.
+/// Time between two looks, and lifetime of leases in these tests.
 const SHORT: Duration = Duration::from_millis(50);
-/// Looks until something counts as never happening: five minutes.
+/// Most looks until something counts as never happening: five minutes.
 const LOOKS_MAX: u32 = 6_000;
 
-/// Takes a lease as soon as it can be had.
+/// Takes a lease as soon as it is free.
 fn take_over(lease: &mut Lease) -> Epoch {
     for _ in 0..LOOKS_MAX {
         if let Some(epoch) = lease.acquire().unwrap() {
@@ -48,7 +49,7 @@ fn append(journal: &mut Journal, depot: u32) -> Result<u64, JournalError> {
     })
 }
 
-/// The depots of all inputs.
+/// Returns the depots of all inputs.
 fn appended(journal: &Journal) -> Vec<Input> {
     let steps = journal.replay_all().unwrap().steps;
     steps.into_iter().flat_map(|(_, inputs)| inputs).collect()
@@ -100,7 +101,7 @@ fn a_lease_is_one_holders_until_it_gives_it_back() {
     assert!(is_lost(second.renew()), "renewed what it never had");
     first.renew().unwrap();
 
-    // Whoever waits is woken: the lease would last for an hour.
+    // A waiting process is woken: the lease would last for an hour.
     let waiting = thread::spawn(move || {
         second.wait(LONG);
         (take_over(&mut second), second)
@@ -125,7 +126,7 @@ fn a_holder_that_is_known_to_be_over_is_not_waited_for() {
     }
     second.acquire_after("a life").unwrap().unwrap();
     assert!(is_lost(first.renew()));
-    // Of its own nothing is known: none is no life.
+    // An unknown life matches nothing: an empty one is none.
     assert_eq!(first.acquire_after("").unwrap(), None);
 }
 
@@ -140,7 +141,7 @@ fn a_holder_that_slept_too_long_can_change_nothing() {
     let kept = old.insert_request(&request("00ff")).unwrap();
     let depots = old.keep_depot(&depot()).unwrap();
 
-    // Expired, but nobody else's yet: what it decides is still the one truth.
+    // The lease has expired, but is nobody else's yet: its decisions still count.
     let mut other = want(&address, "other", LONG);
     let later = take_over(&mut other);
     let mut new = Journal::open_database(&address, later).unwrap();
@@ -194,7 +195,7 @@ fn who_stops_in_the_middle_of_a_transaction_keeps_nobody_from_the_lease() {
     let mut later = None;
     let stopped = old.while_leading(|| {
         for _ in 0..LOOKS_MAX {
-            // The lock of the first is waited for, but not for ever.
+            // The wait for the lock of the first has a limit.
             later = second.acquire().unwrap_or_default();
             if later.is_some() {
                 break;
@@ -263,7 +264,7 @@ fn a_database_that_does_not_know_us_says_so() {
     want(&guarded.with_password(PostgresServer::PASSWORD), "a", LONG);
 }
 
-/// Those who trust the authority in this file, in PEM.
+/// Trusts the authority in this file, in PEM.
 fn trusting(address: DatabaseUrl, authority: &[u8]) -> DatabaseUrl {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {

@@ -1,4 +1,4 @@
-//! A journal that moves into a database is the same journal there.
+//! A journal migrated into a database is the same journal there.
 
 use crate::support::places;
 use crate::support::requests;
@@ -13,7 +13,7 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, Digest, Timestamp};
 use requests::request;
 
 const STEPS: u32 = 3;
-/// In all steps together more than go at once.
+/// Inputs of each step: all steps together have more than go at once.
 const INPUTS_OF_STEP: u32 = 500;
 
 fn depot(name: &str) -> DepotRecord {
@@ -31,7 +31,7 @@ fn depot(name: &str) -> DepotRecord {
     }
 }
 
-/// One whose words are not easy to carry.
+/// Returns a request whose texts are hard to copy.
 fn odd_request(dataset: &str) -> RequestRecord {
     RequestRecord {
         submission: Some(dataset.into()),
@@ -57,7 +57,7 @@ fn job(number: u32) -> JobRecord {
     }
 }
 
-/// Fills a journal with something in each table; the number of the depot that is gone again.
+/// Fills a journal with something in each table; returns the number of a removed depot.
 fn fill(journal: &mut Journal) -> DepotId {
     for name in ["campus", "west"] {
         journal.keep_depot(&depot(name)).unwrap();
@@ -145,7 +145,7 @@ fn a_journal_moves_into_a_database_whole_and_only_once() {
     assert_eq!(moved_replay.steps, replay.steps);
     assert_eq!(moved.replay_all().unwrap().steps, all.steps);
 
-    // It goes on where it was: no number is used twice.
+    // The numbering continues: no number is used twice.
     assert!(moved.keep_depot(&depot("new")).unwrap() > gone);
     assert!(moved.insert_request(&odd_request("01")).unwrap() > requests[0].id);
     assert_ne!(

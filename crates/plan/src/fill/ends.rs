@@ -3,8 +3,8 @@ use posthaste_types::{Bytes, Timestamp};
 use super::{Load, Outcome};
 
 impl Load {
-    /// What each of its lanes carried where it was filled early, with the place of its depot among the supplies, and when the last of
-    /// that has arrived; never where it carries nothing.
+    /// Iterates over the bytes each lane carried when filled early, with the place of its depot
+    /// among the supplies and the arrival of its last byte; never if it carries nothing.
     pub fn ends<'a>(
         &'a self,
         outcome: &'a Outcome,

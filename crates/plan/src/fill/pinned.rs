@@ -1,4 +1,4 @@
-//! Lanes that are filled whatever the others could carry.
+//! Lanes that are filled even if others could carry their data.
 
 use super::Filling;
 
@@ -7,20 +7,20 @@ impl Filling<'_> {
         self.load.lanes.get(lane).is_some_and(|lane| lane.is_pinned)
     }
 
-    /// What is left that pinned lanes do not have to carry.
+    /// Returns the rest that pinned lanes need not carry.
     pub(super) fn unpinned(&self) -> u64 {
         let lanes = self.load.lanes.iter().zip(&self.room);
         let pinned = lanes.filter(|(lane, _)| lane.is_pinned);
         pinned.fold(self.left, |left, (_, room)| left.saturating_sub(*room))
     }
 
-    /// How many lanes are pinned.
+    /// Returns the number of pinned lanes.
     pub(super) fn pinned(&self) -> u64 {
         let pinned = self.load.lanes.iter().filter(|lane| lane.is_pinned);
         pinned.count() as u64
     }
 
-    /// What lanes that are not pinned are given together.
+    /// Returns the rate of all lanes that are not pinned.
     pub(super) fn given_unpinned(&self) -> u64 {
         let given = self.given.iter().enumerate();
         let given = given.filter(|(lane, _)| !self.is_pinned(*lane));

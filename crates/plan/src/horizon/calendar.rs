@@ -1,32 +1,32 @@
-//! The book of what is free, slot by slot.
+//! Free capacity, slot by slot.
 //!
-//! An array a resource, a number a slot: arrays beat trees where intervals are scanned, and a week of
-//! minutes is 80 KiB (`docs/algorithms/time-expanded-plan.md`).
+//! Each resource has an array with a number for each slot: arrays beat trees where intervals are
+//! scanned, and a week of minutes is 80 KiB (`docs/algorithms/time-expanded-plan.md`).
 
 use alloc::vec::Vec;
 use posthaste_types::Bytes;
 
-/// What is free of each resource in each slot. Nothing taken ever exceeds what is free.
+/// Free capacity of each resource in each slot. Takes never exceed it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calendar {
     free: Vec<Vec<u64>>,
 }
 
 impl Calendar {
-    /// A book without resources.
+    /// Returns a calendar without resources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a resource with this much in each slot, and nothing behind them. Returns its place.
+    /// Adds a resource with this capacity in each slot and none after them. Returns its place.
     pub fn add(&mut self, capacity: &[Bytes]) -> usize {
         self.free
             .push(capacity.iter().map(|bytes| bytes.get()).collect());
         self.free.len() - 1
     }
 
-    /// What is free in a slot over all resources of `path` in a row; endless over none.
+    /// Returns the capacity free in a slot on all resources of `path`; unlimited for an empty path.
     #[must_use]
     pub fn room(&self, path: &[usize], slot: usize) -> Bytes {
         let free = |resource: &usize| {
@@ -39,7 +39,7 @@ impl Calendar {
         Bytes::new(path.iter().map(free).min().unwrap_or(u64::MAX))
     }
 
-    /// Takes as much of `bytes` as is free in a slot and returns how much that was.
+    /// Takes as much of `bytes` as is free in a slot and returns that amount.
     pub fn take(&mut self, path: &[usize], slot: usize, bytes: Bytes) -> Bytes {
         let taken = bytes.min(self.room(path, slot));
         if taken > Bytes::ZERO {
@@ -50,7 +50,7 @@ impl Calendar {
         taken
     }
 
-    /// Gives back what was taken: all is as if it had never been.
+    /// Gives back bytes that were taken.
     pub fn give(&mut self, path: &[usize], slot: usize, bytes: Bytes) {
         for &resource in path {
             if let Some(free) = self
@@ -106,7 +106,7 @@ mod tests {
             };
             for (from, to, slot, bytes) in asked {
                 let path = if from == to { vec![from] } else { vec![from, to] };
-                // Beyond the last slot nothing is free.
+                // After the last slot nothing is free.
                 let free = |place: &usize| {
                     let most = capacities[*place].get(slot).copied();
                     most.map_or(0, |most| most - used(&held, *place, slot))

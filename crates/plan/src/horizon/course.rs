@@ -1,4 +1,4 @@
-//! What the flows of one demand come to.
+//! Stock, shortfall and cost that follow from the flows of one demand.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use posthaste_types::{Bytes, record};
@@ -6,40 +6,40 @@ use posthaste_types::{Bytes, record};
 use super::{Demand, Flaw, Flow, Money, Problem, price::byte_seconds};
 
 record! {
-    /// What a demand lacks at its deadlines.
+    /// Bytes a demand lacks at its deadlines.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub struct Shortfall {
         /// Bytes that are neither at the sink nor safe on depots when the source must be empty.
         pub offload: Bytes,
-        /// Bytes the sink lacks when it must have all.
+        /// Bytes the sink lacks at its deadline.
         pub deliver: Bytes,
     }
 }
 
 impl Shortfall {
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Where the bytes of one demand are at every moment of a schedule.
+/// Location of one demand's bytes at every moment of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Course {
-    /// What each node holds when each slot begins, and in the end.
+    /// Bytes each node holds at the start of each slot, and at the end.
     pub stock: Vec<Vec<u64>>,
-    /// What is missing.
+    /// Missing bytes.
     pub shortfall: Shortfall,
-    /// What moving and keeping costs.
+    /// Cost of moving and keeping.
     pub cost: Money,
 }
 
-/// Follows `flows`, all of `demand` and ordered by slot. Data that arrives in a slot is there when the
-/// next one begins, and depots drop what they hold when the sink has everything.
+/// Follows `flows`, all of `demand` and ordered by slot. Data that arrives in a slot is there when
+/// the next one begins. Depots drop their data when the sink has everything.
 ///
 /// # Errors
-/// The first rule of this demand alone that is broken; what demands share is not looked at.
+/// The first broken rule of this demand alone; rules that demands share are not checked.
 pub(crate) fn follow(problem: &Problem, demand: &Demand, flows: &[Flow]) -> Result<Course, Flaw> {
     let slots = problem.grid.slots();
     let caps = Caps::of(problem, demand);
@@ -129,10 +129,10 @@ pub(crate) fn drop_copies(demand: &Demand, held: &mut [u64]) {
     }
 }
 
-/// What nodes and domains may hold of one demand.
+/// Most bytes that nodes and failure domains may hold of one demand.
 pub(crate) struct Caps {
     pub(crate) node: Vec<u64>,
-    /// Only domains that could hold too much.
+    /// Only failure domains that could hold too much.
     domains: Vec<(u32, u64)>,
 }
 
@@ -170,7 +170,7 @@ impl Caps {
         Self { node, domains }
     }
 
-    /// What a node may still take when nodes hold this much.
+    /// Returns the bytes a node may still take when nodes hold this much.
     pub(crate) fn room(
         &self,
         problem: &Problem,
@@ -247,7 +247,7 @@ fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfal
     });
     let deliver = match (demand.sink, demand.deliver_by) {
         (Some(sink), Some(deadline)) => bytes.saturating_sub(at(deadline)[sink]),
-        // A copy without a deadline wants to be done within the plan.
+        // A copy without a deadline must finish within the plan.
         (Some(sink), None) if !demand.is_coded() => bytes.saturating_sub(stock[slots][sink]),
         (Some(_) | None, _) => 0,
     };
@@ -257,10 +257,12 @@ fn shortfall(problem: &Problem, demand: &Demand, stock: &[Vec<u64>]) -> Shortfal
     }
 }
 
-/// How many of `left` bytes the depots hold coded: the most y such that shares of at most y/k a depot
-/// and m·y/k a domain add up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes). Where domains overlap
-/// they are counted greedily, depots that share with the fewest first, and by volume: where three of them overlap in a ring that may
-/// be more than any chunk can have.
+/// Returns how many of `left` bytes the depots hold coded.
+///
+/// This is the largest y such that shares of at most y/k per depot and m·y/k per failure domain add
+/// up to (k+m)·y/k (`docs/algorithms/placement.md`, on volumes). Overlapping domains are counted
+/// greedily, depots that share with the fewest first, and by volume. Where three of them overlap in
+/// a ring the result may exceed what any chunk can have.
 pub(crate) fn safe(problem: &Problem, demand: &Demand, left: u64, held: &[u64]) -> u64 {
     let (data, parity) = (
         u128::from(demand.code.data()),

@@ -1,4 +1,4 @@
-//! Wishes cut to what the rules allow.
+//! Wished flows, cut to the rules.
 
 use alloc::vec::Vec;
 use posthaste_types::Bytes;
@@ -9,10 +9,12 @@ use super::{
     limits::Limits,
 };
 
-/// The schedule of `wishes`, each cut to what the rules leave it, slot by slot; in a slot what leaves
-/// depots comes before what leaves sources, and the first demand before the others. What comes from
-/// a solver of real numbers becomes exact here: a byte too much here and there is cut, and nothing
-/// else. A demand that would cost more than its budget loses all its wishes.
+/// Returns the schedule of `wishes`, each cut to the capacity that the rules leave it, slot by
+/// slot.
+///
+/// In a slot, flows out of depots come before flows out of sources, and the first demand before the
+/// others. A solver's real numbers become exact here by cutting single bytes. A demand whose cost
+/// would exceed its budget loses all its wishes.
 #[must_use]
 pub fn cut(problem: &Problem, wishes: &[Flow]) -> Schedule {
     let mut wishes: Vec<Flow> = wishes
@@ -56,9 +58,9 @@ struct Shears<'a> {
     problem: &'a Problem,
     limits: Limits,
     caps: Vec<Caps>,
-    /// What each node holds of each demand.
+    /// Bytes each node holds of each demand.
     held: Vec<Vec<u64>>,
-    /// How much of it was there when the slot began and has not left.
+    /// Bytes of those that were there when the slot began and have not left.
     ready: Vec<Vec<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! A schedule at once: one demand after the other on what the others leave.
+//! Greedy schedule: one demand after the other, each on the capacity that is left.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -9,14 +9,14 @@ use super::{
     trial::{Trial, Way, attempt},
 };
 
-/// Plans demands by deadline, each in the way that keeps its deadline at least cost and then with the
-/// fewest links: direct, over depots, or both; landmarks only where nothing else keeps it. Stage-outs and
-/// copies go as soon as they can, stage-ins arrive as late as they may. What can't keep its deadline
-/// gets what the others leave.
+/// Plans demands by deadline, each in the way that keeps its deadline at least cost and then with
+/// the fewest links: direct, over depots, or both. Landmarks are used only where nothing else keeps
+/// it. Stage-outs and copies go as soon as possible, stage-ins arrive as late as allowed. A demand
+/// that can't keep its deadline gets the rest.
 ///
-/// Where that breaks a deadline, demands are also taken by weight, and by weight a byte, and the best of
-/// the three is returned. Data goes over one depot at most, and of links side by side only the first is
-/// used. Never more than 30 visits of each slot for each demand and lane.
+/// If that breaks a deadline, demands are also ordered by weight, and by weight per byte, and the
+/// best of the three plans is returned. Data crosses one depot at most, and only the first of
+/// parallel links is used. The cost is at most 30 visits of each slot for each demand and lane.
 #[must_use]
 pub fn greedy(problem: &Problem) -> Schedule {
     let urgent = problem.by_deadline();
@@ -45,7 +45,7 @@ pub fn greedy(problem: &Problem) -> Schedule {
         })
 }
 
-/// Plans demands in this order: those that keep their deadlines first, then the others.
+/// Plans demands in this order: first those that keep their deadlines, then the others.
 fn arrange(problem: &Problem, order: &[usize]) -> Schedule {
     let mut book = Book::new(problem);
     let mut flows: Vec<Flow> = Vec::new();
@@ -63,12 +63,13 @@ fn arrange(problem: &Problem, order: &[usize]) -> Schedule {
     schedule.unwrap_or_else(|_| nothing(problem))
 }
 
-/// The schedule that moves nothing, which breaks no rule.
+/// Returns the schedule that moves nothing, which breaks no rule.
 fn nothing(problem: &Problem) -> Schedule {
     Schedule::of(problem, Vec::new()).unwrap_or_default()
 }
 
-/// Places one demand and says whether it lacks nothing; with `only_whole` it is placed only then.
+/// Places one demand and returns whether it lacks nothing; with `only_whole` it is placed only
+/// then.
 fn settle(
     problem: &Problem,
     book: &mut Book,

@@ -1,4 +1,4 @@
-//! Slots: time cut into pieces, even or growing.
+//! Slots: time cut into even or growing pieces.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -6,35 +6,35 @@ use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
 use crate::Curve;
 
-/// Most slots: a week of minutes. Longer stretches of `Grid::of` are cut there.
+/// Most slots: a week of minutes. `Grid::of` cuts longer stretches there.
 const SLOTS_MAX: usize = 7 * 24 * 60;
 
 record! {
-    /// Where the slots of a plan begin and end, from now.
+    /// Slots of a plan, from now.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Grid {
-        /// The end of each, ascending; the first begins now, each other where the last ends.
+        /// End of each slot, ascending; the first begins now, each other at the end of the last.
         ends: Vec<Duration>,
     }
 }
 
 impl Grid {
-    /// `count` slots of one length.
+    /// Returns `count` slots of one length.
     #[must_use]
     pub fn even(length: Duration, count: usize) -> Self {
         Self::of(&[(length, count)])
     }
 
-    /// Slots that grow with their distance: 30 of a minute, 24 of five, 40 of half an hour, which
-    /// is near 22 hours in all.
+    /// Returns slots that grow with their distance: 30 of a minute, 24 of five, 40 of half an hour,
+    /// near 22 hours in all.
     #[must_use]
     pub fn geometric() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Self::of(&[(minutes(1), 30), (minutes(5), 24), (minutes(30), 40)])
     }
 
-    /// Stretches of equal slots, one after the other. Slots without length are left out, and all
-    /// behind the most there may be.
+    /// Returns stretches of equal slots, one after the other. Drops slots without length and all
+    /// beyond the largest number.
     #[must_use]
     pub fn of(stretches: &[(Duration, usize)]) -> Self {
         let mut end = Duration::ZERO;
@@ -52,7 +52,8 @@ impl Grid {
         Self { ends }
     }
 
-    /// Slots of at most `step` whose boundaries are all of `marks` up to `end`, in whole microseconds.
+    /// Returns slots of at most `step` whose boundaries include all `marks` up to `end`, in whole
+    /// microseconds.
     #[must_use]
     pub fn with_marks(marks: &[Duration], step: Duration, end: Duration) -> Self {
         let mut marks: Vec<Duration> = marks.iter().copied().filter(|mark| *mark < end).collect();
@@ -65,7 +66,7 @@ impl Grid {
             let span = micros(mark.saturating_sub(from));
             let count = span.div_ceil(micros(step).max(1)).max(1);
             let length = span / count;
-            // What division leaves goes to the last, so that the mark is met.
+            // The remainder of the division goes to the last slot, so that the mark is met.
             let last = Duration::from_micros(span - length * (count - 1));
             let before = usize::try_from(count - 1).unwrap_or(usize::MAX);
             stretches.push((Duration::from_micros(length), before));
@@ -75,19 +76,19 @@ impl Grid {
         Self::of(&stretches)
     }
 
-    /// Whether the slots follow each other: what was read from outside may say anything.
+    /// Returns whether the slots follow each other: a grid read from outside may not.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.slots() <= SLOTS_MAX && self.ends.is_sorted()
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.ends.len()
     }
 
-    /// When a slot begins; behind the last one, its end.
+    /// Returns the start of a slot; after the last one, its end.
     #[must_use]
     pub fn start(&self, slot: usize) -> Duration {
         match slot.min(self.ends.len()).checked_sub(1) {
@@ -96,19 +97,20 @@ impl Grid {
         }
     }
 
-    /// How long a slot is; zero behind the last one.
+    /// Returns the length of a slot; zero after the last one.
     #[must_use]
     pub fn length(&self, slot: usize) -> Duration {
         self.start(slot + 1) - self.start(slot)
     }
 
-    /// How many slots have ended at `moment`: what happens in these happens by it.
+    /// Returns the number of slots that have ended at `moment`.
     #[must_use]
     pub fn ended_by(&self, moment: Duration) -> usize {
         self.ends.partition_point(|&end| end <= moment)
     }
 
-    /// The first slot that begins at `moment` or after it; the number of slots when none does.
+    /// Returns the first slot that begins at `moment` or after it; the number of slots if none
+    /// does.
     #[must_use]
     pub fn first_from(&self, moment: Duration) -> usize {
         if moment.is_zero() {
@@ -118,7 +120,7 @@ impl Grid {
         }
     }
 
-    /// What a curve carries in each slot, when the first one begins at `now`.
+    /// Returns the bytes a curve carries in each slot, if the first one begins at `now`.
     #[must_use]
     pub fn carried(&self, curve: &Curve, now: Timestamp) -> Vec<Bytes> {
         (0..self.slots())
@@ -126,7 +128,7 @@ impl Grid {
             .collect()
     }
 
-    /// What a rate carries in each slot.
+    /// Returns the bytes a rate carries in each slot.
     #[must_use]
     pub fn volumes(&self, rate: ByteRate) -> Vec<Bytes> {
         (0..self.slots())

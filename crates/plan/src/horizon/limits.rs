@@ -1,18 +1,18 @@
-//! What of a problem's limits and spaces is still free, slot by slot.
+//! Free limits and spaces of a problem, slot by slot.
 
 use alloc::{vec, vec::Vec};
 use posthaste_types::Bytes;
 
 use super::{Calendar, Demand, Node, Problem, trial::Trial};
 
-/// Links, ways out of and into nodes, and the rates of demands, in one calendar.
+/// Links, uplinks and downlinks of nodes, and the rates of demands, in one calendar.
 pub(super) struct Limits {
-    /// Links by their place, the others behind them.
+    /// Links by their place, followed by the other limits.
     pub(super) calendar: Calendar,
     out: Vec<Option<usize>>,
     into: Vec<Option<usize>>,
     rate: Vec<Option<usize>>,
-    /// Of each demand, links that it may use less than others, and where what it may stands.
+    /// For each demand, the links on which its own limit is lower, and the place of that limit.
     lent: Vec<Vec<(usize, usize)>>,
 }
 
@@ -48,7 +48,7 @@ impl Limits {
         }
     }
 
-    /// All that limits a demand on a link.
+    /// Returns all limits of a demand on a link.
     pub(super) fn path(&self, problem: &Problem, demand: usize, link: usize) -> Vec<usize> {
         let ends = &problem.links[link];
         let is_first = ends.from == problem.demands[demand].source;
@@ -61,10 +61,10 @@ impl Limits {
     }
 }
 
-/// What is free of links, ways in and out, and space.
+/// Free capacity of links, uplinks and downlinks, and free space.
 pub(super) struct Book {
     pub(super) limits: Limits,
-    /// Free bytes of each node when each slot begins, and in the end.
+    /// Free bytes of each node at the start of each slot, and at the end.
     pub(super) space: Vec<Vec<u64>>,
 }
 
@@ -85,7 +85,7 @@ impl Book {
         self.limits.path(problem, place, link)
     }
 
-    /// What the demand holds already is given back while it is planned, or taken again.
+    /// Gives back the space that the demand already holds while it is planned, or takes it again.
     pub(super) fn set_aside(&mut self, demand: &Demand, is_given: bool) {
         for &(node, bytes) in &demand.held {
             for free in &mut self.space[node] {
@@ -98,7 +98,7 @@ impl Book {
         }
     }
 
-    /// Enters what a trial came to.
+    /// Enters the result of a trial.
     pub(super) fn enter(&mut self, problem: &Problem, trial: &Trial) {
         for flow in &trial.flows {
             let path = self.path(problem, flow.demand, flow.link);

@@ -1,10 +1,10 @@
-//! Money, and what a byte costs.
+//! Money and prices of bytes.
 
 use alloc::vec::Vec;
 use core::{cmp::Ordering, iter::Sum, time::Duration};
 use posthaste_types::{Bytes, Malformed, Record, record};
 
-/// Seconds of an hour: what a price for keeping data counts in.
+/// Seconds of an hour: the unit of prices for keeping data.
 const HOUR_S: u128 = 3600;
 
 record! {
@@ -16,16 +16,16 @@ record! {
 }
 
 impl Money {
-    /// Nothing.
+    /// No money.
     pub const ZERO: Self = Self { micro_usd: 0 };
 
-    /// This many millionths of a dollar.
+    /// Returns this many millionths of a dollar.
     #[must_use]
     pub const fn from_micro_usd(micro_usd: u64) -> Self {
         Self { micro_usd }
     }
 
-    /// Millionths of a dollar.
+    /// Returns the millionths of a dollar.
     #[must_use]
     pub const fn micro_usd(self) -> u64 {
         self.micro_usd
@@ -47,23 +47,23 @@ impl Sum for Money {
     }
 }
 
-/// What moving bytes costs, or keeping them for an hour: so much money for so many bytes. Amounts are
-/// computed with 128 bits, rounded up once and saturate, so that nothing overflows.
+/// Price of moving bytes, or of keeping them for an hour: an amount of money for a number of bytes.
+/// Amounts are computed with 128 bits, rounded up once and saturate, so that nothing overflows.
 #[derive(Debug, Clone, Copy)]
 pub struct Price {
     micro_usd: u64,
-    /// Never none.
+    /// Bytes the money is for; never zero.
     per: u64,
 }
 
 impl Price {
-    /// Nothing for anything.
+    /// No price.
     pub const FREE: Self = Self {
         micro_usd: 0,
         per: 1,
     };
 
-    /// So much for `per` bytes; for one byte where `per` is none.
+    /// Returns `money` for `per` bytes; for one byte if `per` is zero.
     #[must_use]
     pub const fn new(money: Money, per: Bytes) -> Self {
         let per = if per.get() == 0 { 1 } else { per.get() };
@@ -73,20 +73,20 @@ impl Price {
         }
     }
 
-    /// What `bytes` cost, rounded up.
+    /// Returns the price of `bytes`, rounded up.
     #[must_use]
     pub fn of(self, bytes: Bytes) -> Money {
         self.times(u128::from(bytes.get()), 1)
     }
 
-    /// What keeping costs when this is the price of an hour: `byte_seconds` is the sum of bytes times
-    /// the seconds they lie there.
+    /// Returns the price of keeping, where `self` is the price of an hour: `byte_seconds` is the
+    /// sum of bytes times the seconds they lie there.
     #[must_use]
     pub fn keeping(self, byte_seconds: u128) -> Money {
         self.times(byte_seconds, HOUR_S)
     }
 
-    /// The fraction it is: millionths of a dollar, and for how many bytes.
+    /// Returns the price as a fraction: millionths of a dollar, and the number of bytes.
     #[must_use]
     pub const fn fraction(self) -> (u64, u64) {
         (self.micro_usd, self.per)
@@ -140,7 +140,7 @@ impl PartialEq for Price {
 
 impl Eq for Price {}
 
-/// Bytes times seconds, for [`Price::keeping`]; begun seconds of a slot count in full.
+/// Returns bytes times seconds, for [`Price::keeping`]; begun seconds of a slot count in full.
 pub(crate) fn byte_seconds(bytes: u64, span: Duration) -> u128 {
     u128::from(bytes) * u128::from(span.as_secs() + u64::from(span.subsec_nanos() > 0))
 }

@@ -1,4 +1,4 @@
-//! What is to be planned.
+//! Planning problems.
 
 use alloc::{vec, vec::Vec};
 use core::{ops::Range, time::Duration};
@@ -7,21 +7,21 @@ use posthaste_types::{ByteRate, Bytes, Code, record};
 use super::{Flaw, Flow, Grid, Money, Price};
 
 record! {
-    /// A place data can be.
+    /// A place that can hold data.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Node {
-        /// Room for all demands together, what they hold there already included. What lies at its source
-        /// takes none.
+        /// Space for all demands together, including their present data. Data at its source takes
+        /// none.
         pub space: Bytes,
-        /// With what it fails together: its site, its provider, its region, each once. None: with nothing.
+        /// Failure domains: its site, its provider, its region, each once. Empty if it fails alone.
         pub domains: Vec<u32>,
-        /// Whether it is to be used only when nothing else keeps a deadline.
+        /// Use only if nothing else keeps a deadline.
         pub is_landmark: bool,
-        /// What keeping a byte here for an hour costs.
+        /// Price of keeping a byte here for an hour.
         pub hold: Price,
-        /// Most that may leave in each slot over all links; none for no limit.
+        /// Most bytes that may leave in each slot over all links; none for no limit.
         pub way_out: Option<Vec<Bytes>>,
-        /// Most that may arrive in each slot over all links; none for no limit.
+        /// Most bytes that may arrive in each slot over all links; none for no limit.
         pub way_in: Option<Vec<Bytes>>,
     }
 }
@@ -40,74 +40,76 @@ impl Default for Node {
 }
 
 record! {
-    /// A way from one node to another.
+    /// A link from one node to another.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Link {
-        /// Where data comes from, as a place among the nodes.
+        /// Place of its start among the nodes.
         pub from: usize,
-        /// Where it goes.
+        /// Place of its end among the nodes.
         pub to: usize,
-        /// What it carries in each slot; none in slots that are missing.
+        /// Capacity in each slot; zero in slots that are missing.
         pub capacity: Vec<Bytes>,
-        /// What a byte costs.
+        /// Price of a byte.
         pub price: Price,
     }
 }
 
 record! {
-    /// What somebody wants moved, and by when. Moments count from now.
+    /// Data to move, with its deadlines. Moments count from now.
     ///
-    /// With `offload_by` it is a stage-out: by then each byte must be safe, which is to say at the sink
-    /// as it is or coded on depots. Without, it is a copy, and depots on the way hold uncoded bytes. With
-    /// `not_before` it is a stage-in, which arrives as late as its deadline allows.
+    /// With `offload_by` it is a stage-out: by then each byte must be safe, that is, at the sink as
+    /// it is or coded on depots. Without, it is a copy, and depots on the way hold uncoded bytes.
+    /// With `not_before` it is a stage-in, which arrives as late as its deadline allows.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Demand {
-        /// The node it leaves.
+        /// Node it leaves.
         pub source: usize,
-        /// The node it goes to; none when depots are the end.
+        /// Node it goes to; none if depots are the end.
         pub sink: Option<usize>,
         /// Size, before coding.
         pub bytes: Bytes,
-        /// How chunks are coded on depots.
+        /// Code of chunks on depots.
         pub code: Code,
-        /// What nodes other than the source hold of it now: fragments at depots, bytes at the sink. One
-        /// entry for each such node.
+        /// Bytes that nodes other than the source hold of it now: fragments at depots, bytes at the
+        /// sink. At most one entry per node.
         pub held: Vec<(usize, Bytes)>,
-        /// When the source has it.
+        /// Moment from which the source has it.
         pub release: Duration,
-        /// When the source must be empty of it.
+        /// Deadline by which the source must be empty of it.
         pub offload_by: Option<Duration>,
-        /// When the sink must have all of it.
+        /// Deadline by which the sink must have all of it.
         pub deliver_by: Option<Duration>,
-        /// Nothing may arrive at the sink before.
+        /// Moment before which nothing may arrive at the sink.
         pub not_before: Option<Duration>,
-        /// Depots it may use; landmarks only where the others don't suffice.
+        /// Depots it may use; landmarks only if the others don't suffice.
         pub via: Vec<usize>,
-        /// How much keeping its deadlines counts beside others': its priority times its share.
+        /// Weight of its deadlines relative to others': its priority times its share.
         pub weight: u32,
-        /// Most it may cost.
+        /// Budget: the most it may cost.
         pub budget: Option<Money>,
-        /// Most that may leave its source a second.
+        /// Most bytes that may leave its source per second.
         pub rate_max: Option<ByteRate>,
-        /// What it alone may send over some links in each slot, by their place, where that is less than they carry: a depot is
-        /// lent for it at some hours only. None in slots that are missing.
+        /// Limits of this demand alone on some links in each slot, by the link's place, where they
+        /// are lower than the link's capacity: a depot is lent for it at some hours only. Zero in
+        /// slots that are missing.
         pub lent: Vec<(usize, Vec<Bytes>)>,
-        /// Depots of `via` that must hold a fragment of each chunk before it is safe, whatever else holds it.
+        /// Depots of `via` that must hold a fragment of each chunk before it is safe, whatever else
+        /// holds it.
         pub pinned: Vec<usize>,
     }
 }
 
-/// The slots in which a demand may do what.
+/// Slots in which a demand may move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// Sending from the source.
+    /// Slots for sending from the source.
     pub leave: Range<usize>,
-    /// Arriving at the sink in time.
+    /// Slots for arriving at the sink in time.
     pub arrive: Range<usize>,
 }
 
 impl Demand {
-    /// Its slots on a grid. A deadline in the middle of a slot is kept by the slots before.
+    /// Returns its slots on a grid. A deadline in the middle of a slot is kept by the slots before.
     #[must_use]
     pub fn window(&self, grid: &Grid) -> Window {
         let by = |deadline: Option<Duration>| {
@@ -119,13 +121,13 @@ impl Demand {
         }
     }
 
-    /// Bytes of all its fragments with one index: the most one depot may hold.
+    /// Returns the bytes of all its fragments with one index: the most one depot may hold.
     #[must_use]
     pub fn column(&self) -> Bytes {
         self.code.fragment_size(self.bytes)
     }
 
-    /// Its first deadline; none when it has none.
+    /// Returns its first deadline, if any.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         [self.offload_by, self.deliver_by]
@@ -134,14 +136,14 @@ impl Demand {
             .min()
     }
 
-    /// Whether data on its depots is coded.
+    /// Returns whether data on its depots is coded.
     #[must_use]
     pub const fn is_coded(&self) -> bool {
         self.offload_by.is_some()
     }
 
-    /// Most bytes of it that nodes of one failure domain may hold: m fragments of a chunk; no limit
-    /// without parity, where no loss is survived anyway, and for copies.
+    /// Returns the most bytes of it that one failure domain may hold: m fragments of a chunk. There
+    /// is no limit for copies and without parity, where no loss is survived anyway.
     #[must_use]
     pub fn domain_max(&self) -> u64 {
         let parity = u64::from(self.code.parity());
@@ -152,21 +154,21 @@ impl Demand {
         }
     }
 
-    /// What a node holds of it now.
+    /// Returns the bytes a node holds of it now.
     #[must_use]
     pub fn held_at(&self, node: usize) -> u64 {
         let held = self.held.iter().find(|(place, _)| *place == node);
         held.map_or(0, |(_, bytes)| bytes.get())
     }
 
-    /// Most that it may send over the link of that place in a slot, where that is less than the link carries.
+    /// Returns its own limit on a link in a slot, where that is lower than the link's capacity.
     #[must_use]
     pub fn lent_at(&self, link: usize, slot: usize) -> Option<Bytes> {
         let (_, caps) = self.lent.iter().find(|(place, _)| *place == link)?;
         Some(caps.get(slot).copied().unwrap_or(Bytes::ZERO))
     }
 
-    /// Bytes of it whose fragments at pinned depots are missing when nodes hold this much.
+    /// Returns the bytes whose fragments at pinned depots are missing when nodes hold this much.
     #[must_use]
     pub(crate) fn unpinned(&self, held: &[u64]) -> u64 {
         let data = u64::from(self.code.data());
@@ -176,7 +178,7 @@ impl Demand {
         self.bytes.get().saturating_sub(least)
     }
 
-    /// Whether its data may go over `link`.
+    /// Returns whether its data may go over `link`.
     #[must_use]
     pub fn may_use(&self, link: &Link) -> bool {
         let sends = link.from == self.source || self.via.contains(&link.from);
@@ -186,26 +188,26 @@ impl Demand {
 }
 
 record! {
-    /// All that is to be planned, and what was planned before.
+    /// A planning problem, and the plan in force.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Problem {
         /// The slots.
         pub grid: Grid,
         /// Places.
         pub nodes: Vec<Node>,
-        /// Ways between them.
+        /// Links between them.
         pub links: Vec<Link>,
-        /// What is wanted.
+        /// Data to move.
         pub demands: Vec<Demand>,
-        /// The plan in force, in the slots of this grid: what is moved away from it costs `churn`.
+        /// Plan in force, in the slots of this grid: moving data away from it costs `churn`.
         pub previous: Vec<Flow>,
-        /// What moving a byte away from the plan in force counts.
+        /// Price of moving a byte away from the plan in force.
         pub churn: Price,
     }
 }
 
 impl Problem {
-    /// What a link carries in a slot.
+    /// Returns the capacity of a link in a slot.
     #[must_use]
     pub fn carries(&self, link: usize, slot: usize) -> u64 {
         let capacity = self
@@ -215,7 +217,7 @@ impl Problem {
         capacity.map_or(0, |bytes| bytes.get())
     }
 
-    /// What a link carries in a slot of one demand alone.
+    /// Returns the capacity of a link in a slot for one demand alone.
     #[must_use]
     pub fn carries_for(&self, demand: &Demand, link: usize, slot: usize) -> u64 {
         let lent = demand.lent_at(link, slot);
@@ -223,17 +225,17 @@ impl Problem {
         lent.map_or(most, |lent| most.min(lent.get()))
     }
 
-    /// What may leave the source of a demand in each slot, where it is limited.
+    /// Returns the most bytes that may leave the source of a demand in each slot, if limited.
     #[must_use]
     pub fn rate_caps(&self, demand: &Demand) -> Option<Vec<Bytes>> {
         demand.rate_max.map(|rate| self.grid.volumes(rate))
     }
 
-    /// Checks that slots follow each other, and that links and demands name nodes there are, each at most
-    /// once in its place.
+    /// Checks that slots follow each other, and that links and demands name existing nodes, each at
+    /// most once in its place.
     ///
     /// # Errors
-    /// [`Flaw::Unknown`] when they do not. Everything else takes problems for sound.
+    /// [`Flaw::Unknown`] if they do not. All other functions assume a sound problem.
     pub fn check(&self) -> Result<(), Flaw> {
         let is_node = |node: &usize| *node < self.nodes.len();
         let are_links_sound = self
@@ -266,7 +268,7 @@ impl Problem {
         }
     }
 
-    /// The order of urgency: by first deadline, then the weightier, then as given.
+    /// Returns the order of urgency: by first deadline, then by greater weight, then as given.
     #[must_use]
     pub fn by_deadline(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.demands.len()).collect();
@@ -278,7 +280,8 @@ impl Problem {
         order
     }
 
-    /// Nodes, those first that share their domains with the fewest of the others; as given where no node has several.
+    /// Returns nodes with those first that share their domains with the fewest others; as given if
+    /// no node has several.
     pub(crate) fn fewest_shared(&self, nodes: &[usize]) -> Vec<usize> {
         let mut sorted = nodes.to_vec();
         let domains = |node: &usize| &self.nodes[*node].domains;
@@ -293,7 +296,7 @@ impl Problem {
         sorted
     }
 
-    /// A column of zeros, one for each node.
+    /// Returns a column of zeros, one for each node.
     pub(crate) fn per_node(&self) -> Vec<u64> {
         vec![0; self.nodes.len()]
     }

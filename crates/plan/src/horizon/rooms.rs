@@ -1,10 +1,10 @@
-//! What failure domains may still take.
+//! Free space of failure domains.
 
 use alloc::collections::BTreeMap;
 
 use super::Node;
 
-/// What each failure domain may still take of a demand.
+/// Bytes that each failure domain may still take of a demand.
 #[derive(Debug, Clone)]
 pub struct Rooms {
     most: u64,
@@ -12,7 +12,7 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// Each may take this much, in bytes; `u64::MAX` stands for no limit.
+    /// Returns a limit of `most` bytes for each domain; `u64::MAX` stands for no limit.
     #[must_use]
     pub const fn new(most: u64) -> Self {
         Self {
@@ -21,13 +21,13 @@ impl Rooms {
         }
     }
 
-    /// What the node may take: what all its domains may.
+    /// Returns the bytes that all domains of the node leave it.
     #[must_use]
     pub fn left(&self, node: &Node) -> u64 {
         self.left_of(node, self.most)
     }
 
-    /// The same, were each to take another amount.
+    /// Returns the bytes that all domains of the node would leave it if each could take `most`.
     pub(crate) fn left_of(&self, node: &Node, most: u64) -> u64 {
         let domains = node.domains.iter();
         let inside = domains.filter_map(|domain| self.inside.get(domain));
@@ -35,7 +35,7 @@ impl Rooms {
         most.saturating_sub(fullest)
     }
 
-    /// The node takes so many bytes.
+    /// Records that the node takes this many bytes.
     pub fn take(&mut self, node: &Node, bytes: u64) {
         for &domain in &node.domains {
             let inside = self.inside.entry(domain).or_default();

@@ -1,4 +1,4 @@
-//! An answer, and whether it is one.
+//! Schedules, and the check that one is valid.
 
 use alloc::{vec, vec::Vec};
 use core::{cmp::Reverse, fmt};
@@ -10,37 +10,37 @@ record! {
     /// Bytes of one demand on one link in one slot.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Flow {
-        /// Which demand, as a place among the demands.
+        /// Place of the demand among the demands.
         pub demand: usize,
-        /// When.
+        /// Slot.
         pub slot: usize,
-        /// Over what, as a place among the links.
+        /// Place of the link among the links.
         pub link: usize,
-        /// How much.
+        /// Number of bytes.
         pub bytes: Bytes,
     }
 }
 
 record! {
-    /// What goes where when, and what that comes to. One that [`Schedule::of`] returned breaks no rule of
-    /// its problem.
+    /// All flows of a plan and their result. A schedule that [`Schedule::of`] returned breaks no
+    /// rule of its problem.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Schedule {
-        /// By demand, slot and link; one for each three at most, none of no bytes.
+        /// Flows by demand, slot and link: at most one for each combination, none empty.
         pub flows: Vec<Flow>,
-        /// What each demand lacks.
+        /// Missing bytes of each demand.
         pub shortfalls: Vec<Shortfall>,
-        /// What it costs.
+        /// Cost in all.
         pub cost: Money,
     }
 }
 
-/// Why a schedule is none.
+/// Rule that a schedule breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// A demand, slot, link or node that does not exist.
     Unknown,
-    /// A link this demand may not use.
+    /// A link that this demand may not use.
     Forbidden {
         /// The link.
         link: usize,
@@ -52,7 +52,7 @@ pub enum Flaw {
         /// The slot.
         slot: usize,
     },
-    /// More leaves a node than lies there when the slot begins.
+    /// More bytes leave a node than lie there when the slot begins.
     NotThere {
         /// The node.
         node: usize,
@@ -73,37 +73,37 @@ pub enum Flaw {
         /// The slot.
         slot: usize,
     },
-    /// A link carries more than it can.
+    /// A link carries more than its capacity.
     Overbooked {
         /// The link.
         link: usize,
         /// The slot.
         slot: usize,
     },
-    /// More leaves a node, or arrives there, than can.
+    /// More bytes leave a node, or arrive there, than its limit allows.
     Crowded {
         /// The node.
         node: usize,
         /// The slot.
         slot: usize,
     },
-    /// A demand leaves its source faster than it may.
+    /// A demand leaves its source above its rate limit.
     TooFast {
         /// The demand.
         demand: usize,
         /// The slot.
         slot: usize,
     },
-    /// A node holds more than it has room for.
+    /// A node holds more than its space.
     NoSpace {
         /// The node.
         node: usize,
-        /// The slot at whose end.
+        /// Slot after which it does.
         slot: usize,
     },
-    /// A demand costs more than it may.
+    /// A demand costs more than its budget.
     OverBudget,
-    /// Shortfalls or cost are not what the flows come to, or the flows are in no order.
+    /// Shortfalls or cost do not follow from the flows, or the flows are not sorted.
     Untrue,
 }
 
@@ -157,22 +157,22 @@ impl fmt::Display for Flaw {
 
 impl core::error::Error for Flaw {}
 
-/// How good a schedule is: greater is better. Deadlines kept by weight come first, then what is
-/// missing, then moving away from the plan in force and cost together.
+/// Quality of a schedule: greater is better. The weight of kept deadlines comes first, then missing
+/// bytes, then churn and cost together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worth {
     /// Sum of the weights of all demands that lack nothing.
     pub kept: u64,
-    /// Missing bytes by weight.
+    /// Missing bytes times weight.
     pub missing: Reverse<u128>,
     /// Bytes that go over links of landmarks.
     pub landmarks: Reverse<u64>,
-    /// Cost, and what the churn counts.
+    /// Cost, churn included.
     pub cost: Reverse<Money>,
 }
 
 impl Schedule {
-    /// The schedule of `flows`, in any order.
+    /// Returns the schedule of `flows`, in any order.
     ///
     /// # Errors
     /// The first rule they break.
@@ -190,7 +190,7 @@ impl Schedule {
     /// Checks every rule of `problem`, and that shortfalls and cost are true.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first broken rule.
     pub fn check(&self, problem: &Problem) -> Result<(), Flaw> {
         let same = Self::of(problem, self.flows.clone())?;
         if same == *self {
@@ -200,7 +200,7 @@ impl Schedule {
         }
     }
 
-    /// Where the bytes of each demand are at every moment.
+    /// Returns the location of each demand's bytes at every moment.
     ///
     /// # Errors
     /// The first rule that a demand breaks by itself.
@@ -208,13 +208,13 @@ impl Schedule {
         courses(problem, &self.flows)
     }
 
-    /// The flows of one demand, by slot.
+    /// Returns the flows of one demand, by slot.
     #[must_use]
     pub fn of_demand(&self, demand: usize) -> &[Flow] {
         slice_of(&self.flows, demand)
     }
 
-    /// How good it is.
+    /// Returns its quality.
     #[must_use]
     pub fn worth(&self, problem: &Problem) -> Worth {
         let wanted = || problem.demands.iter().zip(&self.shortfalls);
@@ -246,7 +246,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes of `previous` that are not where they were planned any more.
+    /// Returns the bytes of `previous` that are no longer where they were planned.
     #[must_use]
     pub fn moved_from(&self, previous: &[Flow]) -> Bytes {
         let key = |flow: &Flow| (flow.demand, flow.slot, flow.link);
@@ -262,7 +262,7 @@ impl Schedule {
     }
 }
 
-/// Sorts, sums what belongs together and drops what is nothing.
+/// Sorts flows, merges those of one demand, slot and link, and drops empty ones.
 fn in_order(mut flows: Vec<Flow>) -> Vec<Flow> {
     flows.sort_unstable();
     flows.dedup_by(|next, kept| {
@@ -297,7 +297,7 @@ fn courses(problem: &Problem, flows: &[Flow]) -> Result<Vec<Course>, Flaw> {
         .collect()
 }
 
-/// What demands share: links, ways in and out, space.
+/// Checks the limits that demands share: links, uplinks, downlinks, space.
 fn check_shared(problem: &Problem, flows: &[Flow], courses: &[Course]) -> Result<(), Flaw> {
     let slots = problem.grid.slots();
     let zeros = || vec![0u64; slots];
@@ -342,7 +342,8 @@ fn check_shared(problem: &Problem, flows: &[Flow], courses: &[Course]) -> Result
     check_space(problem, courses)
 }
 
-/// Nodes that were over-full from the start may be so, but nothing is added to them.
+/// Checks space. Nodes that were over-full from the start may stay so, but nothing is added to
+/// them.
 fn check_space(problem: &Problem, courses: &[Course]) -> Result<(), Flaw> {
     for (place, node) in problem.nodes.iter().enumerate() {
         let lies = |slot: usize| -> u64 {

@@ -1,4 +1,4 @@
-//! One demand placed on what others leave, in one of a few ways.
+//! Placement of one demand on the capacity that is left, in one of a few ways.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::cmp::Reverse;
@@ -10,7 +10,7 @@ use super::{
     limits::Book,
 };
 
-/// Which depots come first.
+/// Order of depots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Price,
@@ -26,7 +26,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// All ways with or without landmarks, those that use least first.
+    /// Iterates over all ways with or without landmarks, those that use least first.
     pub(super) fn all(landmarks: bool) -> impl Iterator<Item = Self> {
         [(true, None)]
             .into_iter()
@@ -43,17 +43,17 @@ impl Way {
     }
 }
 
-/// What a way came to.
+/// Result of a way.
 pub(super) struct Trial {
     pub(super) flows: Vec<Flow>,
     pub(super) course: Course,
-    /// Links it uses.
+    /// Number of links it uses.
     fan_out: usize,
     landmarks: u64,
 }
 
 impl Trial {
-    /// Greater is better: the deadline first, then cost, then fan-out.
+    /// Returns its rank: greater is better; the deadline first, then cost, then fan-out.
     pub(super) fn rank(&self) -> impl Ord + use<> {
         let shortfall = self.course.shortfall;
         let missing = u128::from(shortfall.offload.get()) + u128::from(shortfall.deliver.get());
@@ -62,8 +62,8 @@ impl Trial {
     }
 }
 
-/// Tries one way for the demand at `place` and leaves the book as it was. None when the way breaks a
-/// rule, as a budget.
+/// Tries one way for the demand at `place` and leaves the book as it was. None if the way breaks a
+/// rule, such as a budget.
 pub(super) fn attempt(problem: &Problem, book: &mut Book, place: usize, way: Way) -> Option<Trial> {
     let mut work = Work::new(problem, book, place, way);
     if problem.demands[place].is_coded() {
@@ -91,7 +91,7 @@ pub(super) fn attempt(problem: &Problem, book: &mut Book, place: usize, way: Way
     })
 }
 
-/// A depot as a lane: links to it and on to the sink.
+/// A depot as a lane: the links to it and on to the sink.
 #[derive(Debug, Clone, Copy)]
 struct Lane {
     node: usize,
@@ -106,7 +106,7 @@ struct Work<'a> {
     book: &'a mut Book,
     lanes: Vec<Lane>,
     flows: Vec<Flow>,
-    /// What arrives at each depot in each slot.
+    /// Bytes that arrive at each depot in each slot.
     arriving: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Work<'a> {
         lanes.into_iter().map(|(_, lane)| lane).collect()
     }
 
-    /// What a byte costs on both links.
+    /// Returns the price of a byte on each of both links.
     fn price(&self, lane: Lane) -> (Price, Price) {
         let price =
             |link: Option<usize>| link.map_or(Price::FREE, |link| self.problem.links[link].price);
@@ -212,7 +212,7 @@ impl<'a> Work<'a> {
         taken.get()
     }
 
-    /// The least that is free of a node from each boundary on.
+    /// Returns the least free space of a node from each boundary on.
     fn room_from(&self, node: usize) -> Vec<u64> {
         let mut room = self.book.space[node].clone();
         for slot in (1..room.len()).rev() {
@@ -221,7 +221,8 @@ impl<'a> Work<'a> {
         room
     }
 
-    /// A stage-out: chunks as they are to the sink, coded ones to depots, and from there to the sink.
+    /// Places a stage-out: whole chunks go to the sink, coded ones to depots and from there to the
+    /// sink.
     fn offload(&mut self, way: Way) {
         let all = self.demand.bytes.get();
         let mut at_sink = self.demand.sink.map_or(0, |sink| self.demand.held_at(sink));
@@ -241,7 +242,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Spreads the fragments of `left` bytes over the fewest depots in order, each as soon as it can.
+    /// Spreads the fragments of `left` bytes over the fewest depots in order, each as soon as
+    /// possible.
     fn upload(&mut self, left: u64) {
         let code = self.demand.code;
         let column = left.div_ceil(u64::from(code.data()));
@@ -267,7 +269,7 @@ impl<'a> Work<'a> {
         for lane in self.kin_last() {
             let Some(up) = lane.up else { continue };
             let place = &self.problem.nodes[lane.node];
-            // A pinned depot lacks its fragments whatever others hold.
+            // A pinned depot needs its fragments whatever others hold.
             let mut quota = if self.demand.pinned.contains(&lane.node) {
                 let column = self.demand.column().get();
                 let inside = rooms.left_of(place, self.demand.domain_max());
@@ -293,8 +295,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The lanes in order, where depots have several domains those first that share them with the fewest, pinned ones and
-    /// landmarks apart.
+    /// Returns the lanes in order. Where depots have several failure domains, those that share them
+    /// with the fewest come first, pinned ones and landmarks apart.
     fn kin_last(&self) -> Vec<Lane> {
         let nodes: Vec<usize> = self.lanes.iter().map(|lane| lane.node).collect();
         let mut sorted = self.problem.fewest_shared(&nodes);
@@ -308,7 +310,7 @@ impl<'a> Work<'a> {
         sorted.filter_map(lane).copied().collect()
     }
 
-    /// Brings up to `quota` bytes from a depot to the sink, as soon as they are there.
+    /// Brings up to `quota` bytes from a depot to the sink as soon as they are there.
     fn pull(&mut self, lane: Lane, quota: u64) -> u64 {
         let Some(down) = lane.down else { return 0 };
         let window = self.demand.window(&self.problem.grid);
@@ -330,7 +332,7 @@ impl<'a> Work<'a> {
         moved
     }
 
-    /// What the sink has room for besides what this trial brought there and what it had.
+    /// Returns the sink's free space, less its data before and during this trial.
     fn sink_room(&self) -> u64 {
         let Some(sink) = self.demand.sink else {
             return 0;
@@ -345,7 +347,7 @@ impl<'a> Work<'a> {
             .saturating_sub(self.demand.held_at(sink))
     }
 
-    /// A copy: the direct link, then depots in order.
+    /// Places a copy: the direct link, then depots in order.
     fn copy(&mut self, way: Way) {
         let Some(sink) = self.demand.sink else { return };
         let mut missing = self
@@ -353,7 +355,7 @@ impl<'a> Work<'a> {
             .bytes
             .get()
             .saturating_sub(self.demand.held_at(sink));
-        // What depots hold already need not leave the source again.
+        // Data on depots need not leave the source again.
         for lane in self.lanes.clone() {
             if self.demand.held_at(lane.node) > 0 {
                 missing -= self.relay(lane, missing, false);
@@ -394,8 +396,8 @@ impl<'a> Work<'a> {
         before - left
     }
 
-    /// Moves up to `quota` bytes over a depot: there as soon as possible, and on at once or as late as
-    /// possible. With `fresh` data leaves the source, else only what the depot holds goes on.
+    /// Moves up to `quota` bytes over a depot: there as soon as possible, and on at once or as late
+    /// as possible. With `fresh` data leaves the source, otherwise only the depot's data goes on.
     fn relay(&mut self, lane: Lane, quota: u64, fresh: bool) -> u64 {
         let Some(down) = lane.down else { return 0 };
         let up = lane.up.filter(|_| fresh);
@@ -421,7 +423,7 @@ impl<'a> Work<'a> {
         plan.moved - left
     }
 
-    /// How much can get over a depot, each byte as soon as possible, and when.
+    /// Returns the bytes that can cross a depot in each slot, each as soon as possible.
     fn reach(&self, lane: Lane, up: Option<usize>, down: usize, quota: u64) -> Reach {
         let slots = self.problem.grid.slots();
         let window = self.demand.window(&self.problem.grid);
@@ -429,7 +431,7 @@ impl<'a> Work<'a> {
         let (used, brought) = self.own_stock(lane.node);
         let mut quota = quota.min(self.sink_room());
         if self.is_late() && up.is_some() {
-            // What waits for the last moment lies there at once.
+            // Bytes that wait for the last moment all lie there at once.
             quota = quota.min(room.get(1).map_or(0, |room| room.saturating_sub(brought)));
         }
         let up_path = up.map(|up| self.book.path(self.problem, self.place, up));
@@ -460,7 +462,7 @@ impl<'a> Work<'a> {
             sent += arrives;
             lies += arrives;
         }
-        // What would not get on in time need not leave the source.
+        // Bytes that would not go on in time need not leave the source.
         let mut waste = sent - moved.saturating_sub(used).min(sent);
         for arrives in reach.up.iter_mut().rev() {
             let less = waste.min(*arrives);
@@ -471,7 +473,8 @@ impl<'a> Work<'a> {
         reach
     }
 
-    /// What the depot holds of this demand that has not gone on yet, and what was brought there.
+    /// Returns the bytes of this demand that the depot holds and has not sent on yet, and those
+    /// brought there.
     fn own_stock(&self, node: usize) -> (u64, u64) {
         let brought: u64 = self
             .arriving
@@ -490,7 +493,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What can get over a depot in each slot.
+/// Bytes that can cross a depot in each slot.
 struct Reach {
     up: Vec<u64>,
     down: Vec<u64>,

@@ -1,4 +1,4 @@
-//! The calendar itself: what is held, committed, changed and given back.
+//! The calendar of reservations: holds, commits, changes and releases.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use super::{
 use crate::Curve;
 
 record! {
-    /// What is reserved of some resources. Nothing that is granted ever exceeds what is sold of any of them.
+    /// Reservations of several resources. Grants never exceed the part of a resource that is sold.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Reservations {
         resources: Vec<Resource>,
@@ -25,14 +25,14 @@ record! {
 }
 
 impl Reservations {
-    /// A calendar without resources.
+    /// Returns a calendar without resources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a resource, of which `overbooked_permille` thousandths are sold: 1000 is as much as there is. Returns its
-    /// place; none when there are [`RESOURCES_MAX`].
+    /// Adds a resource, of which `overbooked_permille` thousandths are sold: 1000 is as much as
+    /// there is. Returns its place; none if there are [`RESOURCES_MAX`].
     pub fn add(&mut self, kind: Kind, capacity: Amount, overbooked_permille: u64) -> Option<usize> {
         if self.resources.len() >= RESOURCES_MAX {
             return None;
@@ -47,21 +47,22 @@ impl Reservations {
         Some(self.resources.len() - 1)
     }
 
-    /// A resource has another capacity from now on. What was granted stays granted, even if it is more.
+    /// Sets the capacity of a resource from now on. Grants stay granted, even if they exceed it.
     pub fn set_capacity(&mut self, resource: usize, capacity: Amount) {
         if let Some(resource) = self.resources.get_mut(resource) {
             resource.capacity = capacity;
         }
     }
 
-    /// So much of a resource is taken over time by what nobody reserved, from now on. What was granted stays granted.
+    /// Sets the amount of a resource that is used over time without a reservation, from now on.
+    /// Grants stay granted.
     pub fn set_outside(&mut self, resource: usize, outside: Curve) {
         if let Some(resource) = self.resources.get_mut(resource) {
             resource.outside = outside;
         }
     }
 
-    /// How much there is of a resource; nothing of one that is unknown.
+    /// Returns the capacity of a resource; zero for an unknown one.
     #[must_use]
     pub fn capacity(&self, resource: usize) -> Amount {
         self.resources
@@ -69,13 +70,14 @@ impl Reservations {
             .map_or(Amount::ZERO, |resource| resource.capacity)
     }
 
-    /// What is free all the time between two moments on all of a path.
+    /// Returns the amount that is free all the time between two moments on all of a path.
     #[must_use]
     pub fn free(&self, path: &[usize], from: Timestamp, to: Timestamp) -> Amount {
         find::least(&self.pieces(path, from, to))
     }
 
-    /// The first moment from `from` on, and before `to`, at which less than `amount` is free on all of a path.
+    /// Returns the first moment from `from` on, and before `to`, at which less than `amount` is
+    /// free on all of a path.
     #[must_use]
     pub fn lacks(
         &self,
@@ -88,23 +90,24 @@ impl Reservations {
         lacking.map(|piece| piece.from)
     }
 
-    /// What is granted, in order of their numbers.
+    /// Iterates over the reservations, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
         self.granted
             .iter()
             .map(|(id, reservation)| (*id, reservation))
     }
 
-    /// One of them.
+    /// Returns a reservation.
     #[must_use]
     pub fn get(&self, id: ReservationId) -> Option<&Reservation> {
         self.granted.get(&id)
     }
 
-    /// Takes what is asked for out of all resources of `path`, until it is committed or `until` has come.
+    /// Takes the requested capacity from all resources of `path`, until it is committed or `until`
+    /// has come.
     ///
     /// # Errors
-    /// A [`Refusal`], and nothing is taken.
+    /// A [`Refusal`]; then nothing is taken.
     pub fn hold(
         &mut self,
         path: &[usize],
@@ -130,10 +133,10 @@ impl Reservations {
         Ok(id)
     }
 
-    /// Books what was granted before, as it was, whatever else there is: after a restart.
+    /// Books an earlier grant as it was, whatever else there is: after a restart.
     ///
     /// # Errors
-    /// [`Refusal::Senseless`] for one without pieces, or with a number that is taken.
+    /// [`Refusal::Senseless`] for one without pieces, or with a number in use.
     pub fn restore(&mut self, id: ReservationId, reservation: Reservation) -> Result<(), Refusal> {
         let in_order = reservation
             .pieces
@@ -152,10 +155,10 @@ impl Reservations {
         Ok(())
     }
 
-    /// A hold lasts from now on. Once is as good as twice.
+    /// Makes a hold last. Repeated commits change nothing.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] also for a hold whose time is over.
+    /// [`Refusal::Unknown`], also for a hold whose time is over.
     pub fn commit(&mut self, id: ReservationId, now: Timestamp) -> Result<(), Refusal> {
         let reservation = self.granted.get_mut(&id).ok_or(Refusal::Unknown)?;
         match reservation.state {
@@ -167,10 +170,10 @@ impl Reservations {
         }
     }
 
-    /// Extends or shrinks it, in time and amount. A hold stays a hold with its time.
+    /// Extends or shrinks a reservation, in time and amount. A hold stays a hold with its time.
     ///
     /// # Errors
-    /// A [`Refusal`], and it stays as it was.
+    /// A [`Refusal`]; then it stays as it was.
     pub fn change(
         &mut self,
         id: ReservationId,
@@ -222,22 +225,23 @@ impl Reservations {
         })
     }
 
-    /// Asks anew for what a reservation has: what it had is free for that, and stays its own when it is refused.
+    /// Replaces a reservation by a new request. Its own capacity is free for that, and stays its
+    /// own if the request is refused.
     ///
     /// # Errors
-    /// A [`Refusal`], and it stays as it was.
+    /// A [`Refusal`]; then it stays as it was.
     pub fn replace(&mut self, id: ReservationId, ask: Ask, now: Timestamp) -> Result<(), Refusal> {
         let before = self.live(id, now)?.clone();
         self.check_path(&before.path, &ask)?;
         self.swap(id, before, |calendar, path| calendar.place(path, ask, now))
     }
 
-    /// Gives one back, as if it had never been, and returns it.
+    /// Releases a reservation and returns it.
     pub fn release(&mut self, id: ReservationId) -> Option<Reservation> {
         let reservation = self.granted.remove(&id)?;
         for &resource in &reservation.path {
             for piece in &reservation.pieces {
-                // What was taken of nothing is taken from what is used.
+                // The used curve counts reserved amounts: a release takes from it.
                 self.resources[resource]
                     .used
                     .take(piece.from, piece.to, piece.amount.rate());
@@ -246,7 +250,7 @@ impl Reservations {
         Some(reservation)
     }
 
-    /// Gives back all that is over: holds nobody committed, and reservations whose end has come.
+    /// Releases expired holds and reservations whose end has come.
     pub fn expire(&mut self, now: Timestamp) -> Vec<(ReservationId, Gone)> {
         let gone = |(id, reservation): (&ReservationId, &Reservation)| match reservation.state {
             State::Held { until } if until <= now => Some((*id, Gone::Expired)),
@@ -260,7 +264,8 @@ impl Reservations {
         gone
     }
 
-    /// The next moment at which [`Reservations::expire`] has something to do, or what somebody has changes.
+    /// Returns the next moment at which [`Reservations::expire`] has something to do, or an amount
+    /// changes.
     #[must_use]
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let moments = self.granted.values().flat_map(|reservation| {
@@ -303,7 +308,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Where on a path something fits now.
+    /// Returns the pieces where a request fits now.
     fn place(&self, path: &[usize], ask: Ask, now: Timestamp) -> Result<Vec<Piece>, Refusal> {
         let pieces = match ask {
             Ask::Fixed { amount, start, end } => {
@@ -371,7 +376,7 @@ impl Reservations {
         }
     }
 
-    /// Whether all pieces are free; else what would be instead of them.
+    /// Checks that all pieces are free; the refusal says what would fit instead.
     fn check_room(&self, path: &[usize], pieces: &[Piece], now: Timestamp) -> Result<(), Refusal> {
         let is_free = |piece: &Piece| self.free(path, piece.from, piece.to) >= piece.amount;
         if pieces.iter().all(is_free) {
@@ -392,7 +397,7 @@ impl Reservations {
         })
     }
 
-    /// Gives a reservation other pieces, or those it had.
+    /// Replaces the pieces of a reservation, if they fit.
     fn swap(
         &mut self,
         id: ReservationId,
@@ -415,7 +420,7 @@ impl Reservations {
     fn put(&mut self, id: ReservationId, reservation: Reservation) {
         for &resource in &reservation.path {
             for piece in &reservation.pieces {
-                // What a curve of free things gets back, one of used things takes.
+                // Giving back to a curve of free capacity is taking from one of used capacity.
                 self.resources[resource]
                     .used
                     .give_back(piece.from, piece.to, piece.amount.rate());
@@ -425,7 +430,7 @@ impl Reservations {
         self.granted.insert(id, reservation);
     }
 
-    /// What is free on all of a path at each moment between two.
+    /// Returns the free amounts on all of a path between two moments.
     fn pieces(&self, path: &[usize], from: Timestamp, to: Timestamp) -> Vec<Piece> {
         let resources: Vec<&Resource> = path
             .iter()
@@ -452,7 +457,7 @@ impl Reservations {
     }
 }
 
-/// The pieces from now on.
+/// Returns the pieces from now on.
 fn ahead(pieces: &[Piece], now: Timestamp) -> Vec<Piece> {
     let ahead = pieces.iter().filter(|piece| piece.to > now);
     ahead

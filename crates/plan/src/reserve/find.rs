@@ -1,7 +1,8 @@
-//! Where something fits into what is free.
+//! Search for the place of a request in free capacity.
 //!
-//! Everything here is asked of the free pieces of a path in order of time, gapless. Amounts are whole and moments are
-//! microseconds, so "earliest" is exact: rounding never takes a moment or a byte that is not there.
+//! All functions get the free pieces of a path in order of time, without gaps. Amounts are whole
+//! and moments are microseconds, so "earliest" is exact: rounding never takes a moment or a byte
+//! that is not there.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,7 +10,7 @@ use posthaste_types::{ByteRate, Bytes, Timestamp};
 
 use super::{Amount, Piece};
 
-/// The shortest time in which `bytes` pass at `rate`, rounded up; none at no rate.
+/// Returns the shortest time in which `bytes` pass at `rate`, rounded up; none at rate zero.
 fn time_for(rate: ByteRate, bytes: Bytes) -> Option<Duration> {
     if rate == ByteRate::ZERO {
         return None;
@@ -18,7 +19,7 @@ fn time_for(rate: ByteRate, bytes: Bytes) -> Option<Duration> {
     u64::try_from(micros).ok().map(Duration::from_micros)
 }
 
-/// The largest amount that is free all the time.
+/// Returns the largest amount that is free all the time.
 pub(super) fn least(free: &[Piece]) -> Amount {
     free.iter()
         .map(|piece| piece.amount)
@@ -26,14 +27,14 @@ pub(super) fn least(free: &[Piece]) -> Amount {
         .unwrap_or_default()
 }
 
-/// The earliest start from which `amount` is free for `span`.
+/// Returns the earliest start from which `amount` is free for `span`.
 pub(super) fn earliest_start(free: &[Piece], amount: Amount, span: Duration) -> Option<Timestamp> {
     runs(free, amount)
         .find(|(from, to)| to.since(*from) >= span)
         .map(|(from, _)| from)
 }
 
-/// The longest stretches in which at least `amount` is free, in order.
+/// Iterates over the longest stretches in which at least `amount` is free, in order.
 fn runs(free: &[Piece], amount: Amount) -> impl Iterator<Item = (Timestamp, Timestamp)> {
     let mut pieces = free.iter().peekable();
     core::iter::from_fn(move || {
@@ -46,7 +47,7 @@ fn runs(free: &[Piece], amount: Amount) -> impl Iterator<Item = (Timestamp, Time
     })
 }
 
-/// What may pass at least so fast and at most so fast.
+/// Bytes to place between two limits on their rate.
 #[derive(Clone, Copy)]
 pub(super) struct Volume {
     pub bytes: Bytes,
@@ -55,7 +56,7 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// The rate at which it passes where so much is free.
+    /// Returns the rate used where this much is free.
     fn rate(&self, free: Amount) -> ByteRate {
         let rate = free.rate().min(self.most);
         if rate < self.least {
@@ -65,8 +66,9 @@ impl Volume {
         }
     }
 
-    /// As early as possible, with what is free at each moment. Taking all that is free from the first moment on leaves
-    /// the least for any later one, so nothing finishes earlier.
+    /// Places the bytes as early as possible, with all capacity free at each moment. Taking
+    /// everything from the first moment on leaves the least for any later one, so nothing finishes
+    /// earlier.
     pub(super) fn early(&self, free: &[Piece]) -> Option<Vec<Piece>> {
         let mut made = Vec::new();
         let mut left = self.bytes;
@@ -94,7 +96,7 @@ impl Volume {
         None
     }
 
-    /// As late as possible: the same from behind.
+    /// Places the bytes as late as possible, by the same rule backwards.
     pub(super) fn late(&self, free: &[Piece]) -> Option<Vec<Piece>> {
         let mut made = Vec::new();
         let mut left = self.bytes;
@@ -123,9 +125,9 @@ impl Volume {
         None
     }
 
-    /// One rate all the time, for as short as possible, and the earliest of those. Only what is free somewhere, or the
-    /// most that is wanted, can be that rate: between two such levels the faster one fits wherever the slower does.
-    /// Each level looks at all pieces.
+    /// Places the bytes at one rate for as short a time as possible, and the earliest of those.
+    /// Only a rate that is free somewhere, or the highest wanted, can be best: between two such
+    /// levels the faster one fits wherever the slower does. Each level looks at all pieces.
     pub(super) fn constant(&self, free: &[Piece]) -> Option<Vec<Piece>> {
         let fits = |rate: ByteRate| {
             let needed = time_for(rate, self.bytes)?;
@@ -139,7 +141,7 @@ impl Volume {
         self.levels(free).into_iter().rev().find_map(fits)
     }
 
-    /// The constant rate that is done first, whatever it takes.
+    /// Returns the earliest finish at a constant rate.
     pub(super) fn constant_early(&self, free: &[Piece]) -> Option<Timestamp> {
         let end = |rate: ByteRate| {
             let needed = time_for(rate, self.bytes)?;
@@ -148,7 +150,7 @@ impl Volume {
         self.levels(free).into_iter().filter_map(end).min()
     }
 
-    /// The rates that are worth a try, in order.
+    /// Returns the rates worth a try, in order.
     fn levels(&self, free: &[Piece]) -> Vec<ByteRate> {
         let rates = free.iter().map(|piece| self.rate(piece.amount));
         let mut levels: Vec<ByteRate> = rates.filter(|rate| *rate > ByteRate::ZERO).collect();
@@ -157,13 +159,13 @@ impl Volume {
         levels
     }
 
-    /// How many bytes pass when each moment gives what it has.
+    /// Returns the bytes that pass when each moment gives all it has.
     pub(super) fn room(&self, free: &[Piece]) -> Bytes {
         let volume = |piece: &Piece| self.rate(piece.amount).volume(piece.to.since(piece.from));
         free.iter().map(volume).sum()
     }
 
-    /// How many bytes pass at one rate all the time.
+    /// Returns the bytes that pass at one rate all the time.
     pub(super) fn constant_room(&self, free: &[Piece]) -> Bytes {
         let longest = |rate: ByteRate| {
             let spans = runs(free, Amount::of_link(rate)).map(|(from, to)| to.since(from));
@@ -177,7 +179,7 @@ impl Volume {
     }
 }
 
-/// Adds a piece behind the others, as one with the last where it only goes on.
+/// Appends a piece, merged with the last one where it continues that.
 pub(super) fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     match pieces.last_mut() {
         Some(last) if last.to == piece.from && last.amount == piece.amount => last.to = piece.to,

@@ -1,4 +1,4 @@
-//! One resource of the calendar.
+//! A resource of the calendar.
 
 use posthaste_types::{ByteRate, Timestamp, record};
 
@@ -10,12 +10,12 @@ record! {
     pub(super) struct Resource {
         pub(super) kind: Kind,
         pub(super) capacity: Amount,
-        /// Of the capacity, how much is sold.
+        /// Thousandths of the capacity that are sold.
         pub(super) overbooked_permille: u64,
-        /// What is taken. Of the capacity it is only ever subtracted when somebody asks, so that a capacity that
-        /// changes changes nothing here.
+        /// Reserved amount. It is subtracted from the capacity only on demand, so that a change of
+        /// the capacity changes nothing here.
         pub(super) used: Curve,
-        /// What is taken besides.
+        /// Amount used without a reservation.
         pub(super) outside: Curve,
     }
 }

@@ -1,4 +1,4 @@
-//! The default: a good start, a short search, then a steady state that feels for change.
+//! The default optimizer: a good start, a short search, then a steady state that detects changes.
 
 mod opening;
 mod search;
@@ -13,23 +13,23 @@ use super::{
     utility::Cost,
 };
 
-/// A rest that takes no longer than this many periods is not worth a search.
+/// Number of periods: a rest that takes no longer is not worth a search.
 const PERIODS_LEFT_MIN: u32 = 4;
-/// This share of a known bandwidth, in percent, is all of it: headers take the rest.
+/// Share of a known bandwidth, in percent, that counts as all of it: headers take the rest.
 const FULL_PERCENT: u64 = 95;
 
 record! {
-    /// What it is doing.
+    /// Phase of the optimizer.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Phase {
-        /// Trying settings.
+        /// Tries settings.
         0 = Searching {
-            /// Which, and how they did.
+            /// Settings tried, and their results.
             search: Search,
         },
-        /// Keeping to one.
+        /// Keeps one setting.
         1 = Steady {
-            /// What it carries.
+            /// Rates carried.
             steady: Steady,
         },
     }
@@ -43,16 +43,16 @@ record! {
         bounds: Bounds,
         history: Option<Setting>,
         urgency: Urgency,
-        /// The best so far, once something was measured.
+        /// Best setting so far, after the first measurement.
         best: Option<Setting>,
-        /// What is in force.
+        /// Setting in force.
         setting: Setting,
         phase: Phase,
     }
 }
 
 impl Auto {
-    /// Starts at `history`, or where the opening rule says.
+    /// Returns an optimizer that starts at `history`, or at the setting of the opening rule.
     pub(super) fn new(
         facts: PathFacts,
         bounds: Bounds,
@@ -72,7 +72,7 @@ impl Auto {
         }
     }
 
-    /// The bounds, with no more files at once than there are.
+    /// Returns the bounds, with no more files at once than there are.
     fn bounds_for(&self, stocks: &Stocks) -> Bounds {
         let files = u16::try_from(stocks.total().files.max(1)).unwrap_or(u16::MAX);
         Bounds {
@@ -81,8 +81,8 @@ impl Auto {
         }
     }
 
-    /// Takes a setting. Where fewer files are left than it has at once, the streams of the others go
-    /// to those.
+    /// Applies a setting. If fewer files are left than it has at once, the remaining files get the
+    /// streams of the others.
     fn go(&mut self, setting: Setting, stocks: &Stocks, reason: Reason) -> Choice {
         let bounds = self.bounds_for(stocks);
         self.setting = if setting.concurrency > bounds.concurrency_max {
@@ -99,7 +99,7 @@ impl Auto {
         Choice::of_all(self.setting, &self.facts, reason)
     }
 
-    /// Why the search should not go on though it could.
+    /// Returns the reason to end the search early, if any.
     fn rest(&self, probe: &Probe, stocks: &Stocks) -> Option<Reason> {
         let rate = probe.rate();
         let enough =
@@ -123,7 +123,7 @@ impl Auto {
         let base = search.base();
         self.best = Some(base);
         if let Some(reason) = self.rest(probe, stocks) {
-            // The search waits: should more turn up to move, it goes on.
+            // The search waits: it continues if more files turn up.
             self.phase = Phase::Searching { search };
             return self.go(base, stocks, reason);
         }
@@ -154,7 +154,7 @@ impl Auto {
         let most = u32::from(bounds.concurrency_max).min(crowd);
         match steady.on_probe(probe, worth, u16::try_from(most).unwrap_or(u16::MAX)) {
             Turn::Moved { from } => {
-                // Somebody else may have come, who opened with more: begin at eye level.
+                // Another transfer may have opened with more: begin on equal terms.
                 let (opening, _) = opening::open(&self.facts, &bounds, stocks);
                 let start = core::cmp::max_by_key(self.setting, opening, |side| side.streams());
                 let choice = self.go(start, stocks, Reason::Moved { from, to: rate });

@@ -1,35 +1,36 @@
-//! Files by size, measured in what the path holds (storkcloud-2013 Algorithm 1).
+//! Classes of files by size relative to the path's bandwidth-delay product (storkcloud-2013
+//! Algorithm 1).
 
 use core::ops::AddAssign;
 use posthaste_types::{Bytes, record};
 
-/// A class with fewer files than this is no class of its own.
+/// Fewest files of a class of its own.
 const FILES_MIN: u64 = 2;
-/// Nor is one with less than this many bandwidth-delay products of data: it would be over before
-/// its own setting showed.
+/// Fewest bandwidth-delay products of a class of its own: with less it would end before its own
+/// setting showed.
 const PRODUCTS_MIN: u64 = 5;
 
 record! {
-    /// How large a file is beside the bandwidth-delay product of the path.
+    /// Size of a file relative to the bandwidth-delay product of the path.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Class {
-        /// Under a tenth of it: the way there and back costs more than the data.
+        /// Under a tenth of it: the round trip costs more than the data.
         0 = Small,
         /// Under half of it.
         1 = Middle,
         /// Under twenty times it.
         2 = Large,
-        /// All else.
+        /// Twenty times it or more.
         3 = Huge,
     }
 }
 
 impl Class {
-    /// Every class, the smallest files first.
+    /// All classes, the smallest files first.
     pub const ALL: [Self; 4] = [Self::Small, Self::Middle, Self::Large, Self::Huge];
 
-    /// The class of a file of `size` on a path that holds `bdp` (storkcloud-2013 Algorithm 1,
-    /// lines 5-13).
+    /// Returns the class of a file of `size` on a path that holds `bdp` (storkcloud-2013 Algorithm
+    /// 1, lines 5-13).
     #[must_use]
     pub const fn of(size: Bytes, bdp: Bytes) -> Self {
         let (size, bdp) = (size.get(), bdp.get());
@@ -44,7 +45,7 @@ impl Class {
         }
     }
 
-    /// Its place among [`Class::ALL`].
+    /// Returns its place among [`Class::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -57,7 +58,7 @@ impl Class {
 }
 
 record! {
-    /// Some of the classes.
+    /// A set of classes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct ClassSet {
         bits: u8,
@@ -70,7 +71,7 @@ impl ClassSet {
     /// Every class.
     pub const ALL: Self = Self { bits: 0b1111 };
 
-    /// One class alone.
+    /// Returns the set of one class.
     #[must_use]
     pub const fn of(class: Class) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl ClassSet {
         }
     }
 
-    /// These and `class`.
+    /// Returns the set with `class` added.
     #[must_use]
     pub const fn with(self, class: Class) -> Self {
         Self {
@@ -86,7 +87,7 @@ impl ClassSet {
         }
     }
 
-    /// The classes of either.
+    /// Returns the classes of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self {
@@ -94,19 +95,19 @@ impl ClassSet {
         }
     }
 
-    /// Whether `class` is among them.
+    /// Returns whether `class` is in the set.
     #[must_use]
     pub const fn contains(self, class: Class) -> bool {
         self.bits >> class.index() & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.bits == 0
     }
 
-    /// The classes, the smallest files first.
+    /// Iterates over the classes, the smallest files first.
     pub fn iter(self) -> impl Iterator<Item = Class> {
         Class::ALL
             .into_iter()
@@ -115,18 +116,18 @@ impl ClassSet {
 }
 
 record! {
-    /// Files and their bytes.
+    /// Number of files and their bytes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Stock {
-        /// How many files.
+        /// Number of files.
         pub files: u64,
-        /// How much they hold together.
+        /// Bytes of all of them.
         pub bytes: Bytes,
     }
 }
 
 impl Stock {
-    /// The mean size of a file; at least one byte, so that it can be divided by.
+    /// Returns the mean size of a file; at least one byte, so that it can be a divisor.
     #[must_use]
     pub fn mean(self) -> Bytes {
         Bytes::new((self.bytes.get() / self.files.max(1)).max(1))
@@ -141,7 +142,7 @@ impl AddAssign for Stock {
 }
 
 record! {
-    /// What is known to be left to move, by class.
+    /// Known files left to move, by class.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Stocks {
         of: [Stock; 4],
@@ -149,18 +150,18 @@ record! {
 }
 
 impl Stocks {
-    /// What is left of one class.
+    /// Returns the rest of one class.
     #[must_use]
     pub const fn get(&self, class: Class) -> Stock {
         self.of[class.index()]
     }
 
-    /// Counts a file of `size` in.
+    /// Adds a file of `size`.
     pub fn add(&mut self, class: Class, size: Bytes) {
         self.add_all(class, 1, size);
     }
 
-    /// Counts `files` of `size` each in.
+    /// Adds `files` of `size` each.
     pub fn add_all(&mut self, class: Class, files: u64, size: Bytes) {
         self.of[class.index()] += Stock {
             files,
@@ -168,20 +169,20 @@ impl Stocks {
         };
     }
 
-    /// Counts a file of `size` out.
+    /// Removes a file of `size`.
     pub fn remove(&mut self, class: Class, size: Bytes) {
         let stock = &mut self.of[class.index()];
         stock.files = stock.files.saturating_sub(1);
         stock.bytes -= size;
     }
 
-    /// Everything together.
+    /// Returns the sum of all classes.
     #[must_use]
     pub fn total(&self) -> Stock {
         self.sum(ClassSet::ALL)
     }
 
-    /// The classes together.
+    /// Returns the sum of these classes.
     #[must_use]
     pub fn sum(&self, classes: ClassSet) -> Stock {
         let mut sum = Stock::default();
@@ -189,7 +190,7 @@ impl Stocks {
         sum
     }
 
-    /// The classes that have files.
+    /// Returns the classes that have files.
     #[must_use]
     pub fn present(&self) -> ClassSet {
         Class::ALL
@@ -198,7 +199,7 @@ impl Stocks {
             .fold(ClassSet::NONE, ClassSet::with)
     }
 
-    /// Which classes go together, each under the name of one of them: a class with fewer than 2
+    /// Returns the merged classes, each under the name of one of them. A class with fewer than 2
     /// files or less than 5 bandwidth-delay products joins the one whose mean size is nearest, by
     /// ratio (storkcloud-2013 `mergePartitions`).
     #[must_use]
@@ -231,7 +232,7 @@ impl Stocks {
     }
 }
 
-/// How many times the larger holds the smaller, in thousandths.
+/// Returns the ratio of the larger to the smaller, in thousandths.
 fn ratio_permille(one: Bytes, other: Bytes) -> u128 {
     let (small, large) = (one.min(other), one.max(other));
     u128::from(large.get()) * 1000 / u128::from(small.get().max(1))

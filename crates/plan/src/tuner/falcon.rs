@@ -1,6 +1,6 @@
-//! Gradient steps on files at once, for ever (Arifuzzaman, Arslan: Online Optimization of File Transfers
-//! in High-Speed Networks, SC 2021, section 3, and the authors' published code). Everybody who climbs the
-//! same concave utility comes to rest at an equal share.
+//! Endless gradient steps on files at once (Arifuzzaman, Arslan: Online Optimization of File
+//! Transfers in High-Speed Networks, SC 2021, section 3, and the authors' published code). All
+//! transfers that climb the same concave utility come to rest at an equal share.
 
 use posthaste_types::{ByteRate, record};
 
@@ -10,15 +10,15 @@ use super::{
     utility::{Cost, gain_permille},
 };
 
-/// No more than this beyond the best so far.
+/// Farthest step beyond the best so far.
 const REACH: u16 = 10;
-/// Files at once, at most.
+/// Most files at once.
 const CONCURRENCY_MAX: u16 = 100;
-/// With one file there is nothing to compare.
+/// Fewest files at once: with a single one there is nothing to compare.
 const CONCURRENCY_MIN: u16 = 2;
 
 record! {
-    /// A count of files at once, what it carried and what that was worth.
+    /// A number of files at once, its rate and its utility.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Point {
         count: u16,
@@ -37,7 +37,7 @@ record! {
         best: Option<Point>,
         /// Steps in one direction, signed: the momentum.
         streak: i64,
-        /// What is in force.
+        /// Setting in force.
         setting: Setting,
     }
 }
@@ -63,7 +63,7 @@ impl Falcon {
             .max(1)
     }
 
-    /// So many files at once, with streams and files ahead by rule.
+    /// Applies this many files at once, with streams and files ahead by rule.
     fn go(&mut self, count: u16, stocks: &Stocks, reason: Reason) -> Choice {
         let total = stocks.total();
         let class = self.facts.class(total.mean());
@@ -72,11 +72,11 @@ impl Falcon {
         Choice::of_all(self.setting, &self.facts, reason)
     }
 
-    /// The next count: `n + theta * ceil(n * |g/u|)`, within what is allowed.
+    /// Returns the next count: `n + theta * ceil(n * |g/u|)`, within the bounds.
     fn next(&mut self, now: Point, before: Point, most: u16) -> u16 {
         let rise = i128::from(now.worth) - i128::from(before.worth);
         let run = i128::from(now.count) - i128::from(before.count);
-        // Held at a limit there is no gradient: feel backwards.
+        // At a limit there is no gradient: step backwards.
         let is_rising = rise.signum() * run.signum() > 0;
         self.streak = if is_rising {
             self.streak.max(0) + 1

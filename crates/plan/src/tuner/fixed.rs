@@ -1,11 +1,11 @@
-//! One setting throughout.
+//! A constant setting.
 
 use posthaste_types::record;
 
 use super::{Bounds, Choice, Optimizer, PathFacts, Probe, Reason, Setting, Stocks, Urgency};
 
 record! {
-    /// What was asked for, and nothing else.
+    /// The setting that was asked for.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Fixed {
         setting: Setting,
@@ -14,7 +14,7 @@ record! {
 }
 
 impl Fixed {
-    /// Holds to `setting`, as far as the bounds allow.
+    /// Returns an optimizer that keeps `setting`, as far as the bounds allow.
     pub(super) fn new(setting: Setting, facts: PathFacts, bounds: Bounds) -> Self {
         Self {
             setting: bounds.clamp(setting),
@@ -34,7 +34,7 @@ impl Optimizer for Fixed {
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Never: what somebody asked for says nothing about the path.
+    /// Returns none: a user's own setting says nothing about the path.
     fn best(&self) -> Option<Setting> {
         None
     }

@@ -10,7 +10,7 @@ use super::{
 };
 
 record! {
-    /// Small beside large.
+    /// Small files beside large ones.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Mcc {
         facts: PathFacts,
@@ -18,7 +18,7 @@ record! {
     }
 }
 
-/// Merged classes with what the rules want for them.
+/// Merged classes with their settings by rule.
 struct Group {
     classes: ClassSet,
     setting: Setting,
@@ -30,8 +30,8 @@ impl Mcc {
         Self { facts, bounds }
     }
 
-    /// Divides `channels` among the groups by the concurrency the rules want for each. Each gets one
-    /// at least as long as there are any, and no more than it has files.
+    /// Divides `channels` among the groups by their concurrency by rule. Each gets at least one as
+    /// long as there are any, and no more than it has files.
     fn divide(groups: &[Group], channels: u16) -> Vec<Share> {
         let wanted: u32 = groups
             .iter()
@@ -105,13 +105,13 @@ impl Optimizer for Mcc {
     }
 
     fn on_probe(&mut self, _: &Probe, stocks: &Stocks) -> Choice {
-        // A freed channel goes to what is left: the division is made anew.
+        // A freed channel goes to the rest: the division is repeated.
         self.first(stocks)
     }
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Never: the rules need no history.
+    /// Returns none: the rules need no history.
     fn best(&self) -> Option<Setting> {
         None
     }

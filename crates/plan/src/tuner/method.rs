@@ -1,4 +1,4 @@
-//! The optimizers by name.
+//! Optimizers by name.
 
 use alloc::string::{String, ToString};
 use core::{fmt, str::FromStr};
@@ -7,18 +7,18 @@ use posthaste_types::record;
 use super::Setting;
 
 record! {
-    /// Which optimizer chooses.
+    /// Name of an optimizer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Method {
-        /// Starts well, searches, then holds its place: the default.
+        /// A good start, a search, then a steady state: the default.
         #[default]
         0 = Auto,
-        /// One setting throughout, written `fixed:8,2,8`.
+        /// A constant setting, written `fixed:8,2,8`.
         1 = Fixed {
             /// The setting.
             setting: Setting,
         },
-        /// One class of files after another, each by rule.
+        /// Classes of files one after another, each by rule.
         2 = Scc,
         /// Large files on one channel beside small ones on the others.
         3 = Mcc,
@@ -30,13 +30,13 @@ record! {
         6 = FullSecondOrder,
         /// Streams from a model with three samples and a free exponent.
         7 = COrder,
-        /// A gradient step on files at once, for ever.
+        /// Endless gradient steps on files at once.
         8 = Falcon,
     }
 }
 
 impl Method {
-    /// The names that stand alone; `fixed` comes with its setting.
+    /// Names without arguments; `fixed` comes with its setting.
     pub const NAMES: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),
         ("scc", Self::Scc),

@@ -1,5 +1,5 @@
-//! ProMC: every class at once, with channels by weight, and a channel moved when one class would be
-//! done long before another (Arslan, Kosar: High Speed Transfer Optimization Based on Historical
+//! ProMC: all classes at once, with channels by weight. A channel moves if one class would finish
+//! long before another (Arslan, Kosar: High Speed Transfer Optimization Based on Historical
 //! Analysis and Real-Time Tuning; the reference code of the same group).
 
 use alloc::vec::Vec;
@@ -11,11 +11,11 @@ use super::{
     Urgency, rules,
 };
 
-/// How often channels are looked at.
+/// Time between two reviews of the channels.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Periods in a row that one class must be this late before a channel moves.
+/// Periods in a row that a class must be late before a channel moves.
 const LATE_PERIODS: u32 = 3;
-/// Late: it would take more than this many times as long as the first to be done.
+/// Factor by which a late class takes longer than the first to finish.
 const LATE_FACTOR: u32 = 2;
 
 record! {
@@ -24,9 +24,9 @@ record! {
     pub struct Promc {
         facts: PathFacts,
         bounds: Bounds,
-        /// Which classes go together, under whose name, with how many channels.
+        /// Merged classes, with their names and channels.
         groups: Vec<Group>,
-        /// What was left when the period began.
+        /// Files left when the period began.
         before: Stocks,
         late: u32,
     }
@@ -42,7 +42,7 @@ record! {
     }
 }
 
-/// How much a byte of the class counts.
+/// Returns the weight of a byte of the class.
 const fn weight(class: Class) -> u64 {
     match class {
         Class::Small => 3,
@@ -62,8 +62,8 @@ impl Promc {
         }
     }
 
-    /// Deals the channels: by weight rounded down, one at least, what is left over to the class with
-    /// the fewest.
+    /// Assigns the channels: by weight rounded down, at least one each, and the rest to the class
+    /// with the fewest.
     fn deal(&mut self, stocks: &Stocks) {
         let groups = stocks.merged(self.facts.bdp());
         let weigh = |&(class, classes): &(Class, ClassSet)| {
@@ -91,7 +91,7 @@ impl Promc {
             let largest = self.groups.iter_mut().max_by_key(|group| group.channels);
             match largest {
                 Some(group) if group.channels > 1 => group.channels -= 1,
-                // More classes than channels: the last ones wait.
+                // With more classes than channels the last ones wait.
                 Some(_) | None => {
                     self.groups.truncate(most.into());
                     break;
@@ -106,7 +106,7 @@ impl Promc {
         }
     }
 
-    /// Whether some group has nothing left, or something left is in no group.
+    /// Returns whether some group has nothing left, or a class with files is in no group.
     fn is_stale(&self, stocks: &Stocks) -> bool {
         let covered = self
             .groups
@@ -123,7 +123,7 @@ impl Promc {
                     .any(|class| !covered.contains(class))
     }
 
-    /// The groups that would be done first and last, when they differ by more than the factor.
+    /// Returns the groups that would finish first and last, if they differ by more than the factor.
     fn uneven(&self, elapsed: Duration, stocks: &Stocks) -> Option<(usize, usize)> {
         let left: Vec<Duration> = self
             .groups
@@ -192,7 +192,7 @@ impl Optimizer for Promc {
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Never: the weights need no history.
+    /// Returns none: the weights need no history.
     fn best(&self) -> Option<Setting> {
         None
     }
@@ -231,7 +231,7 @@ mod tests {
         let first = promc.first(&of(9000, 90));
         let small = first.shares[0].channels;
         for period_index in 1..=3u64 {
-            // The small ones crawl, the large ones fly.
+            // Small files are slow, large ones fast.
             let choice = promc.on_probe(
                 &period(),
                 &of(9000 - 100 * period_index, 90 - 10 * period_index),

@@ -1,4 +1,4 @@
-//! Why an optimizer chose what it chose.
+//! Reasons for the choices of optimizers.
 
 use core::{fmt, time::Duration};
 use posthaste_types::{ByteRate, Bytes, record};
@@ -6,20 +6,20 @@ use posthaste_types::{ByteRate, Bytes, record};
 use super::{Class, Setting};
 
 record! {
-    /// One of the three things that can be set.
+    /// A value that can be set.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Knob {
         /// Files at once.
         0 = Concurrency,
         /// Files asked for ahead.
         1 = Pipelining,
-        /// Streams a file.
+        /// Streams per file.
         2 = Parallelism,
     }
 }
 
 impl Knob {
-    /// Its value in a setting.
+    /// Returns its value in a setting.
     #[must_use]
     pub const fn of(self, setting: Setting) -> u16 {
         match self {
@@ -29,7 +29,7 @@ impl Knob {
         }
     }
 
-    /// The setting with this value instead; never zero.
+    /// Returns the setting with this value instead; never zero.
     #[must_use]
     pub const fn with(self, setting: Setting, value: u16) -> Setting {
         let (mut concurrency, mut parallelism, mut pipelining) =
@@ -56,141 +56,142 @@ impl Knob {
 }
 
 record! {
-    /// How one value did beside another.
+    /// Comparison of two values of a knob.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Outcome {
-        /// Of what.
+        /// Knob that was changed.
         pub knob: Knob,
-        /// The value that was tried.
+        /// Value that was tried.
         pub tried: u16,
-        /// The best one before.
+        /// Best value before.
         pub against: u16,
-        /// How much more it carried, in thousandths; less when negative.
+        /// Gain in rate, in thousandths; negative for a loss.
         pub gain_permille: i64,
     }
 }
 
 record! {
-    /// Why the next period is run as it is. Shown to people as it stands.
+    /// Reason for the settings of the next period. It is shown to people as it is.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Reason {
-        /// Somebody asked for exactly this.
+        /// The user asked for exactly this setting.
         0 = Asked,
         /// The last transfer on this path ended there.
         1 = History {
-            /// Where.
+            /// Setting at which it ended.
             setting: Setting,
         },
-        /// A near path: a stream fills at once, and each costs a processor.
+        /// The path is near: a stream fills at once, and each costs a processor.
         2 = OpeningNear {
-            /// The way there and back.
+            /// Round trip.
             rtt: Duration,
-            /// Where to begin.
+            /// Opening setting.
             setting: Setting,
         },
-        /// Where most paths do well.
+        /// Most paths do well with this opening.
         3 = OpeningUsual {
-            /// Where to begin.
+            /// Opening setting.
             setting: Setting,
         },
-        /// A far path: many streams are through with slow start sooner.
+        /// The path is far: many streams leave slow start sooner.
         4 = OpeningFar {
-            /// The way there and back.
+            /// Round trip.
             rtt: Duration,
-            /// Where to begin.
+            /// Opening setting.
             setting: Setting,
         },
         /// The search goes on.
         5 = Trying {
-            /// How the last try did, after the first.
+            /// Result of the last try, after the first.
             last: Option<Outcome>,
-            /// Of what another value is tried.
+            /// Knob of which another value is tried.
             knob: Knob,
-            /// Which.
+            /// New value.
             to: u16,
         },
         /// The search ended.
         6 = Settled {
-            /// How the last try did.
+            /// Result of the last try.
             last: Option<Outcome>,
-            /// Where it ended.
+            /// Final setting.
             setting: Setting,
         },
         /// The path carries all it can.
         7 = Full {
-            /// What is carried.
+            /// Current rate.
             rate: ByteRate,
         },
-        /// The rest is over before a search would pay.
+        /// The rest ends before a search would pay.
         8 = NearlyDone {
-            /// How long the rest takes.
+            /// Time the rest takes.
             left: Duration,
         },
-        /// All as before.
+        /// Nothing changes.
         9 = Holding {
-            /// What is carried.
+            /// Current rate.
             rate: ByteRate,
         },
-        /// One or two files at once more or less, now and then, to see whether it has changed.
+        /// A few files at once more or fewer are tried, to detect changes.
         10 = Stepping {
-            /// How the last step did, after the first.
+            /// Result of the last step, after the first.
             last: Option<Outcome>,
             /// Files at once from now on.
             to: u16,
         },
-        /// What is carried has changed for good: the search starts again.
+        /// The rate has changed for good: the search starts again.
         11 = Moved {
-            /// What it was.
+            /// Earlier rate.
             from: ByteRate,
-            /// What it is.
+            /// Current rate.
             to: ByteRate,
         },
-        /// The period was too short to be judged.
+        /// The period was too short to judge.
         12 = TooShort,
-        /// What the rules give for files of this size on this path.
+        /// The rules give this for files of this size on this path.
         13 = ByRule {
             /// Class of the files.
             class: Class,
-            /// Their mean size.
+            /// Mean size of the files.
             mean: Bytes,
-            /// What the path holds.
+            /// Bandwidth-delay product of the path.
             bdp: Bytes,
         },
-        /// Large files on their own channel beside the small ones.
+        /// Large files have their own channel beside the small ones.
         14 = Divided {
-            /// Channels for the small.
+            /// Channels for small files.
             small: u16,
-            /// Channels for the large.
+            /// Channels for large files.
             large: u16,
         },
-        /// Channels by weight.
+        /// Channels are assigned by weight.
         15 = Weighed,
-        /// A channel goes from the class that would be done first to the one that would be last.
+        /// A channel moves from the class that would finish first to the one that would finish
+        /// last.
         16 = Reallocated {
-            /// It had more than it needed.
+            /// Class with more channels than it needs.
             from: Class,
-            /// It needs more.
+            /// Class that needs more.
             to: Class,
         },
-        /// A sample for the model.
+        /// The model needs a sample.
         17 = Sampling {
             /// Streams in all.
             streams: u32,
         },
-        /// The model says where the most is.
+        /// The model predicts the highest rate there.
         18 = Predicted {
             /// Streams in all.
             streams: u32,
         },
-        /// No curve fits the samples, or the prediction did not hold.
+        /// No curve fits the samples, or the prediction failed.
         19 = BestSample {
-            /// Streams in all of the sample that carried most.
+            /// Streams in all of the sample with the highest rate.
             streams: u32,
         },
     }
 }
 
-/// A gain as people say it.
+/// A gain in words.
 struct Gain(i64);
 
 impl fmt::Display for Gain {
@@ -205,7 +206,7 @@ impl fmt::Display for Gain {
     }
 }
 
-/// A setting as people say it.
+/// A setting in words.
 struct Spoken(Setting);
 
 impl fmt::Display for Spoken {
@@ -290,7 +291,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A reason where fragments are moved, not files.
+/// A reason for moving fragments instead of files.
 struct OfFragments<'a>(&'a Reason);
 
 impl fmt::Display for OfFragments<'_> {
@@ -303,14 +304,13 @@ impl fmt::Display for OfFragments<'_> {
 }
 
 impl Reason {
-    /// The same sentence where what moves at once are fragments of one size: each is one file with
-    /// one stream.
+    /// Returns the sentence for fragments of one size: each is one file with one stream.
     #[must_use]
     pub fn of_fragments(&self) -> impl fmt::Display + '_ {
         OfFragments(self)
     }
 
-    /// Whether it says only that all stays as it was.
+    /// Returns whether nothing changed.
     #[must_use]
     pub const fn is_routine(&self) -> bool {
         match self {

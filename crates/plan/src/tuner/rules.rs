@@ -1,17 +1,17 @@
-//! What a class of files wants, by rule (storkcloud-2013 Algorithm 1).
+//! Settings of a class of files by rule (storkcloud-2013 Algorithm 1).
 
 use posthaste_types::Bytes;
 
 use super::{Bounds, Class, PathFacts, Setting, Stock};
 
-/// More files asked for ahead than this fill a server's queue, not the path.
+/// Most files asked for ahead: more fill a server's queue, not the path.
 const PIPELINING_MAX: u64 = 100;
-/// Large files get few channels, to be fair (lines 35 and 39).
+/// Most channels for large files, to be fair (lines 35 and 39).
 const LARGE_CONCURRENCY_MAX: u64 = 2;
 
-/// `findOptimalParameters` (storkcloud-2013 Algorithm 1, lines 20-42) for `stock`, whose files count
-/// as `class`. Zero becomes one, in which pipelining differs from the paper by a word only: no file is
-/// asked for ahead.
+/// Returns the setting for `stock`, whose files count as `class`: `findOptimalParameters`
+/// (storkcloud-2013 Algorithm 1, lines 20-42). Zero becomes one; pipelining differs from the paper
+/// only in wording: no file is asked for ahead.
 pub(super) fn setting(class: Class, stock: Stock, facts: &PathFacts, bounds: &Bounds) -> Setting {
     let (bdp, mean) = (facts.bdp(), stock.mean());
     let buffer = facts.buffer.max(Bytes::new(1));
@@ -48,7 +48,7 @@ mod tests {
         pipelining_max: 100,
     };
 
-    /// The hosts of storkcloud-2013 Table 1.
+    /// Returns the hosts of storkcloud-2013 Table 1.
     fn xsede() -> PathFacts {
         PathFacts {
             rtt: Duration::from_millis(60),

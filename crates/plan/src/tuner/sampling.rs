@@ -1,10 +1,10 @@
-//! Streams from a model of what `n` of them carry, fitted to a few samples.
+//! Streams from a model of the rate of `n` streams, fitted to a few samples.
 //!
-//! All three models have the form `Th(n) = n / sqrt(d(n))` (see [`curve`]) and differ in `d`. Samples
-//! are taken at 1, 2, 4, 8, ... streams until one carries less, or hardly more, than the one before;
-//! of all ways to choose as many samples as the model has unknowns, the one whose curve misses
-//! all samples least is taken. A curve that makes no sense, misses too much or promises wonders is rejected, and the
-//! best sample stands.
+//! All three models have the form `Th(n) = n / sqrt(d(n))` (see [`curve`]) and differ in `d`.
+//! Samples are taken at 1, 2, 4, 8, ... streams until one carries less, or hardly more, than the
+//! one before. Of all ways to choose as many samples as the model has unknowns, the one whose curve
+//! misses all samples least is used. A curve that makes no sense, misses too much or promises too
+//! much is rejected, and the best sample is used.
 
 mod c_order;
 mod curve;
@@ -20,23 +20,23 @@ use super::{
     utility::gain_permille,
 };
 
-/// The most streams that are sampled or promised.
+/// Most streams that are sampled or predicted.
 const STREAMS_MAX: u32 = 128;
-/// Sampling ends when twice the streams carry less than this much more, in thousandths.
+/// Least gain of twice the streams, in thousandths: with less, sampling ends.
 const SLOPE_MIN_PERMILLE: i64 = 50;
-/// No curve is believed beyond this many times the most streams sampled.
+/// Factor: curves are trusted up to this many times the most streams sampled.
 const REACH: u32 = 2;
-/// Nor one that misses the samples by more than this on average, as a fraction of each.
+/// Largest mean error of a curve, as a fraction of each sample.
 const ERROR_MAX: f64 = 0.5;
-/// Nor one that promises more than this many times the best sample.
+/// Factor by which a curve may exceed the best sample.
 const PROMISE_MAX: f64 = 2.0;
-/// Fewer streams that carry this fraction of the most are preferred.
+/// Fraction of the highest rate at which fewer streams are preferred.
 const NEARLY: f64 = 0.98;
-/// A prediction that carries less than this of the best sample, in thousandths less, did not hold.
+/// Loss against the best sample, in thousandths, at which a prediction has failed.
 const BROKEN_PERMILLE: i64 = -30;
 
 record! {
-    /// Which model.
+    /// Name of the model.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Model {
         /// See [`partial_second_order`].
@@ -49,7 +49,7 @@ record! {
 }
 
 record! {
-    /// What some streams carried.
+    /// Rate of a number of streams.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Sample {
         streams: u32,
@@ -58,14 +58,14 @@ record! {
 }
 
 record! {
-    /// What it is doing.
+    /// Phase of the optimizer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Phase {
-        /// Taking samples.
+        /// Takes samples.
         0 = Sampling,
-        /// Seeing whether the prediction holds.
+        /// Checks the prediction.
         1 = Checking,
-        /// Keeping to the outcome.
+        /// Keeps the result.
         2 = Settled,
     }
 }
@@ -84,7 +84,7 @@ record! {
 }
 
 impl Model {
-    /// Unknowns, and so samples a fit takes.
+    /// Returns the number of unknowns, which a fit takes as many samples for.
     const fn unknowns(self) -> usize {
         match self {
             Self::Partial => 2,
@@ -101,7 +101,8 @@ impl Model {
         }
     }
 
-    /// The curve that misses all samples least, of those through as many as there are unknowns.
+    /// Returns the curve that misses all samples least, among those through as many as there are
+    /// unknowns.
     fn best_fit(self, samples: &[Sample]) -> Option<Curve> {
         let mut best: Option<(f64, Curve)> = None;
         for mask in 0u32..1 << samples.len().min(16) {
@@ -140,7 +141,8 @@ impl Sampling {
         }
     }
 
-    /// So many streams: as many files as there are, then streams a file. Files ahead by rule.
+    /// Returns the setting with this many streams: as many files as there are, then streams per
+    /// file. Files ahead by rule.
     fn setting(&self, streams: u32, stocks: &Stocks) -> Setting {
         let total = stocks.total();
         let class = self.facts.class(total.mean());
@@ -162,7 +164,7 @@ impl Sampling {
     }
 
     fn best_sample(&self) -> Option<Sample> {
-        // Of equals the one with fewer streams.
+        // Among equals the sample with fewer streams wins.
         self.samples
             .iter()
             .rev()
@@ -170,7 +172,7 @@ impl Sampling {
             .copied()
     }
 
-    /// The fewest streams that carry nearly the most the model promises.
+    /// Returns the fewest streams that carry nearly the highest rate of the model.
     fn predict(&self, stocks: &Stocks) -> Option<u32> {
         let curve = self.model.best_fit(&self.samples)?;
         let sampled = self.samples.iter().map(|sample| sample.streams).max()?;
@@ -252,7 +254,7 @@ impl Optimizer for Sampling {
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Never: each transfer takes its own samples.
+    /// Returns none: each transfer takes its own samples.
     fn best(&self) -> Option<Setting> {
         None
     }
@@ -265,8 +267,8 @@ mod tests {
 
     const MODELS: [Model; 3] = [Model::Partial, Model::Full, Model::Free];
 
-    /// Runs to the end on a path that carries `rate(streams)`; returns the streams it settles at and
-    /// the periods that took.
+    /// Runs to the end on a path that carries `rate(streams)`; returns the final streams and the
+    /// number of periods.
     fn settle(model: Model, rate: impl Fn(f64) -> f64) -> (u32, usize) {
         let facts = facts(60, Some(10));
         let stocks = stocks(&facts, &[(1000, 100_000_000)]);
@@ -310,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_does_not_hold_is_taken_back() {
-        // It falls off a cliff behind the samples.
+        // The rate collapses after the samples.
         let cliff = |n: f64| {
             if n <= 8.0 || n == 16.0 {
                 1e8 * n / curve::root(1.0 + n)

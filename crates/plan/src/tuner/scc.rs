@@ -9,7 +9,7 @@ use super::{
 };
 
 record! {
-    /// The smallest files first; the rules give each class its setting.
+    /// Classes one after another, the smallest files first, each with its setting by rule.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Scc {
         facts: PathFacts,
@@ -48,7 +48,7 @@ impl Optimizer for Scc {
 
     fn set_urgency(&mut self, _: Urgency) {}
 
-    /// Never: the rules need no history.
+    /// Returns none: the rules need no history.
     fn best(&self) -> Option<Setting> {
         None
     }

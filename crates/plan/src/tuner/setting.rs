@@ -1,32 +1,32 @@
-//! What can be set about a transfer, and within what.
+//! Settings of a transfer, and their bounds.
 
 use core::{fmt, str::FromStr, time::Duration};
 use posthaste_types::{ByteRate, Bytes, record};
 
 use super::Class;
 
-/// The bandwidth of a path nobody measured: what most campuses have at least, and few WAN paths
-/// exceed by more than ten.
+/// Assumed bandwidth of an unmeasured path: most campuses have at least this, and few WAN paths
+/// exceed it more than tenfold.
 const BANDWIDTH_ASSUMED: ByteRate = ByteRate::new(125_000_000);
 
 record! {
-    /// How a path is used. None of the three is ever zero.
+    /// Use of a path. None of the three values is ever zero.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Setting {
-        /// Files moved at once, each on a channel of its own.
+        /// Files moved at once, each on its own channel.
         pub concurrency: u16,
         /// Streams that one file is split over.
         pub parallelism: u16,
-        /// Files asked for before the one in hand is done, on each channel; 1 for none.
+        /// Files asked for before the current one is done, on each channel; 1 for none.
         pub pipelining: u16,
     }
 }
 
 impl Setting {
-    /// The most modest: one file at a time over one stream.
+    /// Smallest setting: one file at a time over one stream.
     pub const ONE: Self = Self::new(1, 1, 1);
 
-    /// A setting; zeros become ones.
+    /// Returns a setting; zeros become ones.
     #[must_use]
     pub const fn new(concurrency: u16, parallelism: u16, pipelining: u16) -> Self {
         const fn at_least_one(value: u16) -> u16 {
@@ -39,7 +39,7 @@ impl Setting {
         }
     }
 
-    /// Streams at once in all.
+    /// Returns the number of streams at once.
     #[must_use]
     pub fn streams(self) -> u32 {
         u32::from(self.concurrency) * u32::from(self.parallelism)
@@ -86,32 +86,32 @@ impl FromStr for Setting {
 }
 
 record! {
-    /// What is known of the path and of this end before anything is sent.
+    /// Facts about the path and this end, known before anything is sent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct PathFacts {
-        /// The way there and back.
+        /// Round trip.
         pub rtt: Duration,
-        /// What the path carries, if anybody knows.
+        /// Rate of the path, if known.
         pub bandwidth: Option<ByteRate>,
-        /// The most one stream can have in flight.
+        /// Most bytes that one stream can have in flight.
         pub buffer: Bytes,
         /// Processors this end may use.
         pub cores: u16,
-        /// The fewest bytes of a large file that a stream carries before it can turn to others.
+        /// Fewest bytes of a large file that a stream carries before it can turn to others.
         pub piece: Bytes,
     }
 }
 
 impl PathFacts {
-    /// What the path holds when it is full (the bandwidth-delay product); at least one byte. A
-    /// bandwidth nobody knows counts as 1 Gbit/s.
+    /// Returns the bandwidth-delay product, at least one byte. An unknown bandwidth counts as 1
+    /// Gbit/s.
     #[must_use]
     pub fn bdp(&self) -> Bytes {
         let bandwidth = self.bandwidth.unwrap_or(BANDWIDTH_ASSUMED);
         bandwidth.volume(self.rtt).max(Bytes::new(1))
     }
 
-    /// The class of a file of `size` on this path.
+    /// Returns the class of a file of `size` on this path.
     #[must_use]
     pub fn class(&self, size: Bytes) -> Class {
         Class::of(size, self.bdp())
@@ -119,22 +119,23 @@ impl PathFacts {
 }
 
 record! {
-    /// The most of each that protocol, endpoints and people allow, and the fewest files at once; 1 where there is no such thing.
+    /// Largest values that protocol, endpoints and people allow, and the fewest files at once; 1
+    /// for an unsupported one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Bounds {
-        /// Files at once, at least: no more than the most of them.
+        /// Fewest files at once: no more than `concurrency_max`.
         pub concurrency_min: u16,
-        /// Files at once.
+        /// Most files at once.
         pub concurrency_max: u16,
-        /// Streams a file.
+        /// Most streams per file.
         pub parallelism_max: u16,
-        /// Files asked for ahead.
+        /// Most files asked for ahead.
         pub pipelining_max: u16,
     }
 }
 
 impl Bounds {
-    /// The nearest setting within the bounds.
+    /// Returns the nearest setting within the bounds.
     #[must_use]
     pub fn clamp(&self, setting: Setting) -> Setting {
         Setting::new(

@@ -1,11 +1,11 @@
-//! What the optimizers' tests are made of.
+//! Fixtures of the optimizers' tests.
 
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes};
 
 use super::{Bounds, PathFacts, Probe, Setting, Stocks};
 
-/// Room for all.
+/// Bounds wide enough for all tests.
 pub(super) const BOUNDS: Bounds = Bounds {
     concurrency_min: 1,
     concurrency_max: 32,
@@ -23,7 +23,7 @@ pub(super) fn facts(rtt_ms: u64, gbit: Option<u64>) -> PathFacts {
     }
 }
 
-/// Files as counts and mean sizes.
+/// Returns files as counts and mean sizes.
 pub(super) fn stocks(facts: &PathFacts, files: &[(u64, u64)]) -> Stocks {
     let mut stocks = Stocks::default();
     for &(count, mean) in files {
@@ -33,7 +33,7 @@ pub(super) fn stocks(facts: &PathFacts, files: &[(u64, u64)]) -> Stocks {
     stocks
 }
 
-/// A period that carried `rate` bytes a second.
+/// Returns a period that carried `rate` bytes a second.
 pub(super) fn probe(setting: Setting, rate: u64) -> Probe {
     Probe {
         setting,
@@ -43,7 +43,7 @@ pub(super) fn probe(setting: Setting, rate: u64) -> Probe {
     }
 }
 
-/// A rate of a made-up curve, in whole bytes a second.
+/// Returns a rate of a made-up curve, in whole bytes a second.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "made-up rates are far below 2^53"

@@ -1,9 +1,9 @@
-//! What a rate is worth when others pay for its streams.
+//! Utility of a rate whose streams others pay for.
 //!
-//! `U(n) = T/K^n - T B loss` with `B = 10` (Arifuzzaman, Arslan: Online Optimization of File Transfers
-//! in High-Speed Networks, SC 2021, equation 4). One more has to raise the rate by the factor `K`.
-//! `U` is concave in `n` as long as `n < 2/ln K`, so that equals who share a link come to rest at
-//! equal shares.
+//! `U(n) = T/K^n - T B loss` with `B = 10` (Arifuzzaman, Arslan: Online Optimization of File
+//! Transfers in High-Speed Networks, SC 2021, equation 4). Another stream or file has to raise the
+//! rate by the factor `K`. `U` is concave in `n` as long as `n < 2/ln K`, so equal transfers on one
+//! link come to rest at equal shares.
 
 use posthaste_types::ByteRate;
 
@@ -12,7 +12,7 @@ use super::{Probe, Urgency};
 /// Weight of loss.
 const LOSS_WEIGHT: u64 = 10;
 
-/// One, with 32 bits below the point.
+/// The number one, with 32 bits below the point.
 const ONE: u64 = 1 << 32;
 
 /// A factor over one, as a fraction.
@@ -23,7 +23,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Falcon's own: a file more has to raise the rate by 2 %.
+    /// Falcon's own cost: a further file has to raise the rate by 2 %.
     pub(super) const FILE: Self = Self::new(102, 100);
 
     const fn new(numerator: u64, denominator: u64) -> Self {
@@ -33,8 +33,9 @@ impl Cost {
         }
     }
 
-    /// What a stream costs `auto`: the eighth root of 1.05, 1.02 or 1.005. Links are shared by streams,
-    /// so streams are counted, and eight are as many as Falcon's own runs gave a file.
+    /// Returns the cost of a stream for `auto`: the eighth root of 1.05, 1.02 or 1.005. Links are
+    /// shared by streams, so streams are counted; eight are as many as Falcon's own runs gave a
+    /// file.
     pub(super) const fn of_stream(urgency: Urgency) -> Self {
         match urgency {
             Urgency::Background => Self::new(10_061, 10_000),
@@ -43,7 +44,7 @@ impl Cost {
         }
     }
 
-    /// `ONE / self^exponent`.
+    /// Returns `ONE / self^exponent`.
     fn inverse_power(self, exponent: u32) -> u64 {
         let (mut result, mut rest) = (ONE, exponent);
         let mut factor = ONE * self.denominator / self.numerator;
@@ -57,7 +58,8 @@ impl Cost {
         result
     }
 
-    /// What the probe's rate is worth with `count` to pay for, in bytes a second; never negative.
+    /// Returns the utility of the probe's rate with `count` to pay for, in bytes a second; never
+    /// negative.
     pub(super) fn worth(self, probe: &Probe, count: u32) -> u64 {
         let loss = u64::from(probe.lost_permille.unwrap_or(0)).min(1000);
         let penalty = LOSS_WEIGHT * loss * ONE / 1000;
@@ -66,7 +68,7 @@ impl Cost {
     }
 }
 
-/// How much more `new` is than `old`, in thousandths.
+/// Returns the excess of `new` over `old`, in thousandths.
 pub(super) fn gain_permille(old: u64, new: u64) -> i64 {
     let most = i64::MAX / 2;
     if old == 0 {
@@ -76,7 +78,7 @@ pub(super) fn gain_permille(old: u64, new: u64) -> i64 {
     i64::try_from(ratio).unwrap_or(most).min(most) - 1000
 }
 
-/// The middle one of the rates, the lower of two.
+/// Returns the median of the rates, the lower of two.
 pub(super) fn median(rates: &[ByteRate]) -> Option<ByteRate> {
     let mut sorted = rates.to_vec();
     sorted.sort_unstable();

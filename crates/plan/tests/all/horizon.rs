@@ -1,4 +1,4 @@
-//! Schedules: what is none is found, what the greedy planner makes is one.
+//! Schedules: invalid ones are found, and the greedy planner makes valid ones.
 
 #[path = "population/problems.rs"]
 mod problems;
@@ -21,7 +21,8 @@ fn usd(price: u64) -> Price {
     Price::new(Money::from_micro_usd(price), Bytes::new(1))
 }
 
-/// The centre, a user and depots behind them: what each link carries a second, in slots of a second.
+/// Returns the centre, a user and depots after them: each link's rate a second, in slots of a
+/// second.
 fn star(direct: u64, depots: &[(u64, u64)], slots: usize) -> Problem {
     let grid = Grid::even(secs(1), slots);
     let link = |from, to, rate| Link {
@@ -137,7 +138,7 @@ fn wishes_of_any_kind_are_cut_to_what_the_rules_allow() {
 
 #[test]
 fn the_direct_link_is_taken_where_it_suffices_and_depots_where_not() {
-    // As measured from the centre to the user's node: 45.7 Mbit/s, which is 368 s for 2.1 GB.
+    // Rates measured from the centre to the user's node: 45.7 Mbit/s, which is 368 s for 2.1 GB.
     let mut problem = star(5_712_500, &[(1_575_000, 9_000_000); 3], 700);
     problem.demands.push(copy(2_100_000_000, 380, 3));
     let schedule = greedy(&problem);
@@ -224,7 +225,8 @@ fn a_domain_never_holds_more_fragments_than_may_be_lost() {
 
 #[test]
 fn each_domain_of_a_depot_counts_by_itself() {
-    // The first shares its site with the second and its provider with the third, which share nothing.
+    // The first shares its site with the second and its provider with the third, which share
+    // nothing.
     let mut problem = star(0, &[(100, 0); 3], 100);
     problem.nodes[2].domains = vec![1, 2];
     problem.nodes[3].domains = vec![1, 3];
@@ -275,7 +277,7 @@ fn weight_decides_what_is_given_up() {
     assert!(schedule.shortfalls[0].is_none() && !schedule.shortfalls[1].is_none());
 }
 
-/// Two demands with every kind of limit.
+/// Returns two demands with every kind of limit.
 fn limited() -> Problem {
     let mut problem = star(10, &[(10, 10), (10, 10)], 10);
     problem.nodes[3].space = Bytes::new(15);

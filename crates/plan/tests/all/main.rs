@@ -1,4 +1,4 @@
-//! What the planners find.
+//! Tests of the planners.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

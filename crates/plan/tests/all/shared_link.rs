@@ -7,15 +7,15 @@ use posthaste_plan::tuner::{
 };
 use posthaste_types::Bytes;
 
-/// One link. Streams share it evenly; each is limited by its window, and costs a little of the
+/// A link that streams share evenly; each is limited by its window, and costs a little of the
 /// capacity.
 #[derive(Clone, Copy)]
 struct Link {
     /// Bytes a second.
     capacity: u64,
-    /// What one stream carries at most, in bytes a second.
+    /// Most that one stream carries, in bytes a second.
     stream: u64,
-    /// Measurements are off by up to so many thousandths.
+    /// Largest error of a measurement, in thousandths.
     noise_permille: u64,
     /// State of the noise.
     seed: u64,
@@ -24,7 +24,7 @@ struct Link {
 /// Capacity lost for each stream, in millionths: 256 streams cost a twentieth.
 const OVERHEAD_PPM: u64 = 200;
 
-/// The slow and the fast, limited by the link or by the streams.
+/// Slow and fast links, limited by the link or by the streams.
 const LINKS: [(u64, u64); 5] = [
     (125_000_000, 2_000_000),
     (125_000_000, 10_000_000),
@@ -48,9 +48,9 @@ const BOUNDS: Bounds = Bounds {
     pipelining_max: 32,
 };
 
-/// Agents start this long after each other.
+/// Seconds between the starts of two agents.
 const APART_S: usize = 20;
-/// After so long the last one has its share.
+/// Seconds after which the last agent has its share.
 const SETTLED_S: usize = 60;
 
 impl Link {
@@ -63,7 +63,7 @@ impl Link {
         }
     }
 
-    /// A number below `limit`; xorshift64.
+    /// Draws a number below `limit`; xorshift64.
     fn random(&mut self, limit: u64) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -71,7 +71,7 @@ impl Link {
         self.seed % limit
     }
 
-    /// What each agent carries in a second with so many streams.
+    /// Returns each agent's rate with these streams.
     fn carry(&mut self, streams: &[u64]) -> Vec<u64> {
         let all: u64 = streams.iter().sum();
         let capacity = self.capacity * 1_000_000 / (1_000_000 + all * OVERHEAD_PPM);
@@ -94,7 +94,7 @@ struct Agent {
     reasons: Vec<Reason>,
 }
 
-/// Far more than is moved here.
+/// Returns far more files than are moved here.
 fn stocks() -> Stocks {
     let mut stocks = Stocks::default();
     (0..5000).for_each(|_| stocks.add(Class::Huge, Bytes::mebi(2048)));
@@ -124,7 +124,7 @@ impl Agent {
         (self.age_s, self.moved) = (0, 0);
     }
 
-    /// One second passes in which `carried` bytes arrived.
+    /// Passes one second in which `carried` bytes arrived.
     fn pass(&mut self, now_s: usize, carried: u64, stocks: &Stocks) {
         let Some(choice) = &self.choice else {
             if now_s >= self.start_s {
@@ -150,7 +150,7 @@ impl Agent {
     }
 }
 
-/// Goes on for so many seconds; returns what each agent carried in each.
+/// Continues for these seconds; returns each agent's bytes in each.
 fn play(link: &mut Link, agents: &mut [Agent], seconds: core::ops::Range<usize>) -> Vec<Vec<u64>> {
     let stocks = stocks();
     let mut history = Vec::new();
@@ -165,7 +165,7 @@ fn play(link: &mut Link, agents: &mut [Agent], seconds: core::ops::Range<usize>)
     history
 }
 
-/// What each agent carried in these seconds.
+/// Returns each agent's bytes in these seconds.
 fn carried(history: &[Vec<u64>], seconds: core::ops::Range<usize>) -> Vec<u64> {
     let agents = 0..history[0].len();
     let sum = |agent: usize| {
@@ -177,16 +177,17 @@ fn carried(history: &[Vec<u64>], seconds: core::ops::Range<usize>) -> Vec<u64> {
     agents.map(sum).collect()
 }
 
-/// Jain's index in thousandths: 1000 when all are equal.
+/// Returns Jain's index in thousandths: 1000 when all are equal.
 fn jain_permille(shares: &[u64]) -> u128 {
     let sum: u128 = shares.iter().map(|&share| u128::from(share)).sum();
     let squares: u128 = shares.iter().map(|&share| u128::from(share).pow(2)).sum();
     sum * sum * 1000 / (squares * shares.len() as u128).max(1)
 }
 
-/// Plays `count` agents that start one after another; returns Jain's index in the last ten seconds
-/// of the first minute after the last one started, the index of the two minutes after that, and
-/// how much of the link was used in them, in percent.
+/// Plays `count` agents that start one after another.
+///
+/// Returns Jain's index in the last ten seconds of the first minute after the last start, and in
+/// the two minutes after that, and the use of the link in the latter, in percent.
 fn share(method: Method, mut link: Link, count: usize) -> (u128, u128, u64) {
     let start = |place| Agent::new(method, Urgency::Normal, place * APART_S);
     let mut agents: Vec<Agent> = (0..count).map(start).collect();
@@ -219,8 +220,8 @@ fn two_to_four_auto_agents_share_a_link_within_a_minute() {
     }
 }
 
-/// Falcon's rule alone is fair where each file is slow by itself, which is what it was made for, and
-/// where little is measured wrong.
+/// Falcon's rule alone is fair if each file is slow by itself, as in its authors' tests, and
+/// measurements are accurate.
 #[test]
 fn falcon_agents_share_a_link_of_slow_streams() {
     for seed in 1..=8 {
@@ -249,7 +250,7 @@ fn alone_an_agent_fills_the_link_and_notices_when_it_changes() {
         let mut agents = [Agent::new(Method::Auto, Urgency::Normal, 0)];
         let used = |history: &[Vec<u64>], link: &Link| {
             let last = history.len() - 30..history.len();
-            // 128 streams are all it takes.
+            // 128 streams carry all of it.
             let most = link.capacity.min(128 * link.stream);
             carried(history, last)[0] / 30 * 100 / most
         };
@@ -284,7 +285,7 @@ fn who_is_in_the_background_gets_less_than_who_is_late() {
             let shares = carried(&history, 120..240);
             sums = [sums[0] + shares[0], sums[1] + shares[1]];
         }
-        // Where the link is wide enough for both, both get what they can take.
+        // If the link is wide enough for both, both get all they can use.
         assert!(sums[0] <= sums[1], "{of:?}: {sums:?}");
     }
 }

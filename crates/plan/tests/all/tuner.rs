@@ -1,4 +1,4 @@
-//! What holds for every optimizer, whatever it is told.
+//! Properties of every optimizer, for any input.
 
 use core::time::Duration;
 use posthaste_plan::tuner::{
@@ -8,7 +8,7 @@ use posthaste_plan::tuner::{
 use posthaste_types::{ByteRate, Bytes, Record};
 use proptest::prelude::*;
 
-/// What a path may be like, and what is to be moved over it.
+/// A path, and the files to move over it.
 #[derive(Debug, Clone)]
 struct World {
     method: Method,
@@ -19,7 +19,7 @@ struct World {
     files: Vec<(u64, u64)>,
 }
 
-/// One period: how long it was, what it carried, what was lost, and how much of each class is done.
+/// A period: its length, bytes, losses, and the share of each class that is done.
 type Period = (u64, u64, Option<u16>, u64, bool);
 
 fn stocks(facts: &PathFacts, files: &[(u64, u64)], done_of_eight: u64) -> Stocks {
@@ -191,8 +191,8 @@ proptest! {
     }
 }
 
-/// What the default finds where files at once and streams a file each have one peak, beside the best
-/// of all settings within a doubling of the start.
+/// Checks the default's result against the best of all settings within a doubling of the start,
+/// where files at once and streams per file each have one peak.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let facts = PathFacts {

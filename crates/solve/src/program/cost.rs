@@ -1,4 +1,4 @@
-//! What is wanted: nothing missing, then little cost, then soon or late.
+//! Objective: nothing missing, then little cost, then early or late.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,16 @@ use posthaste_plan::horizon::{Demand, Money, Price};
 
 use super::{Program, real, strand::Strand};
 
-/// What the dearest byte costs is one. A byte over a landmark costs more than any way around it.
+/// Cost of a byte over a landmark, where the most expensive byte costs one: more than any other
+/// way.
 const LANDMARK: f64 = 5.0;
-/// What a missing byte of the weightiest demand costs: more than any way.
+/// Cost of a missing byte of the demand with the greatest weight: more than any way.
 const MISSING: f64 = 100.0;
-/// A favoured byte is missed only when it can't be had at all.
+/// Cost of a missing favoured byte: it is missing only if nothing can avoid that.
 const FAVOURED: f64 = 3000.0;
-/// The lightest demand still counts this share of the weightiest.
+/// Least weight of a demand, relative to the greatest.
 const WEIGHT_MIN: f64 = 0.2;
-/// What a whole horizon of waiting costs a byte: it decides only between equal prices.
+/// Cost of a byte that waits for a whole horizon: it decides only between equal prices.
 const WAITING: f64 = 1e-3;
 
 fn per_byte(price: Price) -> f64 {
@@ -51,7 +52,7 @@ impl Program<'_> {
         self.strands = strands;
     }
 
-    /// The dearest price a byte can meet, for scale; one when nothing costs anything.
+    /// Returns the highest price of a byte, for scale; one if everything is free.
     fn dearest(&self) -> f64 {
         let whole = self
             .problem
@@ -70,7 +71,7 @@ impl Program<'_> {
         if dearest > 0.0 { dearest } else { 1.0 }
     }
 
-    /// What a strand costs: millionths of a dollar, for bytes scaled.
+    /// Returns the cost of a strand in millionths of a dollar, for scaled bytes.
     fn money(&self, strand: &Strand, demand: &Demand) -> Expression {
         let mut sum = Expression::from(0.0);
         for flow in &strand.flows {
@@ -91,7 +92,7 @@ impl Program<'_> {
         sum
     }
 
-    /// Soft deadlines: what is missing is a variable with a price.
+    /// Adds soft deadlines: the missing bytes are a variable with a price.
     fn add_deadlines(&mut self, strand: &Strand, demand: &Demand, penalty: f64) {
         let slots = self.problem.grid.slots();
         if let Some(sink) = demand.sink {
@@ -125,7 +126,7 @@ impl Program<'_> {
         }
     }
 
-    /// `safe` bytes are coded on the depots: each counts with its fragments of them only.
+    /// Counts `safe` bytes as coded on the depots, each with its fragments only.
     fn add_safety(
         &mut self,
         strand: &Strand,
@@ -160,7 +161,7 @@ impl Program<'_> {
         self.rows.push(all.eq(0.0));
     }
 
-    /// Each link and node may round its money up by one.
+    /// Adds the budget. Each link and node may round its money up by one.
     fn add_budget(&mut self, money: &Expression, demand: &Demand) {
         let Some(budget) = demand.budget else { return };
         let spare = (self.problem.links.len() + self.problem.nodes.len()) as u64;
@@ -171,7 +172,7 @@ impl Program<'_> {
         self.rows.push((money.clone() * scale).leq(most));
     }
 
-    /// Soon from the source and to the sink; stage-ins as late as they may.
+    /// Adds timing: early from the source and to the sink; stage-ins as late as allowed.
     fn add_timing(&mut self, strand: &Strand, demand: &Demand) {
         let slots = real(self.problem.grid.slots() as u64);
         for flow in &strand.flows {
@@ -192,8 +193,8 @@ impl Program<'_> {
         }
     }
 
-    /// What is taken away from the plan in force. What is added elsewhere is the same bytes again, so
-    /// counting one side is enough.
+    /// Adds the cost of bytes moved away from the plan in force. The same bytes are added
+    /// elsewhere, so counting one side is enough.
     fn add_churn(&mut self, strand: &Strand, dearest: f64) {
         let churn = per_byte(self.problem.churn) / dearest;
         if churn <= 0.0 {

@@ -1,4 +1,4 @@
-//! What must hold.
+//! Constraints.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Program<'_> {
         &self.problem.demands[strand.demand]
     }
 
-    /// What stayed and came in a slot stays or goes in the next.
+    /// Conserves bytes: those that stayed and came in a slot stay or go in the next.
     fn conserve(&self, strand: &Strand, rows: &mut Vec<Constraint>) {
         let demand = self.demand(strand);
         for &node in &demand.via {
@@ -57,8 +57,8 @@ impl Program<'_> {
         }
     }
 
-    /// Boundaries at which a cap on what depots hold can bind: the last, and where they pass data on, each
-    /// behind a slot in which some arrives.
+    /// Returns the boundaries at which a cap on depots' content can bind: the last, and for depots
+    /// that pass data on, each after a slot in which some arrives.
     fn boundaries(strand: &Strand, nodes: &[usize]) -> Vec<usize> {
         let passes = nodes.iter().any(|&node| strand.stays(node).is_some());
         let arrives = |boundary: usize| {
@@ -76,7 +76,8 @@ impl Program<'_> {
             .collect()
     }
 
-    /// One fragment of a chunk a depot, m a failure domain: a depot is in a row for each of its own.
+    /// Limits fragments of a chunk: one per depot, m per failure domain. A depot is in a row for
+    /// each of its domains.
     fn cap_fragments(&self, strand: &Strand, rows: &mut Vec<Constraint>) {
         let demand = self.demand(strand);
         if !demand.is_coded() {
@@ -134,7 +135,7 @@ impl Program<'_> {
         }
     }
 
-    /// A row, where the sum could be more than the cap.
+    /// Adds a row if the sum could exceed the cap.
     fn cap(&self, flows: &[(Variable, f64)], cap: u64, rows: &mut Vec<Constraint>) {
         let cap = self.scaled(cap);
         if flows.iter().map(|(_, most)| most).sum::<f64>() > cap + HAIR {
@@ -175,8 +176,8 @@ impl Program<'_> {
         }
     }
 
-    /// Space at each boundary where it can bind. Where data only comes and stays, a boundary is
-    /// left out when a later one has no more room.
+    /// Limits space at each boundary where it can bind. Where data only comes and stays, a boundary
+    /// is left out if a later one has no more space.
     fn cap_space(&self, rows: &mut Vec<Constraint>) {
         let slots = self.problem.grid.slots();
         for node in 0..self.problem.nodes.len() {

@@ -1,4 +1,4 @@
-//! The variables of one demand.
+//! Variables of one demand.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ pub(super) struct FlowColumn {
     pub(super) link: usize,
     pub(super) slot: usize,
     pub(super) variable: Variable,
-    /// The most it can be, scaled.
+    /// Upper limit, scaled.
     pub(super) most: f64,
 }
 
-/// One demand in a program.
+/// Variables of one demand in a program.
 pub(super) struct Strand {
     pub(super) demand: usize,
-    /// The boundary behind which nothing of it moves.
+    /// Boundary after which nothing of it moves.
     pub(super) last: usize,
-    /// Its size, scaled, with a little more: what rounding to bytes may take away again.
+    /// Its size, scaled, plus the bytes that rounding may take away.
     pub(super) bytes: f64,
     pub(super) flows: Vec<FlowColumn>,
-    /// Places among the flows of what arrives at a node in a slot.
+    /// Places among the flows of those that arrive at a node in a slot.
     into: BTreeMap<(usize, usize), Vec<usize>>,
     out: BTreeMap<(usize, usize), Vec<usize>>,
-    /// What stays at a node during each slot, for nodes that pass on.
+    /// Bytes that stay during each slot at nodes that pass data on.
     stays: BTreeMap<usize, Vec<Variable>>,
 }
 
-/// A rounding loses up to a byte a variable, and a code needs k of them for each.
+/// Spare bytes per variable: a rounding loses up to a byte, and a code needs k of them for each.
 const SPARE_BYTES: u64 = 2;
-/// The spare is at most this share of a demand.
+/// Divisor: the spare is at most this fraction of a demand.
 const SPARE_SHARE: u64 = 1000;
 
-/// The boundary behind which moving data does not help the demand any more.
+/// Returns the boundary after which moving data no longer helps the demand.
 fn last(problem: &Problem, demand: &Demand) -> usize {
     let window = demand.window(&problem.grid);
     let offload = demand
@@ -51,7 +51,7 @@ fn last(problem: &Problem, demand: &Demand) -> usize {
     }
 }
 
-/// Whether data of the demand helps on this link in this slot.
+/// Returns whether the demand's data helps on this link in this slot.
 fn helps(problem: &Problem, demand: &Demand, link: usize, slot: usize, last: usize) -> bool {
     let ends = &problem.links[link];
     let window = demand.window(&problem.grid);
@@ -74,7 +74,7 @@ fn helps(problem: &Problem, demand: &Demand, link: usize, slot: usize, last: usi
     leaves && arrives
 }
 
-/// The links a demand may use, and the slots of each in which it helps.
+/// Returns the links a demand may use, and the slots of each in which it helps.
 fn usable(problem: &Problem, demand: &Demand) -> Vec<(usize, Vec<usize>)> {
     let last = last(problem, demand);
     let links = problem.links.iter().enumerate();
@@ -92,7 +92,7 @@ fn usable(problem: &Problem, demand: &Demand) -> Vec<(usize, Vec<usize>)> {
         .collect()
 }
 
-/// Most variables of a demand.
+/// Returns the most variables of a demand.
 pub(super) fn columns(problem: &Problem, demand: &Demand) -> usize {
     let flows: usize = usable(problem, demand)
         .iter()
@@ -155,7 +155,8 @@ impl Strand {
         });
     }
 
-    /// What stays at each depot that passes on; where nothing comes or goes it is what stayed before.
+    /// Adds the stays of each depot that passes data on; without arrivals and departures a slot
+    /// reuses the one before.
     fn add_stays(&mut self, program: &mut Program<'_>) {
         let demand = &program.problem.demands[self.demand];
         for &node in &demand.via {
@@ -187,17 +188,17 @@ impl Strand {
         places.map(|&place| &self.flows[place])
     }
 
-    /// What stays at a node that passes on, slot by slot.
+    /// Returns the stays of a node that passes data on, slot by slot.
     pub(super) fn stays(&self, node: usize) -> Option<&[Variable]> {
         self.stays.get(&node).map(Vec::as_slice)
     }
 
-    /// Whether depots drop everything behind the last boundary, because the sink has it.
+    /// Returns whether depots drop everything after the last boundary, because the sink has it.
     pub(super) fn drops(&self, demand: &Demand) -> bool {
         demand.sink.is_some() && (demand.deliver_by.is_some() || !demand.is_coded())
     }
 
-    /// What a node holds at a boundary.
+    /// Returns a node's stock at a boundary.
     pub(super) fn stock(&self, program: &Program<'_>, node: usize, boundary: usize) -> Expression {
         let demand = &program.problem.demands[self.demand];
         let is_sink = Some(node) == demand.sink;
@@ -231,7 +232,7 @@ impl Strand {
         sum
     }
 
-    /// The most a node could hold at a boundary, were nothing else in the way.
+    /// Returns the most a node could hold at a boundary if nothing else limited it.
     pub(super) fn potential(&self, program: &Program<'_>, node: usize, boundary: usize) -> f64 {
         let demand = &program.problem.demands[self.demand];
         if boundary > self.last && self.drops(demand) && Some(node) != demand.sink {
@@ -245,7 +246,7 @@ impl Strand {
         program.scaled(demand.held_at(node)) + comes
     }
 
-    /// The most a depot may hold of a coded demand, scaled: one fragment of each chunk.
+    /// Returns the most a depot may hold of a coded demand, scaled: one fragment of each chunk.
     pub(super) fn column(&self, program: &Program<'_>, node: usize) -> f64 {
         let demand = &program.problem.demands[self.demand];
         if demand.is_coded() {

@@ -1,4 +1,5 @@
-//! The oracle of volumes: the most that gets from one node to another in time, by augmenting paths.
+//! The oracle of volumes: the most bytes that get from one node to another in time, by augmenting
+//! paths.
 
 use posthaste_plan::horizon::Problem;
 use std::collections::VecDeque;
@@ -8,7 +9,7 @@ struct Edge {
     left: u64,
 }
 
-/// Places joined by edges; each edge lies beside its reverse.
+/// Places joined by edges; each edge is next to its reverse.
 #[derive(Default)]
 struct Graph {
     edges: Vec<Edge>,
@@ -23,7 +24,7 @@ impl Graph {
         }
     }
 
-    /// Sends what the shortest path with room carries; zero when there is none.
+    /// Sends the capacity of the shortest free path; returns zero if there is none.
     fn augment(&mut self, source: usize, sink: usize) -> u64 {
         let mut by = vec![None; self.at.len()];
         let mut queue = VecDeque::from([source]);
@@ -51,7 +52,8 @@ impl Graph {
     }
 }
 
-/// The most the first demand of a problem could deliver by its deadline, were it endless and alone.
+/// Returns the most that the first demand of a problem could deliver by its deadline, if it were
+/// unlimited and alone.
 pub fn max_flow(problem: &Problem) -> u64 {
     let demand = &problem.demands[0];
     let (slots, nodes) = (problem.grid.slots(), problem.nodes.len());

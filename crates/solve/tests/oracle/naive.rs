@@ -1,5 +1,5 @@
-//! The oracle of deadlines: a program written as the textbook has it, with hard deadlines, asked of
-//! every set of demands.
+//! The oracle of deadlines: a textbook program with hard deadlines, solved for every set of
+//! demands.
 
 use good_lp::{
     Constraint, Expression, ProblemVariables, Solution, SolverModel, Variable,
@@ -8,20 +8,21 @@ use good_lp::{
 use posthaste_plan::horizon::{Demand, Problem};
 use std::collections::BTreeMap;
 
-/// Bytes of one unit of a variable.
+/// Bytes per unit of a variable.
 const UNIT: f64 = 100_000.0;
 
 fn scaled(bytes: u64) -> f64 {
     bytes as f64 / UNIT
 }
 
-/// One demand: its flows by link and slot, its stocks by node and boundary.
+/// Variables of one demand: its flows by link and slot, its stocks by node and boundary.
 struct Thread {
     flows: BTreeMap<(usize, usize), Variable>,
     stock: Vec<Vec<Variable>>,
 }
 
-/// The most weight of demands that can keep all their deadlines together, above `least`.
+/// Returns the greatest weight of demands that can keep all their deadlines together, above
+/// `least`.
 pub fn most_weight(problem: &Problem, least: u64) -> u64 {
     let count = problem.demands.len();
     let weight = |set: u32| -> u64 {
@@ -121,7 +122,7 @@ fn thread(
     thread
 }
 
-/// The deadlines of one demand, its caps and its budget.
+/// Adds the deadlines of one demand, its caps and its budget.
 fn keep(
     problem: &Problem,
     demand: &Demand,
@@ -191,7 +192,7 @@ fn keep(
     rows.push((all - safe * ((data + parity) / data)).geq(0.0));
 }
 
-/// What it may send over each link, and from its source.
+/// Limits its bytes on each link, and from its source.
 fn stay_below(problem: &Problem, demand: &Demand, thread: &Thread, rows: &mut Vec<Constraint>) {
     for (&(link, slot), &variable) in &thread.flows {
         if let Some(lent) = demand.lent_at(link, slot) {
@@ -209,7 +210,7 @@ fn stay_below(problem: &Problem, demand: &Demand, thread: &Thread, rows: &mut Ve
     }
 }
 
-/// What demands share.
+/// Adds the limits that demands share.
 fn share(problem: &Problem, picks: &[usize], threads: &[Thread], rows: &mut Vec<Constraint>) {
     let over = |chosen: &dyn Fn(usize) -> bool, slot: usize| -> Expression {
         let flows = threads.iter().flat_map(|thread| &thread.flows);

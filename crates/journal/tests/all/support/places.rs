@@ -1,4 +1,4 @@
-//! Where a journal can be. What it promises it promises everywhere.
+//! Places of a journal. Its promises hold in each of them.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -10,10 +10,10 @@ use posthaste_journal::{DatabaseUrl, Journal, JournalError, Lease, TroubleKind};
 use posthaste_testbed::PostgresServer;
 use tempfile::TempDir;
 
-/// No test takes as long.
+/// Longer than any test takes.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// A place where no journal is yet.
+/// A place without a journal yet.
 pub enum Place {
     File(TempDir),
     Database(String),
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Runs SQL behind the journal's back; what it answers in one column of one row.
+    /// Runs SQL directly on the database; returns the answer in one column of one row.
     pub fn run(&self, sql: &str) -> String {
         match self {
             Self::File(_) => {
@@ -76,7 +76,7 @@ pub fn address(server: &PostgresServer, database: &str) -> DatabaseUrl {
     DatabaseUrl::parse(&server.url(database), None).unwrap()
 }
 
-/// Wants a lease, again where a server that stands still for a moment answers too late.
+/// Requests a lease, again if a server that stands still for a moment answers too late.
 pub fn want(address: &DatabaseUrl, holder: &str, lasts: Duration) -> Lease {
     let mut tries = 0..100;
     loop {
@@ -97,7 +97,7 @@ pub fn open_database(address: &DatabaseUrl) -> Opened {
     }
 }
 
-/// An open journal, with the lease that its place may need; both are free again when it is dropped.
+/// An open journal, with the lease that its place may need; a drop frees both.
 pub struct Opened {
     journal: Journal,
     pub lease: Option<Lease>,
@@ -120,13 +120,13 @@ impl DerefMut for Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(lease) = &mut self.lease {
-            // A test that takes the database away can't give its lease back.
+            // A test that removes the database can't release its lease.
             let _ = lease.release();
         }
     }
 }
 
-/// Does the same in each place.
+/// Runs the test in each place.
 pub fn everywhere(test: impl Fn(&Place)) {
     eprintln!("in a file of SQLite");
     test(&Place::file());

@@ -1,4 +1,4 @@
-//! A request that says as little as one can.
+//! A request with as few facts as possible.
 
 use posthaste_core::contract::{Method, Wishes};
 use posthaste_journal::RequestRecord;

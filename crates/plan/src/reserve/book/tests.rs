@@ -49,7 +49,7 @@ fn hold(calendar: &mut Reservations, ask: Ask) -> Result<ReservationId, Refusal>
     calendar.hold(LINK, ask, at(0), at(0) + HOLD_LIFETIME)
 }
 
-/// A link of 100 with 60 taken from 10 to 20 and 90 from 30 to 40.
+/// Returns a link of 100 with 60 reserved from 10 to 20 and 90 from 30 to 40.
 fn busy() -> Reservations {
     let mut calendar = link(100);
     hold(&mut calendar, fixed(60, 10, 20)).unwrap();
@@ -93,7 +93,7 @@ fn what_is_taken_outside_is_nobodys_to_reserve() {
             most
         }
     );
-    // More than there is: what was granted stays, and nothing is free.
+    // More than the capacity: grants stay, and nothing is free.
     calendar.set_outside(0, outside(1000));
     assert_eq!(free(&calendar, 10, 15), Amount::ZERO);
     calendar.set_outside(0, outside(0));
@@ -289,7 +289,7 @@ fn a_reservation_is_extended_and_shrunk_or_stays_as_it_was() {
         Err(Refusal::NoRoom { .. })
     ));
     assert_eq!(calendar, before);
-    // What has passed counts no more.
+    // Time that has passed does not count.
     calendar
         .change(id, change(None, None, Some(80)), at(20))
         .unwrap();
@@ -398,7 +398,7 @@ fn there_are_only_so_many() {
     assert_eq!(hold(&mut calendar, wish), Err(Refusal::TooMany));
 }
 
-/// What is asked of a link by one of the operations, all in whole seconds.
+/// Arguments of one operation on a link, all in whole seconds.
 #[derive(Debug, Clone)]
 enum Move {
     Fixed(u64, u64, u64),
@@ -548,7 +548,7 @@ proptest! {
         let mirrored: Vec<u64> = rates.iter().rev().copied().collect();
         let late = place(Shape::LatestStart).map(|made| end * 1000 - made.start().as_micros() / 1000);
         prop_assert_eq!(late, first(&mirrored));
-        // All runs of whole seconds, each with what is free in all of it.
+        // All runs of whole seconds, each with the amount free in all of it.
         let mut shortest = None;
         for from in 0..used.len() {
             for to in from + 1..=used.len() {

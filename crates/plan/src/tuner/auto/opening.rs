@@ -1,53 +1,54 @@
-//! Where to begin on a path that has no history.
+//! Opening setting for a path without history.
 //!
-//! A stream begins with ten segments and doubles each round trip (RFC 6928, RFC 5681), so `n` streams
-//! carry `n x 14,600 x 2^r` bytes in round trip `r`. For the path to be full after three round trips
-//! it takes `n = BDP / 116,800`: 11 streams at 10 ms and 1 Gbit/s, which is what a path of unknown
-//! bandwidth counts as, and 64 at 60 ms. One stream would take ten round trips there, most of a
-//! transfer of seconds, which is over before any search ends. So: as many streams, but
+//! A stream begins with ten segments and doubles each round trip (RFC 6928, RFC 5681), so `n`
+//! streams carry `n x 14,600 x 2^r` bytes in round trip `r`. To fill the path after three round
+//! trips it takes `n = BDP / 116,800`. That is 11 streams at 10 ms and 1 Gbit/s, the assumed
+//! bandwidth of an unknown path, and 64 at 60 ms. A single stream would take ten round trips there,
+//! most of a transfer of seconds, which is over before any search ends. So the opening has this
+//! many streams, but
 //!
-//! - 16 at least, as 8 files of 2 streams, because that is the best modest start on measured paths;
-//! - 64 at most, because more look like an attack;
-//! - no more than have 256 KiB each to carry;
-//! - of files that travel in pieces, no more than have four pieces each to carry: what is idle while
-//!   the last pieces are under way is then little beside the rest.
+//! - at least 16, as 8 files of 2 streams, because that is the best modest start on measured paths;
+//! - at most 64, because more look like an attack;
+//! - at most one for each 256 KiB;
+//! - for files that travel in pieces, at most one for each four pieces: idle time during the last
+//!   pieces is then short beside the rest.
 //!
-//! Files smaller than 256 KiB that take a request each are another matter: a stream waits a round
-//! trip for each, so as many are needed as fill the path with whole files, and half as many more.
-//! Where a server is not used to that, the bounds say so.
+//! Files smaller than 256 KiB with a request each are different: a stream waits a round trip for
+//! each. So as many streams are needed as fill the path with whole files, and half as many more. If
+//! a server can't serve that, the bounds say so.
 //!
-//! They are 2 to a file as long as there are files enough, then more; 1 to a file when files are too
-//! small to be split, or as many of them as there are streams are.
+//! Each file has 2 streams as long as there are enough files, then more. It has 1 if files are too
+//! small to be split, or if there are as many of them as streams.
 //!
-//! Near paths (under 2 ms) are different: slow start is over before it matters, and every stream costs
-//! a processor. One file for each of them, and two streams for each in all, 4 at least, where files
-//! are large: what serves a single stream at the far end is a single thread as a rule.
+//! Near paths (under 2 ms) are different: slow start is over before it matters, and every stream
+//! costs a processor. They get one file for each processor. Large files get two streams for each
+//! processor in all, at least 4: at the far end usually a single thread serves a stream.
 
 use core::time::Duration;
 use posthaste_types::Bytes;
 
 use super::super::{Bounds, Class, PathFacts, Reason, Setting, Stocks};
 
-/// Under this slow start does not matter.
+/// Round trip under which slow start does not matter.
 const NEAR: Duration = Duration::from_millis(2);
-/// The fewest streams for large files on a near path.
+/// Fewest streams for large files on a near path.
 const NEAR_STREAMS_MIN: u64 = 4;
-/// What a stream sends in its fourth round trip: 10 segments of 1,460 bytes, doubled 3 times.
+/// Bytes a stream sends in its fourth round trip: 10 segments of 1,460 bytes, doubled 3 times.
 const STREAM_IN_FOURTH: u64 = 10 * 1460 * 8;
-/// The fewest streams to begin with where the path is not near.
+/// Fewest streams of an opening where the path is not near.
 const STREAMS_MIN: u64 = 16;
-/// The most: servers and firewalls take more for an attack.
+/// Most streams of an opening: servers and firewalls take more for an attack.
 const STREAMS_MAX: u64 = 64;
-/// A stream with less than this is over before it is fast.
+/// Fewest bytes of a stream: with less it ends before it is fast.
 const STREAM_BYTES_MIN: Bytes = Bytes::new(256 << 10);
 /// Pieces of large files for each stream.
 const PIECES_A_STREAM: u64 = 4;
-/// Streams a file where there are files enough.
+/// Streams per file where there are enough files.
 const STREAMS_A_FILE: u64 = 2;
 /// Files asked for ahead on a channel.
 const AHEAD: u16 = 8;
 
-/// The opening and why.
+/// Returns the opening and its reason.
 pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Setting, Reason) {
     let total = stocks.total();
     let files = total.files.max(1);
@@ -77,8 +78,8 @@ pub(super) fn open(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> (Sett
     (setting, reason)
 }
 
-/// Streams that fill the path with small files, each of which takes a request: no more than the ends
-/// take at once.
+/// Returns the streams that fill the path with small files, one request each, at most as many as
+/// the ends support at once.
 fn whole_files(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> u64 {
     let total = stocks.total();
     if total.files == 0 || total.mean() >= STREAM_BYTES_MIN {
@@ -89,7 +90,7 @@ fn whole_files(facts: &PathFacts, bounds: &Bounds, stocks: &Stocks) -> u64 {
     files.min(bounds.concurrency_max.into())
 }
 
-/// Streams that have enough to carry.
+/// Returns the number of streams that have enough to carry.
 fn carried(facts: &PathFacts, stocks: &Stocks) -> u64 {
     let of_class = |class| {
         let bytes = stocks.get(class).bytes;
@@ -98,14 +99,15 @@ fn carried(facts: &PathFacts, stocks: &Stocks) -> u64 {
     Class::ALL.into_iter().map(of_class).sum()
 }
 
-/// Streams that have enough to carry of files that travel in pieces; `None` where a class does not.
+/// Returns the number of streams that have enough to carry of files that travel in pieces; `None`
+/// for a class that does not.
 fn in_pieces(facts: &PathFacts, stocks: &Stocks, class: Class) -> Option<u64> {
     let stock = stocks.get(class);
     let each = STREAM_BYTES_MIN.max(facts.piece.times(PIECES_A_STREAM));
     (stock.mean() > facts.piece).then(|| stock.bytes.pieces(each))
 }
 
-/// The most streams a file, so that those for pieces have enough to carry.
+/// Returns the most streams per file with which those for pieces have enough to carry.
 fn each_max(facts: &PathFacts, stocks: &Stocks, concurrency: u64) -> u64 {
     let pieces = |class| in_pieces(facts, stocks, class);
     let pieces: u64 = Class::ALL.into_iter().filter_map(pieces).sum();
@@ -115,8 +117,8 @@ fn each_max(facts: &PathFacts, stocks: &Stocks, concurrency: u64) -> u64 {
     (pieces / concurrency.max(1)).max(1)
 }
 
-/// Begins where the last transfer on the path ended, as far as these files allow: what one large
-/// file had in streams, many small ones have in files at once.
+/// Returns the setting at which the last transfer on the path ended, as far as these files allow:
+/// the streams of one large file become files at once of many small ones.
 pub(super) fn resume(
     history: Setting,
     facts: &PathFacts,
@@ -134,7 +136,7 @@ pub(super) fn resume(
     }
 }
 
-/// So many streams over these files: some to a file, more where there are few files.
+/// Lays this many streams out over these files: some per file, more if there are few files.
 pub(super) fn lay_out(
     streams: u64,
     ahead: u16,

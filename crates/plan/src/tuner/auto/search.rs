@@ -1,8 +1,9 @@
-//! A line search along one knob after another, in powers of two.
+//! Line search along one knob after another, in powers of two.
 //!
-//! From the start each knob is doubled as long as that is worth 3 % more: first files at once, which
-//! matter most, then files ahead, then streams a file (storkcloud-2013 section 3.1 has the order). What
-//! did not grow is then halved as long as that is worth 3 % more. Seven tries at most: 21 seconds.
+//! From the start each knob is doubled as long as that is worth 3 % more: first files at once,
+//! which matter most, then files ahead, then streams per file (storkcloud-2013 section 3.1 has the
+//! order). Knobs that did not grow are then halved as long as that is worth 3 % more. Seven tries
+//! at most: 21 seconds.
 
 use posthaste_types::{ByteRate, record};
 
@@ -10,13 +11,13 @@ use super::super::{Bounds, Knob, Outcome, Probe, Setting, utility::gain_permille
 
 /// Settings measured in one search, the start included.
 const PROBES_MAX: u32 = 7;
-/// A step must be worth this much more, in thousandths: less is noise.
+/// Least gain of a step, in thousandths: less is noise.
 pub(super) const GAIN_MIN_PERMILLE: i64 = 30;
-/// Streams in all that a search goes up to. Beyond twice the opening's most, a path that wants more
-/// has another limit.
+/// Most streams that a search goes up to. If twice the opening's most is not enough, the path has
+/// another limit.
 pub(super) const STREAMS_MAX: u32 = 128;
 
-/// A knob, and whether it is turned up.
+/// Knobs, and whether each is turned up.
 const LEGS: [(Knob, bool); 6] = [
     (Knob::Concurrency, true),
     (Knob::Pipelining, true),
@@ -30,28 +31,28 @@ record! {
     /// A search under way.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Search {
-        /// The best so far.
+        /// Best setting so far.
         base: Setting,
-        /// What it is worth, once measured.
+        /// Its utility, once measured.
         worth: Option<u64>,
-        /// What it carried.
+        /// Its rate.
         rate: ByteRate,
-        /// The place in the list of legs.
+        /// Place in the list of legs.
         leg: u32,
         probes: u32,
-        /// Knobs that were turned up and gained, one bit for each leg.
+        /// Knobs whose increase gained, one bit for each leg.
         gained: u8,
     }
 }
 
-/// How a search goes on.
+/// Next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Measure this next.
+    /// Measure this setting next.
     Try {
-        /// The whole setting.
+        /// Whole setting.
         setting: Setting,
-        /// What is different.
+        /// Knob that differs.
         knob: Knob,
     },
     /// Nothing is left to try.
@@ -59,7 +60,7 @@ pub(super) enum Step {
 }
 
 impl Search {
-    /// A search from `start`, which is measured first.
+    /// Returns a search from `start`, which is measured first.
     pub(super) fn new(start: Setting) -> Self {
         Self {
             base: start,
@@ -71,17 +72,17 @@ impl Search {
         }
     }
 
-    /// The best setting so far.
+    /// Returns the best setting so far.
     pub(super) fn base(&self) -> Setting {
         self.base
     }
 
-    /// What the best setting carried.
+    /// Returns the rate of the best setting.
     pub(super) fn rate(&self) -> ByteRate {
         self.rate
     }
 
-    /// Counts what the probe was worth. Returns how it did beside the best before.
+    /// Records the utility of a probe. Returns its comparison with the best before.
     pub(super) fn judge(&mut self, probe: &Probe, worth: u64) -> Option<Outcome> {
         self.probes += 1;
         let measured = probe.setting;
@@ -108,7 +109,7 @@ impl Search {
         Some(outcome)
     }
 
-    /// What to measure next.
+    /// Returns the next setting to measure.
     pub(super) fn next(&mut self, bounds: &Bounds) -> Step {
         while self.probes < PROBES_MAX
             && let Some(&(knob, is_up)) = LEGS.get(self.leg as usize)
@@ -145,7 +146,7 @@ mod tests {
         pipelining_max: 64,
     };
 
-    /// Searches a made-up path and returns what was measured, in order, and where it ended.
+    /// Searches a made-up path and returns the measured settings, in order, and the final one.
     fn search(
         start: Setting,
         bounds: &Bounds,
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(end.concurrency, 6);
         let tried: Vec<u16> = measured.iter().map(|setting| setting.concurrency).collect();
         assert_eq!(tried, [8, 16, 6]);
-        // Where fewer are allowed than that, so many are taken.
+        // If fewer are allowed, all of those are used.
         let few = Bounds {
             concurrency_max: 2,
             ..bounds

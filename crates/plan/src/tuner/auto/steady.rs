@@ -1,10 +1,10 @@
-//! After the search: stay, and feel now and then for a few files at once more or fewer.
+//! Steady state after the search: stay, and try slightly more or fewer files at once now and then.
 //!
-//! Falcon's climb, slowed down and tied to a post: five periods where it is, two an eighth further up or
-//! down. What is worth 3 % more is the new post, and the next step goes the same way at once; else
-//! it returns and looks the other way next time. A step that is forgotten can't add up to a drift.
-//! What is carried leaving the running median by 30 % for three periods in a row means that the path
-//! has changed.
+//! This is Falcon's climb, slowed down and tied to a post: five periods at the post, two an eighth
+//! further up or down. A step worth 3 % more becomes the new post, and the next step goes the same
+//! way at once. Otherwise the count returns, and the next step goes the other way. Failed steps
+//! can't add up to a drift. Rates that differ from the running median by 30 % for three periods in
+//! a row mean that the path has changed.
 
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, record};
@@ -17,21 +17,21 @@ use super::search::GAIN_MIN_PERMILLE;
 
 /// Periods at the post between two steps.
 const STAY: usize = 5;
-/// Periods a step is looked at.
+/// Periods for which a step is tried.
 const FEEL: usize = 2;
-/// A step is this fraction of the files at once, one at least.
+/// Divisor: a step is this fraction of the files at once, at least one.
 const STEP_FRACTION: u16 = 8;
-/// Periods the running median is made of.
+/// Periods in the running median.
 const MEDIAN_OF: usize = 9;
-/// Fewer than this many say nothing about what is usual.
+/// Fewest periods that show the usual rate.
 const MEDIAN_MIN: usize = 3;
-/// Rates within this of the median, in thousandths of it, are the usual noise.
+/// Usual noise: distance of a rate from the median, in thousandths of it.
 const USUAL_PERMILLE: i64 = 300;
-/// Periods outside in a row before it counts as a change.
+/// Periods in a row outside the noise that count as a change.
 const OUTSIDE_MAX: u32 = 3;
 
 record! {
-    /// What a period carried, and what that was worth.
+    /// Rate of a period, and its utility.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Figures {
         rate: ByteRate,
@@ -43,41 +43,42 @@ record! {
     /// A path in its steady state.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Steady {
-        /// What the last periods carried, the oldest first.
+        /// Rates of the last periods, the oldest first.
         rates: Vec<ByteRate>,
         outside: u32,
-        /// What the periods at this count of files carried and were worth.
+        /// Figures of the periods at this count of files.
         here: Vec<Figures>,
         /// The post: files at once.
         post: u16,
-        /// The figures of the post, while a step is looked at.
+        /// Figures of the post while a step is tried.
         before: Option<Figures>,
         /// The next step is up.
         is_up: bool,
     }
 }
 
-/// What a period in the steady state leads to.
+/// Result of a period in the steady state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nothing.
+    /// No change.
     Hold,
-    /// So many files at once from now on.
+    /// Change the number of files at once.
     Step {
-        /// How many.
+        /// New number of files.
         to: u16,
-        /// How the step before did.
+        /// Result of the step before.
         last: Option<Outcome>,
     },
-    /// The path is another one than it was.
+    /// The path has changed.
     Moved {
-        /// What it carried.
+        /// Its earlier rate.
         from: ByteRate,
     },
 }
 
 impl Steady {
-    /// A path that was measured to carry `rate` with the `post` files at once it is now left at.
+    /// Returns the steady state of a path with `post` files at once, which was measured to carry
+    /// `rate`.
     pub(super) fn new(post: u16, rate: ByteRate) -> Self {
         Self {
             rates: alloc::vec![rate; MEDIAN_MIN],
@@ -89,12 +90,12 @@ impl Steady {
         }
     }
 
-    /// Files at once that were best so far.
+    /// Returns the best number of files at once so far.
     pub(super) fn post(&self) -> u16 {
         self.post
     }
 
-    /// Counts a period with `probe` that was worth `worth`; `most` files at once are allowed.
+    /// Records a period with `probe` and utility `worth`; `most` files at once are allowed.
     pub(super) fn on_probe(&mut self, probe: &Probe, worth: u64, most: u16) -> Turn {
         let rate = probe.rate();
         if let Some(usual) = median(&self.rates) {
@@ -124,7 +125,7 @@ impl Steady {
         }
     }
 
-    /// A step was looked at: it becomes the post, or is taken back.
+    /// Judges a step: it becomes the post, or is taken back.
     fn judge(&mut self, at: u16, before: Figures, here: Figures, most: u16) -> Turn {
         let last = Outcome {
             knob: Knob::Concurrency,
@@ -143,7 +144,7 @@ impl Steady {
         }
     }
 
-    /// The next step from the post, whose figures are `here`.
+    /// Returns the next step from the post, whose figures are `here`.
     fn step(&mut self, here: Figures, most: u16, last: Option<Outcome>) -> Turn {
         let length = (self.post / STEP_FRACTION).max(1);
         let towards = |is_up: bool| {
@@ -163,7 +164,7 @@ impl Steady {
     }
 }
 
-/// The middle one by worth, which a single odd period does not move; of two, the lesser.
+/// Returns the median by utility, which a single odd period does not move; of two, the lesser.
 fn typical(figures: &mut Vec<Figures>) -> Figures {
     figures.sort_unstable_by_key(|figures| figures.worth);
     let middle = figures[(figures.len() - 1) / 2];
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::tuner::{Setting, trial::probe};
 
-    /// Files at once in each of `periods` on a path that carries `carried(files)`.
+    /// Returns the files at once in each of `periods` on a path that carries `carried(files)`.
     fn walk(post: u16, periods: usize, carried: impl Fn(u16) -> u64) -> Vec<u16> {
         let mut steady = Steady::new(post, ByteRate::new(carried(post)));
         let mut files = post;

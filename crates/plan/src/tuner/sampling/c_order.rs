@@ -1,18 +1,19 @@
-//! `Th(n) = n / sqrt(a n^g + b)` with `g` of at least 2: rises to a peak that is as sharp as the samples
-//! say (Yildirim, Yin, Kosar: Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE
-//! TPDS 22(12), 2011; there by Newton's iteration, here by bisection).
+//! Model `Th(n) = n / sqrt(a n^g + b)` with `g` of at least 2: rises to a peak as sharp as the
+//! samples (Yildirim, Yin, Kosar: Prediction of Optimal Parallelism Level in Wide Area Data
+//! Transfers, IEEE TPDS 22(12), 2011; there by Newton's iteration, here by bisection).
 
 use super::{
     Sample,
     curve::{Curve, EIGHTHS, power, under_root},
 };
 
-/// Exponents looked at, in eighths: 2, below which nothing falls, to 8, above which all is a cliff.
+/// Smallest exponent, in eighths: below 2 nothing falls; above 8, the largest, the curve drops like
+/// a cliff.
 const EXPONENT_MIN: u32 = 2 * EIGHTHS;
 const EXPONENT_MAX: u32 = 8 * EIGHTHS;
 
-/// Solves `(y3 - y1)/(y2 - y1) = (n3^g - n1^g)/(n2^g - n1^g)` for `g`, then `a` and `b`. None unless both
-/// are positive and `g` lies within its limits.
+/// Solves `(y3 - y1)/(y2 - y1) = (n3^g - n1^g)/(n2^g - n1^g)` for `g`, then `a` and `b`. None
+/// unless both are positive and `g` lies within its limits.
 pub(super) fn fit(samples: [Sample; 3]) -> Option<Curve> {
     let [n1, n2, n3] = samples.map(|sample| f64::from(sample.streams));
     let [y1, y2, y3] = samples.map(under_root);

@@ -1,12 +1,11 @@
-//! What `n` streams carry: `Th(n) = n / sqrt(a n^g + b n + c)`.
+//! Rate of `n` streams: `Th(n) = n / sqrt(a n^g + b n + c)`.
 //!
-//! Floating point is deterministic as long as only the four operations are used, so the root is
-//! Newton's and powers are products; nothing here is kept, and what is decided is a whole number of
-//! streams.
+//! Floating point is deterministic with the four basic operations only, so the root is Newton's and
+//! powers are products. Nothing here is stored, and the result is a whole number of streams.
 
 use super::Sample;
 
-/// Exponents are counted in eighths, so that a power is a product under three square roots.
+/// Unit of exponents: eighths, so that a power is a product under three square roots.
 pub(super) const EIGHTHS: u32 = 8;
 
 /// A fitted curve.
@@ -23,14 +22,14 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// What it says of so many streams, in bytes a second; none where it has no value.
+    /// Returns its rate for this many streams, in bytes a second; none if it has no value there.
     pub(super) fn rate(&self, streams: u32) -> Option<f64> {
         let n = f64::from(streams);
         let under = self.leading * power(n, self.exponent) + self.linear * n + self.constant;
         (under > 0.0).then(|| n / root(under))
     }
 
-    /// By which fraction it misses the samples on average; none where it has no value at one.
+    /// Returns the mean relative error on the samples; none if it has no value at one.
     pub(super) fn error(&self, samples: &[Sample]) -> Option<f64> {
         let mut sum = 0.0;
         for sample in samples {
@@ -39,29 +38,30 @@ impl Curve {
             sum += if missed < 0.0 { -missed } else { missed } / measured;
         }
         let mean = sum / samples.len() as f64;
-        // A sample of nothing makes no number, and no number is no error.
+        // An empty sample gives no number, and no number is no error.
         (mean >= 0.0).then_some(mean)
     }
 }
 
-/// `n^2 / Th(n)^2`, which is what the models are linear in.
+/// Returns `n^2 / Th(n)^2`, in which the models are linear.
 pub(super) fn under_root(sample: Sample) -> f64 {
     let ratio = f64::from(sample.streams) / sample.rate.get() as f64;
     ratio * ratio
 }
 
-/// `base^(eighths/8)` for a base of at least one.
+/// Returns `base^(eighths/8)` for a base of at least one.
 pub(super) fn power(base: f64, eighths: u32) -> f64 {
     let product = (0..eighths).fold(1.0, |product, _| product * base);
     root(root(root(product)))
 }
 
-/// The square root, to the last bits; zero for anything that has none.
+/// Returns the square root, to the last bits; zero for a number that has none.
 pub(super) fn root(value: f64) -> f64 {
     if !(value > 0.0 && value < f64::MAX) {
         return 0.0;
     }
-    // Half the exponent is within a factor of two of the root: six steps double the right bits to 53.
+    // Half the exponent is within a factor of two of the root: six steps double the right bits to
+    // 53.
     let mut guess = f64::from_bits((value.to_bits() >> 1) + (1023 << 51));
     for _ in 0..6 {
         guess = 0.5 * (guess + value / guess);

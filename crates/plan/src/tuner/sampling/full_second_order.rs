@@ -1,13 +1,14 @@
-//! `Th(n) = n / sqrt(a n^2 + b n + c)`: rises to a peak at `-2c/b` and falls (Yildirim, Yin, Kosar:
-//! Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE TPDS 22(12), 2011).
+//! Model `Th(n) = n / sqrt(a n^2 + b n + c)`: rises to a peak at `-2c/b` and falls (Yildirim, Yin,
+//! Kosar: Prediction of Optimal Parallelism Level in Wide Area Data Transfers, IEEE TPDS 22(12),
+//! 2011).
 
 use super::{
     Sample,
     curve::{Curve, EIGHTHS, under_root},
 };
 
-/// The parabola through three values of `n^2/Th^2`. None unless `a > 0`, `b < 0`, `c > 0`, `2c + b > 0`
-/// (the peak lies beyond one stream), and the parabola stays above zero.
+/// Returns the parabola through three values of `n^2/Th^2`. None unless `a > 0`, `b < 0`, `c > 0`,
+/// the peak lies beyond one stream (`2c + b > 0`), and the parabola stays above zero.
 pub(super) fn fit(samples: [Sample; 3]) -> Option<Curve> {
     let [n1, n2, n3] = samples.map(|sample| f64::from(sample.streams));
     let [y1, y2, y3] = samples.map(under_root);

@@ -1,14 +1,13 @@
-//! `Th(n) = n / sqrt(a n^2 + b)`: never falls, and comes near `1/sqrt(a)` (Lu, Qiao, Dinda, Bustamante:
-//! Modeling and Taming Parallel TCP on the Wide Area Network, IPDPS 2005, section 4).
+//! Model `Th(n) = n / sqrt(a n^2 + b)`: never falls, and approaches `1/sqrt(a)` (Lu, Qiao, Dinda,
+//! Bustamante: Modeling and Taming Parallel TCP on the Wide Area Network, IPDPS 2005, section 4).
 
 use super::{
     Sample,
     curve::{Curve, EIGHTHS, under_root},
 };
 
-/// `a = (n2^2/Th2^2 - n1^2/Th1^2) / (n2^2 - n1^2)`, `b = n1^2/Th1^2 - a n1^2`. None unless both are
-/// positive: streams that hinder nobody from the start, or each other from the first, have no such
-/// curve.
+/// Solves `a = (n2^2/Th2^2 - n1^2/Th1^2) / (n2^2 - n1^2)`, `b = n1^2/Th1^2 - a n1^2`. None unless
+/// both are positive: streams that never hinder each other, or always do, have no such curve.
 pub(super) fn fit([one, two]: [Sample; 2]) -> Option<Curve> {
     let (n1, n2) = (f64::from(one.streams), f64::from(two.streams));
     let leading = (under_root(two) - under_root(one)) / (n2 * n2 - n1 * n1);

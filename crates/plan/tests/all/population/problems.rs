@@ -1,4 +1,4 @@
-//! Small problems made up from a seed: what the planners are tried on.
+//! Small problems made from a seed for the planners' tests.
 
 use posthaste_plan::horizon::{Demand, Grid, Link, Money, Node, Price, Problem};
 use posthaste_types::{ByteRate, Bytes, Code};
@@ -19,7 +19,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// A number below `end`.
+    /// Draws a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
@@ -28,7 +28,7 @@ impl Dice {
         (bits ^ (bits >> 31)) % end
     }
 
-    /// A place below `end`.
+    /// Draws a place below `end`.
     pub fn index(&mut self, end: usize) -> usize {
         usize::try_from(self.below(end as u64)).unwrap_or(0)
     }
@@ -42,7 +42,7 @@ fn secs(slots: u64) -> Duration {
     Duration::from_secs(slots * SLOT_S)
 }
 
-/// Up to six demands, four depots and eight slots.
+/// Makes up to six demands, four depots and eight slots.
 pub fn problem(seed: u64) -> Problem {
     let mut dice = Dice::new(seed);
     let slots = 4 + dice.index(5);
