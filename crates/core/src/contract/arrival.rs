@@ -247,7 +247,7 @@ impl Cut {
     /// Returns the chunks of a holding.
     ///
     /// # Panics
-    /// When there is no such holding.
+    /// Panics if there is no such holding.
     #[must_use]
     pub fn chunks_of(&self, holding: usize) -> Range<u32> {
         self.firsts[holding]..self.firsts[holding + 1]
@@ -256,7 +256,7 @@ impl Cut {
     /// Returns the size of a holding.
     ///
     /// # Panics
-    /// When there is no such holding.
+    /// Panics if there is no such holding.
     #[must_use]
     pub fn bytes_of(&self, holding: usize) -> Bytes {
         Bytes::new(self.starts[holding + 1] - self.starts[holding])
@@ -394,7 +394,7 @@ record! {
 }
 
 record! {
-    /// One stage-in, as the mind sees it now.
+    /// State of a stage-in, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ArrivalView {
         /// The request.
@@ -452,7 +452,7 @@ record! {
 }
 
 record! {
-    /// One source, as the mind sees it now.
+    /// State of a source, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SourceView {
         /// The source.

@@ -229,7 +229,7 @@ impl fmt::Display for Step {
 }
 
 record! {
-    /// One reservation, as the mind sees it now.
+    /// State of a reservation, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReservationView {
         /// The reservation.

@@ -31,8 +31,8 @@ record! {
         97 = Unwritable,
         /// A name is occupied at the destination, by another of its files or by something else.
         98 = NamesMeet,
-        /// A source can't be read now, for a reason that says nothing of its files: its disk or the server behind it fails, or this machine
-        /// has no descriptors or memory left. May pass.
+        /// A source can't be read now, for a reason that says nothing of its files: its disk or the
+        /// server behind it fails, or this machine has no descriptors or memory left. May pass.
         99 = SourceStalled,
     }
 }

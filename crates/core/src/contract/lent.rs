@@ -16,10 +16,10 @@ record! {
     }
 }
 
-/// Returns the load, in thousandths, down to which a higher load must fall to count as this one:
-/// five quarters of it. So a machine with too much load stays so until its load is below four
-/// fifths of the bound, whatever the bound. A load that moves about the bound does not change the
-/// decision at each look.
+/// Returns the highest load, in thousandths, that a machine still counts with after its load fell
+/// to this one: five quarters of it. So a machine with too much load stays excluded until its load
+/// is below four fifths of the bound, whatever the bound. A load that moves about the bound does
+/// not change the decision at each look.
 #[must_use]
 pub fn load_left(load_permille: u32) -> u32 {
     load_permille.saturating_add(load_permille / 4)

@@ -87,7 +87,7 @@ record! {
             /// Time at which delivery would be complete then.
             finish: Timestamp,
         },
-        /// One destination fewer.
+        /// Removal of a destination.
         42 = WithoutDestination {
             /// Name of the last destination to finish.
             name: String,
