@@ -1,14 +1,14 @@
-//! The generator chance comes from: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
+//! The generator of all chance: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
 //! number generators", 2014).
 
 use std::time::Duration;
 
-/// A stream of uniform 64-bit numbers that follows from its seed.
+/// A stream of uniform 64-bit numbers, determined by its seed.
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// One of many streams of a seed, by its number.
+    /// Returns one of many streams of a seed, by its number.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut first = Self(seed);
         let mixed = first.next() ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -24,7 +24,7 @@ impl Noise {
         mixed ^ (mixed >> 31)
     }
 
-    /// Whether an event of this [threshold](crate::topology::Share::threshold) happens.
+    /// Draws whether an event of this [threshold](crate::topology::Share::threshold) happens.
     pub fn happens(&mut self, threshold: u128) -> bool {
         u128::from(self.next()) < threshold
     }
