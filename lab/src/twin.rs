@@ -163,7 +163,8 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts everything and waits until the service has heard of all depots: then the scenario begins.
+    /// Starts everything and waits until the service has heard of all depots: then the scenario
+    /// begins.
     fn set(plan: &'a Plan, lab: &'a Lab, program: &'a Path, folder: &Path) -> Result<Self> {
         for (place, request) in plan.requests.iter().enumerate() {
             make_source(&source(folder, place), request, place)?;
