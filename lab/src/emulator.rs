@@ -161,7 +161,7 @@ impl Emulator {
         })
     }
 
-    /// Line for orders.
+    /// Returns the line for orders.
     pub fn line(&self) -> &Line {
         &self.line
     }

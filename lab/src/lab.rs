@@ -124,13 +124,13 @@ impl Lab {
         })
     }
 
-    /// Name: `posthaste-lab exec --lab NAME` reaches it.
+    /// Returns the name: `posthaste-lab exec --lab NAME` reaches it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.ground.record.name
     }
 
-    /// Record known outside.
+    /// Returns the record known outside.
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.ground.record
@@ -226,7 +226,7 @@ fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).context("a path holds no zero")
 }
 
-/// Names and addresses of everything.
+/// Returns the names and addresses of everything.
 fn record_of(topology: &Topology, name: &str, keeper: Keeper) -> Result<Record> {
     let pid = std::process::id();
     let mut hosts = Vec::new();

@@ -60,7 +60,7 @@ impl Namespace {
         })
     }
 
-    /// File to enter it through.
+    /// Returns the file to enter it through.
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }

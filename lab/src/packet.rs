@@ -243,7 +243,7 @@ fn pseudo_header_sum(ip: &[u8], tcp_bytes: usize) -> Option<u16> {
     Some(fold(sum_of(addresses) + u64::from(length) + u64::from(TCP)))
 }
 
-/// The sum of 16-bit words in network byte order (RFC 1071).
+/// Returns the sum of 16-bit words in network byte order (RFC 1071).
 fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2);
     words

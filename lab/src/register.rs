@@ -57,17 +57,17 @@ pub struct Record {
 }
 
 impl Record {
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> PathBuf {
         folder_of(&self.name)
     }
 
-    /// File that replaces `/etc/hosts`.
+    /// Returns the file that replaces `/etc/hosts`.
     pub fn hosts_file(&self) -> PathBuf {
         self.folder().join("hosts")
     }
 
-    /// Socket for requests.
+    /// Returns the socket for requests.
     pub fn socket(&self) -> PathBuf {
         self.folder().join("control")
     }
@@ -124,7 +124,7 @@ impl Drop for Claim {
     }
 }
 
-/// All laboratories that are up, by name.
+/// Lists all laboratories that are up, by name.
 pub fn running() -> Vec<Record> {
     let all = folders().into_iter().filter(|folder| !is_left(folder));
     let mut records: Vec<Record> = all.filter_map(|folder| read(&folder)).collect();

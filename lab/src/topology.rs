@@ -138,31 +138,31 @@ impl Topology {
         check::parse(text).map_err(anyhow::Error::msg)
     }
 
-    /// Name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Seed of all chance.
+    /// Returns the seed of all chance.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Framing of each packet on a link, in bytes.
+    /// Returns the framing of each packet on a link, in bytes.
     #[must_use]
     pub fn framing_bytes(&self) -> u64 {
         self.framing_bytes
     }
 
-    /// Its hosts, as written.
+    /// Returns its hosts, as written.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// Its links, as written.
+    /// Returns its links, as written.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
@@ -174,14 +174,14 @@ impl Topology {
         &self.changes
     }
 
-    /// The host of that name.
+    /// Returns the host of that name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<HostId> {
         let place = self.hosts.iter().position(|host| host.name == name)?;
         Some(HostId(place))
     }
 
-    /// The link of that name.
+    /// Returns the link of that name.
     #[must_use]
     pub fn link(&self, name: &str) -> Option<LinkId> {
         let place = self.links.iter().position(|link| link.name == name)?;

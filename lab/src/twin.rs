@@ -87,7 +87,7 @@ impl Twin {
         Ok(Self { plan })
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.plan.name

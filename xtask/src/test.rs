@@ -34,7 +34,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its name in `.config/nextest.toml`.
+    /// Returns its name in `.config/nextest.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ci => "ci",

@@ -111,7 +111,7 @@ impl AzureServer {
         Ok(server)
     }
 
-    /// `http://ADDRESS:PORT/ACCOUNT`.
+    /// Returns `http://ADDRESS:PORT/ACCOUNT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
@@ -135,7 +135,7 @@ impl AzureServer {
         Ok(())
     }
 
-    /// A SAS token with these permissions, such as `rl` to read and list.
+    /// Returns a SAS token with these permissions, such as `rl` to read and list.
     ///
     /// # Errors
     /// Fails if Node.js is missing.
@@ -143,7 +143,7 @@ impl AzureServer {
         self.do_as_owner(&Place::default(), "sas", permissions)
     }
 
-    /// A bearer token for clients over TLS.
+    /// Returns a bearer token for clients over TLS.
     ///
     /// # Errors
     /// Fails if Node.js is missing.
@@ -151,13 +151,13 @@ impl AzureServer {
         self.do_as_owner(&Place::default(), "token", "")
     }
 
-    /// The certificate of the authority that signed the server's.
+    /// Returns the certificate of the authority that signed the server's.
     #[must_use]
     pub fn authority_file(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
     }
 
-    /// A profile `azure` with the account's key.
+    /// Returns a profile `azure` with the account's key.
     #[must_use]
     pub fn profile(&self) -> String {
         format!(
@@ -168,7 +168,7 @@ impl AzureServer {
         )
     }
 
-    /// The environment with which `posthaste` reaches it.
+    /// Returns the environment with which `posthaste` reaches it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let text = format!(

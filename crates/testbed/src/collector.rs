@@ -65,13 +65,13 @@ impl Collector {
         self.address
     }
 
-    /// URL of that address.
+    /// Returns the URL of that address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// File of what it received.
+    /// Returns the file of what it received.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         written(self.folder.path())

@@ -69,25 +69,25 @@ impl CondorPool {
         Ok(pool)
     }
 
-    /// Folder of its configuration and its logs.
+    /// Returns the folder of its configuration and its logs.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Configuration file, to which a test may add.
+    /// Returns the configuration file, to which a test may add.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.folder().join("condor_config")
     }
 
-    /// Home of the submitter.
+    /// Returns the home of the submitter.
     #[must_use]
     pub fn home(&self) -> &Path {
         Path::new(HOME)
     }
 
-    /// User number of the submitter.
+    /// Returns the user number of the submitter.
     #[must_use]
     pub fn submitter(&self) -> u32 {
         SUBMITTER

@@ -107,7 +107,7 @@ impl FtpServer {
         })
     }
 
-    /// The address of `path`, which is absolute.
+    /// Returns the address of `path`, which is absolute.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
         let scheme = match self.face {
@@ -117,13 +117,13 @@ impl FtpServer {
         format!("{scheme}://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The address of `path` below [`FtpServer::files`].
+    /// Returns the address of `path` below [`FtpServer::files`].
     #[must_use]
     pub fn address_below(&self, path: &str) -> String {
         self.address(&self.files().join(path).to_string_lossy())
     }
 
-    /// A profile with its user, its password and the certificate to trust.
+    /// Returns a profile with its user, its password and the certificate to trust.
     #[must_use]
     pub fn profile(&self) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD);
@@ -138,13 +138,13 @@ impl FtpServer {
         )
     }
 
-    /// Its port.
+    /// Returns its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The user's folder.
+    /// Returns the user's folder.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")

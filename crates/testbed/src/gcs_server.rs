@@ -86,7 +86,7 @@ impl GcsServer {
         })
     }
 
-    /// Folder of the bucket's objects, if it is on disk.
+    /// Returns the folder of the bucket's objects, if it is on disk.
     #[must_use]
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join("objects").join(Self::BUCKET)
@@ -104,19 +104,19 @@ impl GcsServer {
         self.address
     }
 
-    /// `http://ADDRESS:PORT`.
+    /// Returns `http://ADDRESS:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The environment with which `posthaste` and Google's own tools reach it.
+    /// Returns the environment with which `posthaste` and Google's own tools reach it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![("STORAGE_EMULATOR_HOST", self.address.to_string())]
     }
 
-    /// A profile that reaches it.
+    /// Returns a profile that reaches it.
     #[must_use]
     pub fn profile(&self) -> String {
         let endpoint = self.endpoint();

@@ -69,21 +69,21 @@ impl GridFtpServer {
         })
     }
 
-    /// Folder of its files.
+    /// Returns the folder of its files.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// `anonymous@ADDRESS:PORT/PATH` of a file or folder below [`GridFtpServer::files`], which is
-    /// what follows `gsiftp://`.
+    /// Returns `anonymous@ADDRESS:PORT/PATH` of a file or folder below [`GridFtpServer::files`]:
+    /// the text after `gsiftp://`.
     #[must_use]
     pub fn address(&self, below: &str) -> String {
         let path = self.files().join(below);
         format!("anonymous@{}{}", self.address, path.display())
     }
 
-    /// URL of that file or folder for `globus-url-copy`.
+    /// Returns the URL of that file or folder for `globus-url-copy`.
     #[must_use]
     pub fn url(&self, below: &str) -> String {
         format!(

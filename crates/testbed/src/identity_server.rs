@@ -106,14 +106,14 @@ impl IdentityServer {
         self.chores = RefCell::default();
     }
 
-    /// Issuer that its tokens name.
+    /// Returns the issuer that its tokens name.
     #[must_use]
     pub fn issuer(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.port)
     }
 
-    /// Certificate to trust, if it speaks TLS.
+    /// Returns the certificate to trust, for a server with TLS.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)

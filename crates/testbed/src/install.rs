@@ -210,7 +210,7 @@ fn find_in_path(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// An S3 server.
+/// Finds an S3 server.
 ///
 /// # Errors
 /// Fails if it is not installed.
@@ -225,7 +225,7 @@ pub fn find_s3_server(kind: S3Kind) -> Result<PathBuf> {
     })
 }
 
-/// The Google Cloud Storage server.
+/// Finds the Google Cloud Storage server.
 ///
 /// # Errors
 /// Fails if it is not installed.
@@ -245,7 +245,7 @@ pub fn find_ssh_server() -> Result<PathBuf> {
     )
 }
 
-/// Python 3, which the reference plug-ins are written in.
+/// Finds Python 3, which the reference plug-ins are written in.
 ///
 /// # Errors
 /// Fails if it is not installed.
@@ -278,7 +278,7 @@ pub fn ensure_ssh_server() -> Result<PathBuf> {
     find_ssh_server()
 }
 
-/// A program of a Debian package.
+/// Finds a program of a Debian package.
 ///
 /// # Errors
 /// Fails if it is not installed; the message has the line to run.
@@ -301,7 +301,8 @@ pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
     find_debian_program(program)
 }
 
-/// The folder of PostgreSQL's programs, of its newest version: Debian keeps them out of `PATH`.
+/// Finds the folder of PostgreSQL's programs, of its newest version: Debian keeps them out of
+/// `PATH`.
 ///
 /// # Errors
 /// Fails if it is not installed.
@@ -333,7 +334,7 @@ pub fn ensure_postgres() -> Result<PathBuf> {
     find_postgres()
 }
 
-/// nginx.
+/// Finds nginx.
 ///
 /// # Errors
 /// Fails if it is not installed.
@@ -356,7 +357,7 @@ pub(crate) fn find_web_dav_module() -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// ProFTPD.
+/// Finds ProFTPD.
 ///
 /// # Errors
 /// Fails if it or its TLS is not installed.

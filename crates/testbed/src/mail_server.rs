@@ -115,7 +115,7 @@ impl MailServer {
         format!("{scheme}://localhost:{}", self.port)
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)

@@ -44,7 +44,7 @@ impl Place {
         self.address
     }
 
-    /// A command that runs there.
+    /// Returns a command that runs there.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let Some((first, rest)) = self.words.split_first() else {

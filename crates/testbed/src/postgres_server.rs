@@ -152,14 +152,14 @@ impl PostgresServer {
         Ok(name)
     }
 
-    /// The address of a database, by the socket.
+    /// Returns the address of a database, by the socket.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         let (user, folder, port) = (Self::USER, self.folder.display(), self.port);
         format!("postgres://{user}@/{database}?host={folder}&port={port}")
     }
 
-    /// URL of a database by the port, which requires a password.
+    /// Returns the URL of a database by the port, which requires a password.
     #[must_use]
     pub fn loopback_url(&self, database: &str) -> String {
         format!(
@@ -169,13 +169,13 @@ impl PostgresServer {
         )
     }
 
-    /// Authority that signed its certificate, which is one of 127.0.0.1 and localhost.
+    /// Returns the authority that signed its certificate, which is one of 127.0.0.1 and localhost.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join(certificates::AUTHORITY)
     }
 
-    /// Port on the loopback.
+    /// Returns the port on the loopback.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

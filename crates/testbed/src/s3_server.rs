@@ -121,7 +121,7 @@ impl S3Server {
         Ok(())
     }
 
-    /// `http://ADDRESS:PORT`, or `https://` with TLS.
+    /// Returns `http://ADDRESS:PORT`, or `https://` with TLS.
     #[must_use]
     pub fn endpoint(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
@@ -134,7 +134,7 @@ impl S3Server {
         self.address
     }
 
-    /// The certificate of the authority behind its TLS.
+    /// Returns the certificate of the authority behind its TLS.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
@@ -146,7 +146,7 @@ impl S3Server {
         self.running.0.id()
     }
 
-    /// The environment with which `posthaste`, `rclone` and `s5cmd` reach it.
+    /// Returns the environment with which `posthaste`, `rclone` and `s5cmd` reach it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -157,7 +157,7 @@ impl S3Server {
         ]
     }
 
-    /// Folder of the bucket's objects, as plain files with versitygw.
+    /// Returns the folder of the bucket's objects, as plain files with versitygw.
     #[must_use]
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join("objects").join(Self::BUCKET)
@@ -222,7 +222,7 @@ fn minio(command: &mut Command, folder: &Path, address: SocketAddr) {
         .env("HOME", folder);
 }
 
-/// `MinIO` listens before it can answer.
+/// Waits until `MinIO` can answer: it listens before that.
 fn wait_until_ready(address: SocketAddr) -> Result<()> {
     let is_ready = || -> Result<bool> {
         let mut stream = TcpStream::connect(address)?;

@@ -72,7 +72,7 @@ impl SlowLink {
         Arc::clone(&self.carried)
     }
 
-    /// Port on `127.0.0.1`.
+    /// Returns the port on `127.0.0.1`.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

@@ -76,7 +76,7 @@ impl Slurm {
         })
     }
 
-    /// Folder of `slurm.conf` and all files beside it.
+    /// Returns the folder of `slurm.conf` and all files beside it.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -106,13 +106,13 @@ impl SshServer {
         })
     }
 
-    /// `sftp://user@ADDRESS:PORT` followed by `path`, which begins with a slash.
+    /// Returns `sftp://user@ADDRESS:PORT` followed by `path`, which begins with a slash.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
         format!("sftp://{}@{}:{}{path}", self.user, self.address, self.port)
     }
 
-    /// User that may log in.
+    /// Returns the user that may log in.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
@@ -135,13 +135,13 @@ impl SshServer {
         Ok(())
     }
 
-    /// Port it listens on.
+    /// Returns the port it listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `ssh` options to reach it, and nothing but it.
+    /// Returns the `ssh` options to reach it, and nothing but it.
     #[must_use]
     pub fn options(&self) -> Vec<String> {
         let file = |name: &str| self.folder.path().join(name).display().to_string();

@@ -80,7 +80,7 @@ impl StoreMask {
         Ok(Self { address, traffic })
     }
 
-    /// `http://ADDRESS:PORT`.
+    /// Returns `http://ADDRESS:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)

@@ -65,13 +65,13 @@ impl TlsFront {
         })
     }
 
-    /// URL of the front.
+    /// Returns the URL of the front.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)

@@ -148,14 +148,14 @@ impl WebServer {
         })
     }
 
-    /// The port where it shows this face.
+    /// Returns the port where it shows this face.
     #[must_use]
     pub fn port(&self, face: WebFace) -> u16 {
         let found = self.ports.iter().find(|(other, _)| *other == face);
         found.map_or(0, |(_, port)| *port)
     }
 
-    /// The address of `path` as this face shows it.
+    /// Returns the address of `path` as this face shows it.
     #[must_use]
     pub fn address(&self, face: WebFace, path: &str) -> String {
         let scheme = match face {
@@ -172,7 +172,7 @@ impl WebServer {
         format!("{scheme}://127.0.0.1:{}/{path}", self.port(face))
     }
 
-    /// A profile with its user, its password and the certificate to trust.
+    /// Returns a profile with its user, its password and the certificate to trust.
     #[must_use]
     pub fn profile(&self) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD);
@@ -189,19 +189,19 @@ impl WebServer {
         fs::read_to_string(self.folder.path().join("requests")).unwrap_or_default()
     }
 
-    /// Folder of the served files.
+    /// Returns the folder of the served files.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// The folder behind WebDAV.
+    /// Returns the folder behind WebDAV.
     #[must_use]
     pub fn dav_files(&self) -> PathBuf {
         self.folder.path().join("dav")
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)

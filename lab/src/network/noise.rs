@@ -15,7 +15,7 @@ impl Noise {
         Self(Self(mixed).next())
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -29,7 +29,7 @@ impl Noise {
         u128::from(self.next()) < threshold
     }
 
-    /// A time from nothing to `most`.
+    /// Draws a time from zero to `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = (u128::from(self.next()) * (most.as_nanos() + 1)) >> 64;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

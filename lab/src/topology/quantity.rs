@@ -25,7 +25,7 @@ impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self(None);
 
-    /// The limit in bits a second, if there is one.
+    /// Returns the limit in bits a second, if there is one.
     #[must_use]
     pub fn bits_per_s(self) -> Option<u64> {
         self.0.map(NonZeroU64::get)

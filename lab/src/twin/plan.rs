@@ -97,7 +97,7 @@ pub(super) enum Kind {
     DriverCrash,
 }
 
-/// Default latency of the simulator.
+/// Returns the default latency of the simulator.
 fn usual_latency() -> f64 {
     20.0
 }
@@ -146,7 +146,7 @@ impl Plan {
             .collect()
     }
 
-    /// The depot of that name.
+    /// Returns the depot of that name.
     pub(super) fn depot(&self, name: &str) -> Option<&Depot> {
         self.depots.iter().find(|depot| depot.name == name)
     }

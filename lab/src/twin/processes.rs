@@ -138,7 +138,7 @@ impl Relay {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    /// Bytes of fragments on its disk.
+    /// Returns the bytes of fragments on its disk.
     ///
     /// # Errors
     /// Fails if they can't be counted.
@@ -164,7 +164,7 @@ fn start_relay(
     Process::start(command, &folder.with_extension("log"))
 }
 
-/// The bytes of all fragments below a folder; none when it isn't there.
+/// Returns the bytes of all fragments below a folder; none when it isn't there.
 fn bytes_below(folder: &Path) -> Result<u64> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(0);

@@ -37,7 +37,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A run of every test.
+    /// Returns a run of every test.
     pub fn new(profile: Profile) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {

@@ -35,7 +35,7 @@ fn folder() -> PathBuf {
     tools_folder().join(format!("otelcol-{VERSION}"))
 }
 
-/// The collector.
+/// Finds the collector.
 ///
 /// # Errors
 /// Fails if it is not installed.

@@ -82,7 +82,7 @@ const CERTIFICATES: (&str, &str) = (
     "usr/share/ca-certificates/mozilla",
 );
 
-/// The root folder of a Debian 13 with Slurm 24.11 and HTCondor 23.9.
+/// Finds the root folder of a Debian 13 with Slurm 24.11 and HTCondor 23.9.
 ///
 /// # Errors
 /// Fails if it is not installed.

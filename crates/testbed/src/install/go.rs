@@ -69,7 +69,7 @@ const TOOLCHAIN: &str = "v0.0.1-go1.26.0.linux-amd64";
 /// First Go that fetches the toolchain that a program requires.
 const SELF_UPDATING: (u32, u32) = (1, 21);
 
-/// The installed program, at the pinned version or, failing that, from `PATH`.
+/// Finds the installed program, at the pinned version or, failing that, from `PATH`.
 #[must_use]
 pub fn find_go_program(program: GoProgram) -> Option<PathBuf> {
     let installed = go_program_path(program);

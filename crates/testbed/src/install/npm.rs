@@ -55,7 +55,7 @@ pub(crate) fn find_node() -> Result<PathBuf> {
         .context("the tests need Node.js: run `apt-get install nodejs npm` or `cargo xtask test`")
 }
 
-/// The script of an installed program.
+/// Finds the script of an installed program.
 ///
 /// # Errors
 /// Fails if it is not installed.

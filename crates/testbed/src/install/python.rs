@@ -135,8 +135,8 @@ const RUCIO: &str = "rucio==39.4.2";
 const FTS_PINS: &str = include_str!("fts-clients.txt");
 const FTS_FOLDER: &str = "fts-clients-3.14.2-39.4.2";
 
-/// The folder of FTS's own command line programs, and of a Python with Rucio's tool that drives
-/// FTS.
+/// Finds the folder of FTS's own command line programs, and of a Python with Rucio's tool that
+/// drives FTS.
 ///
 /// # Errors
 /// Fails if they are missing; the message says what to run.

@@ -60,7 +60,7 @@ impl Objection {
         }
     }
 
-    /// Content of a `serviceException`.
+    /// Returns the content of a `serviceException`.
     fn content(&self, connection: Option<&str>) -> String {
         let connection = connection.map(|name| element("connectionId", name));
         let variables = self.fits_mbps.map(|mbps| {
@@ -112,7 +112,7 @@ pub(super) fn element(name: &str, text: &str) -> String {
     format!("<{name}>{}</{name}>", escape(text))
 }
 
-/// An answer around the outermost element of a message, whose prefix is `t`.
+/// Wraps an answer around the outermost element of a message, whose prefix is `t`.
 pub(super) fn envelope(correlation: &str, requester: &str, message: &str) -> String {
     let header = [
         element("protocolVersion", PROTOCOL),
@@ -127,13 +127,13 @@ pub(super) fn envelope(correlation: &str, requester: &str, message: &str) -> Str
     )
 }
 
-/// Seconds since 1970 as a moment with an offset, which clients must read as well as `Z`.
+/// Formats seconds since 1970 as a moment with an offset, which clients must read as well as `Z`.
 pub(super) fn show_time(at: i64) -> String {
     let at = jiff::Timestamp::from_second(at).unwrap_or(jiff::Timestamp::MAX);
     at.display_with_offset(jiff::tz::Offset::UTC).to_string()
 }
 
-/// The inverse; fractions of a second do not count.
+/// Parses such a moment; fractions of a second do not count.
 pub(super) fn read_time(text: &str) -> Option<i64> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Some(at.as_second())

@@ -79,12 +79,12 @@ impl Files {
         }
     }
 
-    /// Path of the mount.
+    /// Returns the path of the mount.
     pub fn path(&self) -> &Path {
         self.mount.path()
     }
 
-    /// Folder behind the mount.
+    /// Returns the folder behind the mount.
     pub fn behind(&self) -> &Path {
         self.behind.path()
     }

@@ -94,7 +94,7 @@ impl FtpServer {
         }
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> String {
         format!("ftp://{}", self.address)
     }

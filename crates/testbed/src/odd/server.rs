@@ -134,7 +134,7 @@ impl Server {
         self.address
     }
 
-    /// Its address, without a slash at the end.
+    /// Returns its address, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

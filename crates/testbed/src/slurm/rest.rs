@@ -31,13 +31,13 @@ pub struct SlurmRest {
 }
 
 impl SlurmRest {
-    /// URL it listens on: `unix:///PATH` or `http://127.0.0.1:PORT`.
+    /// Returns the URL it listens on: `unix:///PATH` or `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its port, if it has one.
+    /// Returns its port, if it has one.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port

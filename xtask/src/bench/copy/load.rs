@@ -57,7 +57,7 @@ impl fmt::Display for Batch {
 impl Load {
     pub const ALL: [Self; 4] = [Self::Large, Self::Small, Self::Few, Self::Mixed];
 
-    /// Its name below the benchmark's folder, and on the command line.
+    /// Returns its name below the benchmark's folder, and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Large => "large",
@@ -67,7 +67,7 @@ impl Load {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn title(self, scale: Scale) -> String {
         let batches = self.batches(scale).into_iter();
         let titles: Vec<String> = batches.map(|batch| batch.to_string()).collect();

@@ -44,7 +44,7 @@ impl Place {
         Self::GridFtp,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -89,7 +89,7 @@ impl Place {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Local => "a local path",

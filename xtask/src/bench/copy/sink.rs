@@ -38,7 +38,7 @@ impl Sink {
         Ok(Self { port })
     }
 
-    /// URL it listens on.
+    /// Returns the URL it listens on.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

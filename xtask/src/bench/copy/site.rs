@@ -220,7 +220,7 @@ impl Site {
             .collect()
     }
 
-    /// `user@127.0.0.1`.
+    /// Returns `user@127.0.0.1`.
     pub fn login(&self) -> String {
         let user = self.ssh().map_or("", SshServer::user);
         format!("{user}@127.0.0.1")
@@ -252,7 +252,7 @@ impl Site {
         Some(format!("{}/", server.url(name)))
     }
 
-    /// Port of the FTP server.
+    /// Returns the port of the FTP server.
     pub fn ftp_port(&self) -> Option<u16> {
         let Server::Ftp(server, _) = &self.server else {
             return None;

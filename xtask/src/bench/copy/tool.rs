@@ -29,7 +29,7 @@ pub enum Way {
 impl Way {
     pub const ALL: [Self; 2] = [Self::To, Self::From];
 
-    /// For people, beside a place.
+    /// Returns the words for people, beside a place.
     pub fn title(self) -> &'static str {
         match self {
             Self::To => "to",

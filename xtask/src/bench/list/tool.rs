@@ -31,7 +31,7 @@ pub enum Place {
 impl Place {
     pub const ALL: [Self; 3] = [Self::Flat, Self::Deep, Self::Local];
 
-    /// Its folder below the benchmark's.
+    /// Returns its folder below the benchmark's.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flat => "flat",
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// Name for people.
+    /// Returns the name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Flat => "100,000 objects, S3, no directories",

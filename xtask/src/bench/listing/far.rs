@@ -30,7 +30,7 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 2] = [Self::Sftp, Self::S3];
 
-    /// Name for people.
+    /// Returns the name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Sftp => "SFTP",

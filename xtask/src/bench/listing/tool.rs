@@ -38,7 +38,7 @@ impl Tool {
         Self::OneByOne,
     ];
 
-    /// Name on the command line.
+    /// Returns the name on the command line.
     pub fn title(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::First, _) => "posthaste ls -R --service, first time",
@@ -179,10 +179,10 @@ impl Desk<'_> {
         }
     }
 
-    /// The command for one measurement; what it lists goes to a file.
+    /// Returns the command for one measurement; its listing goes to a file.
     ///
     /// # Errors
-    /// Fails if what it reads its orders from can't be written.
+    /// Fails if its file of orders can't be written.
     pub fn command(
         &self,
         tool: Tool,

@@ -30,7 +30,7 @@ pub enum Load {
 impl Load {
     pub const ALL: [Self; 3] = [Self::Large, Self::Small, Self::Mixed];
 
-    /// Its folder's name.
+    /// Returns its folder's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Large => "large",
@@ -51,7 +51,7 @@ impl Load {
         }
     }
 
-    /// Name for people.
+    /// Returns the name for people.
     pub fn title(self, quick: bool) -> String {
         let files = self.files(quick).into_iter().map(|(count, bytes)| {
             let size = if bytes % MIB == 0 {

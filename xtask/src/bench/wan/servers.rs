@@ -102,7 +102,7 @@ impl Servers {
         })
     }
 
-    /// The options with which `ssh` reaches the far host.
+    /// Returns the options with which `ssh` reaches the far host.
     pub fn ssh_options(&self) -> Vec<String> {
         let mut options = self.ssh.options();
         options.push(format!("Port={}", self.ssh.port()));
@@ -117,7 +117,7 @@ impl Servers {
             .collect()
     }
 
-    /// `user@address`.
+    /// Returns `user@address`.
     pub fn login(&self) -> String {
         format!("{}@{}", self.ssh.user(), self.address)
     }

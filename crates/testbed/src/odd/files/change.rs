@@ -31,7 +31,7 @@ pub(super) fn times(
     })
 }
 
-/// A time in the kernel's form.
+/// Converts a time to the kernel's form.
 fn timespec(time: Option<TimeOrNow>) -> Timespec {
     let bare = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let time = match time {
