@@ -101,7 +101,7 @@ impl Claim {
         }
         fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
         let lock = File::create(folder.join("lock"))?;
-        // A check whether somebody holds the lock holds it for a moment.
+        // A check for a holder of the lock holds it itself for a moment.
         lock.lock().context("can't lock a new laboratory")?;
         let claim = Self {
             folder,

@@ -179,7 +179,7 @@ fn run_all(profile: Profile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one step, and says what it is and how long it took.
+/// Runs one step, and reports its name and duration.
 fn step<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     eprintln!("xtask: {name} …");
     let started = now();

@@ -93,7 +93,7 @@ impl GridFtpServer {
         )
     }
 
-    /// Ends every connection, as a server does with those that were idle for long.
+    /// Ends every connection, as a server does with long idle ones.
     pub fn hang_up(&self) {
         // Each connection has a process of its own.
         let children = format!("/proc/{0}/task/{0}/children", self.process_id());

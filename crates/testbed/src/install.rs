@@ -254,7 +254,7 @@ pub fn find_python() -> Result<PathBuf> {
         .context("the tests need Python: run `apt-get install python3` or `cargo xtask test`")
 }
 
-/// Installs Python where it is missing.
+/// Installs Python if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -266,7 +266,7 @@ pub fn ensure_python() -> Result<PathBuf> {
     find_python()
 }
 
-/// Installs OpenSSH's server where it is missing.
+/// Installs OpenSSH's server if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -289,7 +289,7 @@ pub fn find_debian_program(program: DebianProgram) -> Result<PathBuf> {
     })
 }
 
-/// Installs a program of a Debian package where it is missing.
+/// Installs a program of a Debian package if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -322,7 +322,7 @@ pub fn find_postgres() -> Result<PathBuf> {
     )
 }
 
-/// Installs PostgreSQL where it is missing.
+/// Installs PostgreSQL if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -367,7 +367,7 @@ pub fn find_ftp_server() -> Result<PathBuf> {
     find_in_path("proftpd").context(MISSING)
 }
 
-/// Installs ProFTPD where it is missing.
+/// Installs ProFTPD if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -379,7 +379,7 @@ pub fn ensure_ftp_server() -> Result<PathBuf> {
     find_ftp_server()
 }
 
-/// Installs nginx with WebDAV where it is missing.
+/// Installs nginx with WebDAV if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed; the message has the line to run.
@@ -391,7 +391,7 @@ pub fn ensure_web_server() -> Result<PathBuf> {
     find_web_server()
 }
 
-/// Installs the S3 server where it is missing.
+/// Installs the S3 server if it is missing.
 ///
 /// # Errors
 /// Fails if it can't be installed.

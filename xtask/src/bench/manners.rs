@@ -116,7 +116,7 @@ struct Bench {
     seconds: u64,
 }
 
-/// An offload under way; ends with its owner.
+/// A running offload; ends with its owner.
 struct Offload {
     _relay: Running,
     _service: Running,

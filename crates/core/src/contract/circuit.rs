@@ -103,7 +103,7 @@ record! {
         5 = Down,
         /// Over: given back or expired.
         6 = Over,
-        /// Ended before its time, and nobody asked for that.
+        /// Ended before its time, unasked.
         7 = Failed,
         /// Unobtainable.
         8 = Unobtainable {

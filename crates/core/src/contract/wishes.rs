@@ -138,7 +138,7 @@ record! {
     pub struct Wishes {
         /// Priority beside other requests.
         pub priority: Priority,
-        /// Whose it is; empty: nobody said.
+        /// Owner; empty if not given.
         pub owner: String,
         /// Project that pays; empty if not given.
         pub project: String,

@@ -41,7 +41,7 @@ pub const DENY: CargoProgram = CargoProgram {
     },
 };
 
-/// Installs a subcommand of cargo where it is missing.
+/// Installs a subcommand of cargo if it is missing.
 ///
 /// # Errors
 /// Fails if neither the Python package index nor crates.io serves it.

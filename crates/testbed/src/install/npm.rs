@@ -77,7 +77,7 @@ pub fn ensure_azure_server() -> Result<PathBuf> {
     ensure_node_program(AZURITE)
 }
 
-/// Installs the OpenID provider where it is missing.
+/// Installs the OpenID provider if it is missing.
 ///
 /// # Errors
 /// See [`ensure_azure_server`].

@@ -7,7 +7,7 @@ pub(super) const NAME: &str = "posthaste-odd-";
 
 /// Unmounts at once; unanswered calls fail.
 pub(super) fn unmount(path: &Path) {
-    // Nobody is left to tell.
+    // No caller is left for the error.
     let _ = Command::new("umount").args(["-f", "-l"]).arg(path).output();
 }
 
