@@ -15,13 +15,13 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// How long ago that was.
+    /// Returns the time since its start.
     pub fn now(&self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// Processor time the calling thread has used.
+/// Returns the processor time of the calling thread.
 pub fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a running laboratory is asked from outside: over a socket in its folder, a line of JSON each
+//! Requests to a running laboratory from outside: over a socket in its folder, a line of JSON each
 //! way.
 
 use std::{
@@ -25,16 +25,16 @@ use crate::{
 /// The longest request, in bytes: a change in words.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
-/// The longest a requester may take.
+/// Longest time for a requester.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What a laboratory can be asked.
+/// Request to a laboratory.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// How it is.
+    /// Report its state.
     Status,
-    /// To change a link or an access.
+    /// Change a link or an access.
     Change {
         /// The name of the link or host.
         target: String,
@@ -51,70 +51,70 @@ enum Response {
     Error(String),
 }
 
-/// One way over a link, for people and programs.
+/// State of one direction of a link, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PipeStatus {
-    /// What it carries.
+    /// Rate.
     pub rate: String,
     /// Its one-way delay.
     pub delay: String,
-    /// How far the delay strays.
+    /// Jitter of the delay.
     pub jitter: String,
     /// Segments lost, each by itself.
     pub loss: String,
     /// Segments between bursts of loss, on average; 0: no bursts.
     pub burst_every: u64,
-    /// What may wait, in bytes.
+    /// Most queued bytes.
     pub queue_bytes_max: u64,
-    /// Whether it is up.
+    /// True while it is up.
     pub is_up: bool,
-    /// What waits, in bytes on the wire.
+    /// Queued bytes, on the wire.
     pub queued_bytes: u64,
-    /// What is under way, in bytes.
+    /// Bytes in flight.
     pub under_way_bytes: u64,
-    /// What has become of the segments that entered.
+    /// Counts of the segments that entered.
     pub segments: Count,
 }
 
 /// A link, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct LinkStatus {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// The hosts it joins.
     pub ends: [String; 2],
-    /// From the first to the second.
+    /// State from the first host to the second.
     pub forth: PipeStatus,
-    /// From the second to the first.
+    /// State from the second host to the first.
     pub back: PipeStatus,
 }
 
 /// A host, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HostStatus {
-    /// Where it is.
+    /// Its names and addresses.
     #[serde(flatten)]
     pub record: HostRecord,
-    /// What all its traffic shares on the way out.
+    /// Egress shared by all its traffic.
     pub up: String,
-    /// What all its traffic shares on the way in.
+    /// Ingress shared by all its traffic.
     pub down: String,
 }
 
 /// A laboratory, for people and programs.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Status {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// The process that keeps it up.
     pub pid: u32,
-    /// What that process is.
+    /// Kind of that process.
     pub keeper: Keeper,
-    /// Since it is up.
+    /// Seconds since its start.
     pub uptime_s: f64,
     /// Processor time the emulator has used.
     pub emulator_cpu_s: f64,
-    /// Packets a host's kernel did not take: 0 unless somebody removed its interface.
+    /// Packets that a host's kernel refused: 0 unless somebody removed its interface.
     pub refused_packets: u64,
     /// Scripted changes that contradicted changes from outside.
     pub refused_changes: u64,
@@ -142,22 +142,22 @@ impl From<PipeReport> for PipeStatus {
     }
 }
 
-/// What answers for one laboratory.
+/// Answers requests for one laboratory.
 #[derive(Debug, Clone)]
 pub struct Desk {
-    /// What it was built from.
+    /// Topology it was built from.
     pub topology: Arc<Topology>,
-    /// What is known outside of it.
+    /// Record known outside.
     pub record: Record,
-    /// The way to its emulator.
+    /// Line to its emulator.
     pub line: Line,
 }
 
 impl Desk {
-    /// How it is.
+    /// Returns its state.
     ///
     /// # Errors
-    /// When the emulator has ended.
+    /// Fails if the emulator has ended.
     pub fn status(&self) -> Result<Status> {
         let report = self.line.report()?;
         let hosts = self.record.hosts.iter().zip(&report.accesses);
@@ -192,7 +192,7 @@ impl Desk {
     /// Changes a link or an access.
     ///
     /// # Errors
-    /// When there is no such thing, or it can't be so; one line.
+    /// Fails if there is no such thing, or the change is impossible; one line.
     pub fn change(&self, target: &str, words: &[String]) -> Result<()> {
         self.line.change(self.topology.change(target, words)?)
     }
@@ -232,7 +232,7 @@ impl Control {
     /// Starts it.
     ///
     /// # Errors
-    /// When the socket can't be made.
+    /// Fails if the socket can't be made.
     pub fn start(desk: Desk) -> Result<Self> {
         let record = desk.record.clone();
         let listener = UnixListener::bind(record.socket())
@@ -247,7 +247,7 @@ impl Control {
                         return;
                     }
                     if let Ok(stream) = stream {
-                        // Whoever asked and went gets no answer.
+                        // A requester that is gone gets no answer.
                         let _ = desk.serve(&stream);
                     }
                 }
@@ -274,10 +274,10 @@ impl Drop for Control {
     }
 }
 
-/// Asks a laboratory how it is.
+/// Asks a laboratory for its state.
 ///
 /// # Errors
-/// When it does not answer.
+/// Fails if it does not answer.
 pub fn status(record: &Record) -> Result<Status> {
     match ask(record, &Request::Status)? {
         Response::Status(status) => Ok(status),
@@ -289,7 +289,7 @@ pub fn status(record: &Record) -> Result<Status> {
 /// Asks a laboratory to change a link or an access.
 ///
 /// # Errors
-/// When it refuses, in one line, or does not answer.
+/// Fails if it refuses, in one line, or does not answer.
 pub fn change(record: &Record, target: &str, words: &[String]) -> Result<()> {
     let request = Request::Change {
         target: target.to_owned(),

@@ -1,4 +1,4 @@
-//! The thread that carries packets between TUN devices, as the [`Network`] says.
+//! The thread that carries packets between TUN devices by the rules of the [`Network`].
 
 use std::{
     io,
@@ -25,43 +25,43 @@ use crate::{
     topology::{Access, Change, Conditions, HostId},
 };
 
-/// Packets read from one device before the others have their turn.
+/// Packets read from one device before the turn of the others.
 const BATCH: usize = 64;
 
-/// Orders that may wait: more than one at a time comes only from several control connections.
+/// Orders that may wait: several at a time come only from several control connections.
 const ORDERS_MAX: usize = 8;
 
-/// The longest an order may take. The thread answers between two batches, within milliseconds of its
-/// own; how soon it runs is up to the machine.
+/// Longest time for an order. The thread answers between two batches, within milliseconds of its
+/// own time; when it runs depends on the machine.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What the emulator knows about one way over a link.
+/// Report on one direction of a link.
 #[derive(Debug, Clone, Copy)]
 pub struct PipeReport {
-    /// How it is.
+    /// Conditions.
     pub conditions: Conditions,
-    /// What has become of what entered.
+    /// Counts of what entered.
     pub count: Count,
-    /// What waits to be sent, in bytes on the wire.
+    /// Queued bytes, on the wire.
     pub queued_bytes: u64,
-    /// What is under way, in bytes.
+    /// Bytes in flight.
     pub under_way_bytes: u64,
 }
 
-/// What the emulator knows.
+/// Report of the emulator.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Time since it started.
     pub uptime: Duration,
-    /// Processor time it has used, what the receiving kernel does for a packet included.
+    /// Processor time used, including the receiving kernel's work on a packet.
     pub cpu_time: Duration,
     /// By link: forth and back.
     pub pipes: Vec<[PipeReport; 2]>,
     /// By host: up and down.
     pub accesses: Vec<(Access, Access)>,
-    /// Packets a host's kernel did not take.
+    /// Packets that a host's kernel refused.
     pub refused_packets: u64,
-    /// Scripted changes that could not be.
+    /// Scripted changes that were impossible.
     pub refused_changes: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct Emulator {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The way to tell the thread something.
+/// Line for orders to the thread.
 #[derive(Debug, Clone)]
 pub struct Line {
     orders: SyncSender<Order>,
@@ -89,16 +89,16 @@ impl Line {
     /// Changes a link or an access.
     ///
     /// # Errors
-    /// When that can't be, in one line, or the emulator has ended.
+    /// Fails if the change is impossible, in one line, or the emulator has ended.
     pub fn change(&self, change: Change) -> Result<()> {
         self.ask(|answer| Order::Change(change, answer))?
             .map_err(anyhow::Error::msg)
     }
 
-    /// Asks how it goes.
+    /// Asks for a report.
     ///
     /// # Errors
-    /// When the emulator has ended.
+    /// Fails if the emulator has ended.
     pub fn report(&self) -> Result<Report> {
         self.ask(Order::Report)
     }
@@ -124,7 +124,7 @@ impl Emulator {
     /// Starts it. `devices` are by link the two ends, first to second.
     ///
     /// # Errors
-    /// When the machine has no thread or descriptor left.
+    /// Fails if the machine has no thread or descriptor left.
     pub fn start(
         network: Network,
         links: usize,
@@ -161,12 +161,12 @@ impl Emulator {
         })
     }
 
-    /// The way to tell it something.
+    /// Returns the line for orders.
     pub fn line(&self) -> &Line {
         &self.line
     }
 
-    /// Whether it still carries packets.
+    /// Returns whether it still carries packets.
     pub fn is_running(&self) -> bool {
         self.thread
             .as_ref()
@@ -176,7 +176,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // A thread that has ended hears nothing, and what it panicked of was said then.
+        // A thread that has ended hears nothing, and its panic was reported then.
         let _ = self.line.tell(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -184,12 +184,12 @@ impl Drop for Emulator {
     }
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Carrier {
     network: Network,
     links: usize,
     hosts: usize,
-    /// By pipe: where its packets come from. A device whose interface was removed is none.
+    /// Source of packets by pipe; none for a device whose interface was removed.
     devices: Vec<Option<OwnedFd>>,
     inbox: Receiver<Order>,
     bell: Arc<OwnedFd>,
@@ -201,7 +201,8 @@ struct Carrier {
 impl Carrier {
     fn run(mut self) {
         if kernel::prefer_this_thread().is_err() {
-            // Without real-time the best there is; where even that is forbidden, timing suffers.
+            // Without real-time priority, the highest other one. If even that is forbidden, timing
+            // suffers.
             let _ = rustix::process::setpriority_process(None, -20);
         }
         loop {
@@ -217,8 +218,8 @@ impl Carrier {
         }
     }
 
-    /// Waits for packets, an order or the next arrival. Answers the devices with packets, and whether
-    /// there are orders.
+    /// Waits for packets, an order or the next arrival. Returns the devices with packets, and
+    /// whether there are orders.
     fn wait(&self) -> (Vec<usize>, bool) {
         let timeout = self.network.next().map(|at| {
             let time = at.saturating_sub(self.clock.now());
@@ -236,7 +237,7 @@ impl Carrier {
             .map(|(_, device)| PollFd::new(*device, PollFlags::IN))
             .collect();
         watched.push(PollFd::new(&self.bell, PollFlags::IN));
-        // Interrupted or not, the next round looks at everything again.
+        // Interrupted or not, the next round checks everything again.
         if poll(&mut watched, timeout.as_ref()).is_err() {
             return (Vec::new(), false);
         }
@@ -256,7 +257,7 @@ impl Carrier {
             };
             match rustix::io::read(device, self.space.as_mut_slice()) {
                 Ok(bytes) => {
-                    // What kernels say to groups of their own accord, at moments of their own, would
+                    // Kernels send packets to groups by themselves, at random moments. Those would
                     // take chance from the packets that are counted.
                     if let Some(packet) = Packet::new(self.space[..bytes].to_vec())
                         && !packet.is_multicast()
@@ -271,10 +272,10 @@ impl Carrier {
         self.deliver();
     }
 
-    /// Gives packets that have arrived to the host at the end of their pipe.
+    /// Delivers arrived packets to the host at the end of their pipe.
     fn deliver(&mut self) {
         for (pipe, packet) in self.network.take_ready() {
-            // The other way over the same link begins where this one ends.
+            // The other direction of the link begins where this one ends.
             let taken = match &self.devices[pipe.0 ^ 1] {
                 Some(device) => rustix::io::write(device.as_fd(), packet.bytes()).is_ok(),
                 None => false,
@@ -285,13 +286,13 @@ impl Carrier {
         }
     }
 
-    /// Carries out all orders; false when it shall stop.
+    /// Carries out all orders; returns false on the order to stop.
     fn take_orders(&mut self) -> bool {
-        // Rings before the inbox is looked at are answered by that look.
+        // The check of the inbox answers all rings before it.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         loop {
             match self.inbox.try_recv() {
-                // Whoever asked may have gone; then nobody wants the answer.
+                // A requester that is gone needs no answer.
                 Ok(Order::Change(change, answer)) => {
                     let changed = self.network.change(self.clock.now(), &change);
                     let _ = answer.try_send(changed);
@@ -332,10 +333,10 @@ impl Carrier {
     }
 }
 
-/// Whether TUN devices can be had at all.
+/// Checks whether TUN devices are available.
 ///
 /// # Errors
-/// When they can't, in one line that says why.
+/// Fails if they are not, in one line with the reason.
 pub fn check_tun() -> Result<()> {
     let opened = std::fs::OpenOptions::new()
         .read(true)

@@ -1,4 +1,4 @@
-//! What only the kernel's own calls can do: the laboratory's unsafe code, all of it.
+//! System calls without a safe wrapper: all unsafe code of the laboratory.
 
 #![expect(unsafe_code, reason = "no safe crate has these calls")]
 
@@ -20,15 +20,15 @@ use rustix::{
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 
-/// The lowest real-time priority: above everything that is not real-time, below whatever else is.
+/// Lowest real-time priority: above everything that is not real-time, below all else.
 const PRIORITY: libc::c_int = 1;
 
-/// Makes a TUN device in the network namespace of the calling thread. It is gone when the
+/// Creates a TUN device in the network namespace of the calling thread. It is gone when the
 /// descriptor is closed. Reads and writes are packets after a virtio header; large TCP packets come
 /// and go whole, checksums uncomputed.
 ///
 /// # Errors
-/// When the kernel does not let us, or the name is taken or too long.
+/// Fails if the kernel forbids it, or the name is in use or too long.
 pub fn open_tun(name: &str) -> io::Result<OwnedFd> {
     let device = OpenOptions::new()
         .read(true)
@@ -55,11 +55,11 @@ pub fn open_tun(name: &str) -> io::Result<OwnedFd> {
     Ok(device.into())
 }
 
-/// Runs the calling thread before all that are not real-time, so that packets are in time on a busy
-/// machine. The kernel still keeps 5 % of each processor for the others.
+/// Runs the calling thread before all others that are not real-time, so that packets are in time on
+/// a busy machine. The kernel still keeps 5 % of each processor for the others.
 ///
 /// # Errors
-/// When the kernel does not let us.
+/// Fails if the kernel forbids it.
 pub fn prefer_this_thread() -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,
@@ -69,18 +69,18 @@ pub fn prefer_this_thread() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })
 }
 
-/// Where a command runs: in this network namespace, with these names.
+/// Place of a command: this network namespace, with these names.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The namespace.
     pub namespace: Arc<File>,
-    /// The file that stands in for `/etc/hosts`.
+    /// File that replaces `/etc/hosts`.
     pub hosts: CString,
-    /// What the host is called there.
+    /// Name of the host there.
     pub name: String,
 }
 
-/// Lets the command start there. It sees the machine's files, but for `/etc/hosts`.
+/// Makes the command start there. It sees the machine's files, except for `/etc/hosts`.
 pub fn enter_on_start(command: &mut Command, entry: Entry) {
     let enter = move || -> io::Result<()> {
         let network = Some(LinkNameSpaceType::Network);

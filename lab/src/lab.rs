@@ -1,4 +1,4 @@
-//! A laboratory from its making to its end.
+//! A laboratory from its start to its end.
 
 use std::{
     ffi::{CString, OsStr},
@@ -25,14 +25,14 @@ use crate::{
     topology::{Host, HostId, MTU_BYTES, Topology},
 };
 
-/// Packets a device holds until the emulator reads them: half a second of 64 KiB packets at
-/// 4 Gbit/s. More are lost, as they would be at a network card.
+/// Packets that a device holds until the emulator reads them: half a second of 64 KiB packets at 4
+/// Gbit/s. More are lost, as at a network card.
 const DEVICE_QUEUE_PACKETS: u32 = 4096;
 
-/// Which congestion control a host's programs get unless they choose.
+/// Default congestion control of a host's programs.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Laboratories this process has made, for their names.
+/// Laboratories created by this process, for their names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A laboratory that is up. Dropping it ends what runs in it and removes it.
@@ -48,15 +48,14 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 /// ```
 #[derive(Debug)]
 pub struct Lab {
-    // In the order in which they end: nobody asks any more, packets stop, processes end, the name
-    // is free again.
+    // Fields in the order in which they end: control, packets, processes, and the name last.
     control: Option<Control>,
     emulator: Option<Emulator>,
     ground: Ground,
     desk: Desk,
 }
 
-/// The namespaces, and the name they stand under.
+/// Namespaces, and their common name.
 #[derive(Debug)]
 struct Ground {
     record: Record,
@@ -81,7 +80,7 @@ impl Lab {
     /// Builds a laboratory for this process, under a name of its own: several may be up at once.
     ///
     /// # Errors
-    /// When it can't be built, in one line that says what is missing.
+    /// Fails if it can't be built, in one line that names what is missing.
     pub fn up(topology: &Topology) -> Result<Self> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{}-{number}", topology.name(), std::process::id());
@@ -91,7 +90,8 @@ impl Lab {
     /// Builds a laboratory under this name.
     ///
     /// # Errors
-    /// When it can't be built, in one line that says what is missing, or the name is taken.
+    /// Fails if it can't be built, in one line that names what is missing, or if the name is in
+    /// use.
     pub fn up_as(topology: &Topology, name: &str, keeper: Keeper) -> Result<Self> {
         let record = record_of(topology, name, keeper)?;
         let ground = Ground {
@@ -124,22 +124,22 @@ impl Lab {
         })
     }
 
-    /// What it is called: `posthaste-lab exec --lab NAME` reaches it.
+    /// Returns the name: `posthaste-lab exec --lab NAME` reaches it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.ground.record.name
     }
 
-    /// What is known of it outside.
+    /// Returns the record known outside.
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.ground.record
     }
 
-    /// A command that runs on a host.
+    /// Returns a command that runs on a host.
     ///
     /// # Panics
-    /// When there is no such host.
+    /// Panics if there is no such host.
     #[must_use]
     pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Command {
         match command(self.record(), host, program.as_ref()) {
@@ -148,19 +148,19 @@ impl Lab {
         }
     }
 
-    /// Runs something on a thread of its own on a host. Sockets it opens stay on that host, wherever
-    /// they are used afterwards.
+    /// Runs a closure on a thread of its own on a host. Sockets it opens stay on that host,
+    /// wherever they are used afterwards.
     ///
     /// # Errors
-    /// When there is no such host, it can't be entered, or what was run fails.
+    /// Fails if there is no such host, it can't be entered, or the closure fails.
     pub fn within<T: Send>(&self, host: &str, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         Namespace::open(&find(self.record(), host)?.namespace)?.within(run)
     }
 
-    /// Where the others reach a host.
+    /// Address of a host for the others.
     ///
     /// # Panics
-    /// When there is no such host.
+    /// Panics if there is no such host.
     #[must_use]
     pub fn address(&self, host: &str) -> IpAddr {
         match find(self.record(), host) {
@@ -169,10 +169,10 @@ impl Lab {
         }
     }
 
-    /// How it is.
+    /// Returns its state.
     ///
     /// # Errors
-    /// When the emulator has ended.
+    /// Fails if the emulator has ended.
     pub fn status(&self) -> Result<Status> {
         self.desk.status()
     }
@@ -180,23 +180,23 @@ impl Lab {
     /// Changes a link or an access, in words such as `rate=10Mbit/s`.
     ///
     /// # Errors
-    /// When there is no such thing, or it can't be so; one line.
+    /// Fails if there is no such thing, or the change is impossible; one line.
     pub fn change(&self, target: &str, words: &[&str]) -> Result<()> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         self.desk.change(target, &words)
     }
 
-    /// Whether packets are still carried.
+    /// Returns whether packets are still carried.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.control.is_some() && self.emulator.as_ref().is_some_and(Emulator::is_running)
     }
 }
 
-/// A command that runs on a host of a laboratory, whoever keeps it up.
+/// Returns a command that runs on a host of a laboratory of any process.
 ///
 /// # Errors
-/// When there is no such host.
+/// Fails if there is no such host.
 pub fn command(record: &Record, host: &str, program: &OsStr) -> Result<Command> {
     let found = find(record, host)?;
     let entry = Entry {
@@ -226,7 +226,7 @@ fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).context("a path holds no zero")
 }
 
-/// Names and addresses of everything.
+/// Returns the names and addresses of everything.
 fn record_of(topology: &Topology, name: &str, keeper: Keeper) -> Result<Record> {
     let pid = std::process::id();
     let mut hosts = Vec::new();
@@ -275,8 +275,8 @@ fn make_devices(topology: &Topology, namespaces: &[Namespace]) -> Result<Vec<Own
     Ok(devices)
 }
 
-/// What every host's kernel is told before it has devices. Packets may come and go on different
-/// links, and measurements must not depend on what an earlier one learned of a path.
+/// Configures a host's kernel before it has devices. Packets may come and go on different links,
+/// and measurements must not depend on what an earlier one learned of a path.
 fn set_up(space: &Namespace, host: &Host) -> Result<()> {
     let forwards = if host.forwards { "1" } else { "0" };
     let mut settings = vec![
@@ -302,8 +302,9 @@ fn set_all(space: &Namespace, settings: Vec<(&str, &str)>) -> Result<()> {
     })
 }
 
-/// A namespace may only default to what the machine allows every socket to choose. The machine's list
-/// is one for all namespaces; what is added to it stays until the next start.
+/// Allows a congestion control on this machine. A namespace may only default to one that the
+/// machine allows every socket to choose. That list is one for all namespaces; an addition stays
+/// until the next boot.
 fn allow_congestion_control(wanted: &str) -> Result<()> {
     let list = Path::new("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let allowed = fs::read_to_string(list).context("can't read what the machine allows")?;
@@ -318,7 +319,7 @@ fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").is_dir()
 }
 
-/// What `ip` does on a host: its address, its links, and the way to every other host.
+/// Returns lines of `ip` for a host: its address, its links, and the route to every other host.
 fn ip_lines(topology: &Topology, record: &Record, host: HostId) -> String {
     let own = &record.hosts[host.0];
     let mut lines = vec![

@@ -1,18 +1,18 @@
 //! The laboratory: real distance on one machine.
 //!
-//! A [`Topology`] names hosts and the links between them, with rate, delay, queue, loss, jitter, and
-//! what changes when. [`Lab::up`] builds it: each host is a network namespace with the kernel's own
-//! TCP, each link a pair of TUN devices, and one thread carries packets between them as a real
+//! A [`Topology`] names hosts and the links between them, with rate, delay, queue, loss, jitter,
+//! and scripted changes. [`Lab::up`] builds it. Each host is a network namespace with the kernel's
+//! own TCP, each link a pair of TUN devices, and one thread carries packets between them as a real
 //! network would. Devices have offloads, so the thread sees packets of up to 64 KiB and carries a
-//! gigabit a second on a fraction of a core; loss and full queues still take single segments, which
+//! gigabit a second on a fraction of a core. Loss and full queues still drop single segments, which
 //! are cut out as a network card would cut them.
 //!
-//! Nothing leaves the namespaces: no host of a laboratory has a way to the machine's own network.
+//! Nothing leaves the namespaces: no host of a laboratory has a route to the machine's own network.
 //!
 //! A [`Twin`] plays a scenario of the simulator in a laboratory, with real processes.
 //!
-//! What is pure is apart from what is not: `network` is a machine of packets and time that tests
-//! drive without a socket, `emulator` gives it a clock and devices.
+//! Pure code is apart from the rest: `network` is a machine of packets and time that tests drive
+//! without a socket, `emulator` gives it a clock and devices.
 
 mod clock;
 pub mod control;

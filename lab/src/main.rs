@@ -23,18 +23,18 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// Exit code for the laboratory's own failures, as `docker run` and `env` have it.
+/// Exit code for the laboratory's own failures, like that of `docker run` and `env`.
 const FAILED: u8 = 125;
 
-/// Exit codes for a command that can't be run, and for one that is not there, as shells have it.
+/// Exit codes for a command that can't be run, and for a missing one, like those of shells.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Between two looks whether the emulator runs, or whether a laboratory has ended.
+/// Interval between two checks whether the emulator runs, or whether a laboratory has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Looks before a laboratory counts as not ending: more than two minutes, of which one is for what runs
-/// in it.
+/// Checks until a laboratory counts as stuck: more than two minutes, of which one is for the
+/// processes in it.
 const LOOKS_MAX: u32 = 2_500;
 
 /// Real distance on one machine: hosts in network namespaces, joined by emulated links.
@@ -160,7 +160,7 @@ fn up(path: &std::path::Path, name: Option<String>) -> Result<()> {
     say(&farewell(&status))
 }
 
-/// What to do with it.
+/// Returns hints for its use.
 fn greeting(lab: &Lab, topology: &Topology) -> String {
     let name = lab.name();
     let hosts = lab.record().hosts.iter();
@@ -183,7 +183,7 @@ fn greeting(lab: &Lab, topology: &Topology) -> String {
     text + &format!("  posthaste-lab down --lab {name}    (or ^C here)\n")
 }
 
-/// What it cost.
+/// Returns its resource use.
 fn farewell(status: &Status) -> String {
     format!(
         "{} is down; in {:.1} s the emulator used {:.1} % of a core\n",
@@ -206,7 +206,7 @@ fn command(record: &Record, host: &str, words: &[OsString]) -> Result<std::proce
     Ok(command)
 }
 
-/// The exit code for a command that did not start.
+/// Returns the exit code for a command that did not start.
 fn cannot_run(error: &io::Error, words: &[OsString]) -> Result<ExitCode> {
     let program = words
         .first()
@@ -249,7 +249,7 @@ fn run(
     let ended = thread::scope(|scope| {
         scope.spawn(move || {
             for signal in signals.forever() {
-                // It may have ended since.
+                // The process may have ended since.
                 let signal = Signal::from_named_raw(signal);
                 if let (Some(pid), Some(signal)) = (pid, signal) {
                     let _ = kill_process(pid, signal);
@@ -268,7 +268,7 @@ fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-/// As shells have it: 128 and the number of the signal that ended it.
+/// Returns the exit code as shells do: 128 and the number of the signal that ended the command.
 fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     ExitCode::from(
@@ -313,14 +313,14 @@ fn wait_until_down(record: &Record) -> Result<()> {
     bail!("{} (process {}) does not end", record.name, record.pid)
 }
 
-/// Those that people keep up, not programs for themselves.
+/// Returns laboratories that people keep up, without those of programs.
 fn ours() -> Vec<Record> {
     let mut all = register::running();
     all.retain(|record| record.keeper != Keeper::Program);
     all
 }
 
-/// The laboratory of that name, or the only one there is.
+/// Returns the laboratory of that name, or the only one.
 fn choose(name: Option<&str>) -> Result<Record> {
     if let Some(name) = name {
         let mut all = register::running().into_iter();
@@ -345,7 +345,7 @@ fn status(lab: Option<&str>, json: bool) -> Result<()> {
         Some(_) => vec![choose(lab)?],
         None => register::running(),
     };
-    // One that ends meanwhile is not up.
+    // A laboratory that ends meanwhile is not up.
     let all: Vec<Status> = records
         .iter()
         .filter_map(|record| control::status(record).ok())

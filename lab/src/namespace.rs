@@ -1,4 +1,4 @@
-//! Network namespaces: made with a name that `ip netns` knows, set up, entered, removed.
+//! Network namespaces: created with a name that `ip netns` knows, set up, entered, removed.
 
 use std::{
     fs::{self, File},
@@ -17,17 +17,17 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-/// Where `ip netns` keeps names.
+/// Folder of the names of `ip netns`.
 const FOLDER: &str = "/run/netns";
 
-/// Between two looks whether processes have ended.
+/// Interval between two checks whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Looks before a process that was asked to end is ended: 1 s.
+/// Checks until a process that was asked to end is killed: 1 s.
 const POLITE_LOOKS_MAX: u32 = 100;
 
-/// Looks before a process that was ended counts as stuck: a minute, as a busy machine lets none end
-/// before it runs.
+/// Checks until a killed process counts as stuck: a minute, as a busy machine ends a process only
+/// when it runs.
 const LOOKS_MAX: u32 = 6_000;
 
 /// A namespace with a name.
@@ -38,10 +38,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
-    /// When it can't be made, in one line.
+    /// Fails if it can't be created, in one line.
     pub fn create(name: &str) -> Result<Self> {
         run(Command::new("ip").args(["netns", "add", name]))?;
         Self::open(name)
@@ -50,7 +50,7 @@ impl Namespace {
     /// Finds it.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// Fails if there is none of that name.
     pub fn open(name: &str) -> Result<Self> {
         let path = path_of(name);
         let file = File::open(&path).with_context(|| format!("can't open {}", path.display()))?;
@@ -60,15 +60,15 @@ impl Namespace {
         })
     }
 
-    /// What it is entered through.
+    /// Returns the file to enter it through.
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// Runs something inside of it, on a thread of its own.
+    /// Runs a closure inside, on a thread of its own.
     ///
     /// # Errors
-    /// When it can't be entered, or what was run fails.
+    /// Fails if it can't be entered, or the closure fails.
     pub fn within<T: Send>(&self, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let inside = || {
             move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
@@ -82,7 +82,7 @@ impl Namespace {
     /// Writes a kernel setting; call it [within](Self::within).
     ///
     /// # Errors
-    /// When there is no such setting, or it does not take the value.
+    /// Fails if there is no such setting, or it rejects the value.
     pub fn write_setting(name: &str, value: &str) -> Result<()> {
         let path = Path::new("/proc/sys").join(name.replace('.', "/"));
         fs::write(&path, value).with_context(|| format!("can't set {name} to \"{value}\""))
@@ -91,7 +91,7 @@ impl Namespace {
     /// Runs lines of `ip` inside.
     ///
     /// # Errors
-    /// When one of them fails, with what `ip` says.
+    /// Fails if one of them fails, with the output of `ip`.
     pub fn ip(&self, lines: &str) -> Result<()> {
         let mut child = Command::new("ip")
             .args(["-n", &self.name, "-batch", "-"])
@@ -109,11 +109,10 @@ impl Namespace {
     }
 }
 
-/// Ends everything that runs in the namespaces of these names and removes them. What is not there
-/// is fine.
+/// Ends every process in the namespaces of these names and removes them. Missing ones are fine.
 ///
 /// # Errors
-/// When a process does not end, or a namespace can't be removed.
+/// Fails if a process does not end, or a namespace can't be removed.
 pub fn remove(names: &[String]) -> Result<()> {
     let present: Vec<&String> = names.iter().filter(|name| path_of(name).exists()).collect();
     let places: Vec<(u64, u64)> = present
@@ -127,7 +126,7 @@ pub fn remove(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Names of all namespaces that begin so.
+/// Returns the names of all namespaces with this prefix.
 pub fn beginning_with(prefix: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(FOLDER) else {
         return Vec::new();
@@ -136,7 +135,7 @@ pub fn beginning_with(prefix: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// Asks the processes in these namespaces to end, then ends them.
+/// Asks the processes in these namespaces to end, then kills them.
 fn end_processes(places: &[(u64, u64)]) -> Result<()> {
     if places.is_empty() {
         return Ok(());
@@ -153,7 +152,7 @@ fn end_processes(places: &[(u64, u64)]) -> Result<()> {
         };
         for process in left {
             if let (Some(signal), Some(pid)) = (signal, Pid::from_raw(process)) {
-                // It may have ended since.
+                // The process may have ended since.
                 let _ = kill_process(pid, signal);
             }
         }
@@ -165,7 +164,7 @@ fn end_processes(places: &[(u64, u64)]) -> Result<()> {
     )
 }
 
-/// Processes in these namespaces, but for this one.
+/// Returns the processes in these namespaces, except this one.
 fn processes_in(places: &[(u64, u64)]) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -180,7 +179,7 @@ fn processes_in(places: &[(u64, u64)]) -> Vec<i32> {
         .collect()
 }
 
-/// What tells namespaces apart.
+/// Returns the identity of a namespace.
 fn place_of(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))

@@ -1,8 +1,8 @@
 //! The network as a pure machine: packets and the time go in, packets come out when they arrive.
 //!
-//! A packet passes the access of the host that sends it, the queue of the link, the link itself
-//! (where segments are lost) and the access of the host it arrives at. Each step happens at its own
-//! time, however late the machine is looked at.
+//! A packet passes the access of the sending host, the queue of the link, the link itself (where
+//! segments are lost) and the access of the receiving host. Each step happens at its own time,
+//! however late the machine is advanced.
 
 mod gate;
 mod loss;
@@ -22,32 +22,32 @@ use loss::Loss;
 use noise::Noise;
 use wire::Wire;
 
-/// One way over one link.
+/// Pipe: one direction of one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PipeId(pub(crate) usize);
 
 impl PipeId {
-    /// This way over the link of this place.
+    /// Returns this direction of the link at this place.
     pub fn new(link: usize, direction: Direction) -> Self {
         Self(link * 2 + direction as usize)
     }
 }
 
-/// What has become of the segments that entered one way over a link. A segment is a packet as it
-/// would be on the wire.
+/// Counts of the segments that entered one direction of a link. A segment is a packet as it would
+/// be on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Count {
-    /// They entered.
+    /// Segments entered.
     pub entered: u64,
-    /// They arrived.
+    /// Segments arrived.
     pub delivered: u64,
-    /// They arrived: bytes of IP.
+    /// Bytes of IP arrived.
     pub delivered_bytes: u64,
-    /// They were lost by chance.
+    /// Segments lost by chance.
     pub lost: u64,
-    /// They found a queue full.
+    /// Segments dropped at a full queue.
     pub dropped: u64,
-    /// The link was down.
+    /// Segments lost while the link was down.
     pub cut_off: u64,
 }
 
@@ -70,22 +70,22 @@ struct Accesses {
     down_gate: Gate,
 }
 
-/// What happens next.
+/// Next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The script changes something.
+    /// A scripted change.
     Scripted,
     /// A packet has left its host.
     LeftHost(usize),
     /// A packet has left the queue of a pipe.
     Sent(usize),
-    /// A packet has come to the other end of a pipe.
+    /// A packet has arrived at the other end of a pipe.
     Arrived(usize),
-    /// A packet has passed the access of the host it came to.
+    /// A packet has passed the access of the receiving host.
     EnteredHost(usize),
 }
 
-/// All links and accesses, and what is on them.
+/// All links and accesses, and the packets on them.
 #[derive(Debug)]
 pub struct Network {
     pipes: Vec<Pipe>,
@@ -96,7 +96,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of a topology at its start.
+    /// Returns the network of a topology at its start.
     pub fn new(topology: &Topology) -> Self {
         let framing = topology.framing_bytes();
         let mut pipes = Vec::new();
@@ -132,7 +132,7 @@ impl Network {
         }
     }
 
-    /// Takes a packet that a host sends into a pipe.
+    /// Accepts a packet that a host sends into a pipe.
     pub fn enter(&mut self, now: Duration, pipe: PipeId, packet: Packet) {
         self.advance(now);
         let segments = u64::from(packet.segments());
@@ -149,7 +149,7 @@ impl Network {
         self.advance(now);
     }
 
-    /// Lets everything happen that happens until now.
+    /// Processes all events until now.
     pub fn advance(&mut self, now: Duration) {
         while let Some((at, event)) = self.earliest()
             && at <= now
@@ -158,12 +158,12 @@ impl Network {
         }
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next event.
     pub fn next(&self) -> Option<Duration> {
         self.earliest().map(|(at, _)| at)
     }
 
-    /// Packets that have arrived, each with the pipe it came through.
+    /// Returns the packets that have arrived, each with its pipe.
     pub fn take_ready(&mut self) -> std::vec::Drain<'_, (PipeId, Packet)> {
         self.ready.drain(..)
     }
@@ -171,7 +171,7 @@ impl Network {
     /// Changes a link or an access.
     ///
     /// # Errors
-    /// When that can't be, in one line; then nothing has changed.
+    /// Fails if the change is impossible, in one line; then nothing has changed.
     pub fn change(&mut self, now: Duration, change: &Change) -> Result<(), String> {
         self.advance(now);
         self.apply(now, change)?;
@@ -212,34 +212,34 @@ impl Network {
         Ok(())
     }
 
-    /// How a pipe is now.
+    /// Returns the current conditions of a pipe.
     pub fn conditions(&self, pipe: PipeId) -> Conditions {
         self.pipes[pipe.0].conditions
     }
 
-    /// What a pipe has done.
+    /// Returns the counts of a pipe.
     pub fn count(&self, pipe: PipeId) -> Count {
         self.pipes[pipe.0].count
     }
 
-    /// What waits for a pipe and is under way on it, in bytes.
+    /// Returns the queued bytes of a pipe and its bytes in flight.
     pub fn held_bytes(&self, pipe: PipeId) -> (u64, u64) {
         let pipe = &self.pipes[pipe.0];
         (pipe.gate.queued_bytes(), pipe.wire.bytes())
     }
 
-    /// How a host's accesses are now.
+    /// Returns the current accesses of a host.
     pub fn accesses(&self, host: HostId) -> (Access, Access) {
         let host = &self.hosts[host.0];
         (host.up, host.down)
     }
 
-    /// Scripted changes that could not be, because of changes from outside.
+    /// Returns the number of scripted changes made impossible by changes from outside.
     pub fn refused_changes(&self) -> u64 {
         self.refused_changes
     }
 
-    /// The first of all that will happen; of two at one time the one nearer to the sender.
+    /// Returns the earliest event; of two at one time the one nearer to the sender.
     fn earliest(&self) -> Option<(Duration, Event)> {
         let script = self
             .script
@@ -293,7 +293,7 @@ impl Network {
         }
     }
 
-    /// A packet stands before a link.
+    /// Puts a packet into the queue of a link.
     fn queue(&mut self, now: Duration, pipe: PipeId, packet: Packet) {
         let entered = &mut self.pipes[pipe.0];
         if entered.conditions.state == State::Down {
@@ -305,7 +305,7 @@ impl Network {
         }
     }
 
-    /// A packet stands before the host it goes to.
+    /// Puts a packet into the queue of the receiving host's access.
     fn on_arrival(&mut self, now: Duration, pipe: PipeId, packet: Packet) {
         let arrived = &mut self.pipes[pipe.0];
         let access = &mut self.hosts[arrived.to.0].down_gate;

@@ -1,8 +1,8 @@
 //! A packet as a TUN device with offloads gives it: a virtio header, then IP. A large TCP packet
 //! stands for many segments, which can be cut apart as a network card would cut them.
 //!
-//! Header fields: `struct virtio_net_hdr` of the kernel's `linux/virtio_net.h`, in the byte order of
-//! the machine; IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293) in network byte order.
+//! Header fields: `struct virtio_net_hdr` of the kernel's `linux/virtio_net.h`, in the byte order
+//! of the machine; IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293) in network byte order.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ const GSO_ECN: u8 = 0x80;
 /// The protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Where fields of the TCP header are.
+/// Offsets of fields in the TCP header.
 const TCP_SEQUENCE: usize = 4;
 const TCP_DATA_OFFSET: usize = 12;
 const TCP_FLAGS: usize = 13;
@@ -42,7 +42,7 @@ const IPV6_BYTES: usize = 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     bytes: Vec<u8>,
-    /// Of IP and TCP together, repeated on each segment; 0 for what can't be cut.
+    /// Bytes of IP and TCP headers, repeated on each segment; 0 for a packet that can't be cut.
     headers: usize,
     /// Payload of each segment but the last.
     segment_bytes: usize,
@@ -50,9 +50,9 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Takes what a device gave. What is no TCP packet of several segments is one segment.
+    /// Reads a packet from a device. All but a TCP packet of several segments is one segment.
     ///
-    /// None when there is no packet in it.
+    /// None if it contains no packet.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         if bytes.len() <= VIRTIO_BYTES {
@@ -72,13 +72,13 @@ impl Packet {
         })
     }
 
-    /// What a device takes.
+    /// Returns the bytes for a device.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether it goes to a group and not to a host.
+    /// Returns whether it goes to a group and not to a host.
     #[must_use]
     pub fn is_multicast(&self) -> bool {
         let ip = &self.bytes[VIRTIO_BYTES..];
@@ -89,13 +89,13 @@ impl Packet {
         }
     }
 
-    /// How many packets it is on the wire.
+    /// Returns its number of packets on the wire.
     #[must_use]
     pub fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// What it takes on the wire when each segment has so much framing.
+    /// Returns its bytes on the wire with so much framing for each segment.
     #[must_use]
     pub fn wire_bytes(&self, framing_bytes: u64) -> u64 {
         let segments = u64::from(self.segments);
@@ -103,7 +103,7 @@ impl Packet {
         whole + (segments - 1) * self.headers as u64 + segments * framing_bytes
     }
 
-    /// How many of its first segments fit into so many bytes on the wire.
+    /// Returns how many of its first segments fit into so many bytes on the wire.
     #[must_use]
     pub fn segments_within(&self, wire_bytes: u64, framing_bytes: u64) -> u32 {
         if self.wire_bytes(framing_bytes) <= wire_bytes {
@@ -117,8 +117,8 @@ impl Packet {
         fitting.min(self.segments - 1)
     }
 
-    /// Some of its segments as a packet of their own; nothing of an empty range or of one that
-    /// goes beyond its end.
+    /// Returns some of its segments as a packet of their own; none for an empty range or one beyond
+    /// its end.
     #[must_use]
     pub fn cut(&self, range: Range<u32>) -> Option<Self> {
         if range.is_empty() || range.end > self.segments {
@@ -158,7 +158,8 @@ impl Packet {
         }
     }
 
-    /// Sequence, flags, and the sum of the pseudo header for whoever completes the checksum.
+    /// Sets the sequence, the flags, and the sum of the pseudo header, to which the checksum is
+    /// added later.
     fn mend_tcp(&self, ip: &mut [u8], range: &Range<u32>) -> Option<()> {
         let start = transport_start(&self.bytes)?;
         let sum = pseudo_header_sum(ip, ip.len() - start)?;
@@ -180,7 +181,8 @@ impl Packet {
     }
 }
 
-/// Length of the headers and payload of each segment, of a TCP packet that stands for several.
+/// Returns the length of the headers and of each segment's payload, of a TCP packet that stands for
+/// several.
 fn large(bytes: &[u8]) -> Option<(usize, usize)> {
     let ip = bytes.get(VIRTIO_BYTES..)?;
     let version = ip.first()? >> 4;
@@ -201,13 +203,13 @@ fn large(bytes: &[u8]) -> Option<(usize, usize)> {
     fits.then_some((headers, segment_bytes))
 }
 
-/// Where TCP begins in the IP packet: where its checksum starts.
+/// Returns the offset of TCP in the IP packet: the start of its checksum.
 fn transport_start(bytes: &[u8]) -> Option<usize> {
     let field = bytes.get(6..8)?;
     Some(usize::from(u16::from_ne_bytes([field[0], field[1]])))
 }
 
-/// Length, identification and checksum of the IP header; `place` segments lie before this one.
+/// Sets length, identification and checksum of the IP header; `place` segments lie before this one.
 fn mend_ip(ip: &mut [u8], place: u32) -> Option<()> {
     let whole = ip.len();
     if ip.first()? >> 4 == 6 {
@@ -229,8 +231,8 @@ fn mend_ip(ip: &mut [u8], place: u32) -> Option<()> {
     Some(())
 }
 
-/// The sum over the pseudo header, not complemented: what the checksum field holds until the rest is
-/// added (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// Returns the sum over the pseudo header, not complemented: content of the checksum field until
+/// the rest is added (RFC 9293 section 3.1, RFC 8200 section 8.1).
 fn pseudo_header_sum(ip: &[u8], tcp_bytes: usize) -> Option<u16> {
     let addresses = if ip.first()? >> 4 == 6 {
         ip.get(8..IPV6_BYTES)?
@@ -241,7 +243,7 @@ fn pseudo_header_sum(ip: &[u8], tcp_bytes: usize) -> Option<u16> {
     Some(fold(sum_of(addresses) + u64::from(length) + u64::from(TCP)))
 }
 
-/// The sum of 16-bit words in network byte order (RFC 1071).
+/// Returns the sum of 16-bit words in network byte order (RFC 1071).
 fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2);
     words
@@ -249,7 +251,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// The carries added back in.
+/// Adds the carries back in.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,5 +1,5 @@
-//! Which laboratories there are: a folder for each under `/run/posthaste-lab`, locked by the process
-//! it belongs to. A folder that nobody locks is what a killed process left.
+//! Register of laboratories: a folder for each under `/run/posthaste-lab`, locked by its process.
+//! An unlocked folder is left from a killed process.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::namespace;
 
-/// Where the folders are.
+/// Folder of the register.
 const FOLDER: &str = "/run/posthaste-lab";
 
-/// How the name of each namespace begins.
+/// Prefix of each namespace's name.
 pub const NAMESPACE_PREFIX: &str = "posthaste-lab.";
 
-/// Who keeps a laboratory up.
+/// Kind of process that keeps a laboratory up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keeper {
@@ -33,41 +33,41 @@ pub enum Keeper {
 /// A host of a laboratory that is up.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HostRecord {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// Its network namespace, as `ip netns` knows it.
     pub namespace: String,
-    /// Where the others reach it.
+    /// Its IPv4 address for the others.
     pub address: Ipv4Addr,
-    /// Where the others reach it, if the kernel has IPv6.
+    /// Its IPv6 address for the others, if the kernel has IPv6.
     pub address6: Option<Ipv6Addr>,
 }
 
 /// A laboratory that is up, or was.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Record {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// The process that keeps it up.
     pub pid: u32,
-    /// What that process is.
+    /// Kind of that process.
     pub keeper: Keeper,
     /// Its hosts, in the order of the topology.
     pub hosts: Vec<HostRecord>,
 }
 
 impl Record {
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> PathBuf {
         folder_of(&self.name)
     }
 
-    /// The file that stands in for `/etc/hosts`.
+    /// Returns the file that replaces `/etc/hosts`.
     pub fn hosts_file(&self) -> PathBuf {
         self.folder().join("hosts")
     }
 
-    /// Where it takes requests.
+    /// Returns the socket for requests.
     pub fn socket(&self) -> PathBuf {
         self.folder().join("control")
     }
@@ -81,10 +81,11 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes the name of the record and writes it down. What a killed process left is removed first.
+    /// Claims the name of the record and writes the record. Remains of a killed process are removed
+    /// first.
     ///
     /// # Errors
-    /// When a laboratory of that name is up, or the folder can't be made.
+    /// Fails if a laboratory of that name is up, or the folder can't be made.
     pub fn take(record: &Record) -> Result<Self> {
         let _alone = alone()?;
         for left in sweep_all()? {
@@ -100,7 +101,7 @@ impl Claim {
         }
         fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
         let lock = File::create(folder.join("lock"))?;
-        // Whoever looks whether somebody holds it has it for a moment.
+        // A check for a holder of the lock holds it itself for a moment.
         lock.lock().context("can't lock a new laboratory")?;
         let claim = Self {
             folder,
@@ -117,13 +118,13 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // What can't be removed now is swept by the next one.
+        // The next sweep removes whatever can't be removed now.
         let _alone = alone();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// All laboratories that are up, by name.
+/// Lists all laboratories that are up, by name.
 pub fn running() -> Vec<Record> {
     let all = folders().into_iter().filter(|folder| !is_left(folder));
     let mut records: Vec<Record> = all.filter_map(|folder| read(&folder)).collect();
@@ -131,16 +132,16 @@ pub fn running() -> Vec<Record> {
     records
 }
 
-/// Whether this laboratory is still up.
+/// Returns whether this laboratory is still up.
 pub fn is_up(record: &Record) -> bool {
     let folder = record.folder();
     folder.exists() && !is_left(&folder)
 }
 
-/// Removes what killed processes left. Answers whose it was.
+/// Removes the remains of killed processes and returns their names.
 ///
 /// # Errors
-/// When something can't be removed.
+/// Fails if something can't be removed.
 pub fn sweep() -> Result<Vec<String>> {
     let _alone = alone()?;
     sweep_all()
@@ -157,7 +158,7 @@ fn sweep_all() -> Result<Vec<String>> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        // The names of namespaces tell theirs even when the record was never written.
+        // The names of namespaces contain the laboratory's even if the record was never written.
         namespace::remove(&namespace::beginning_with(&format!(
             "{NAMESPACE_PREFIX}{name}."
         )))?;
@@ -168,7 +169,7 @@ fn sweep_all() -> Result<Vec<String>> {
     Ok(swept)
 }
 
-/// The lock without which nothing is claimed or swept.
+/// Takes the lock for every claim and sweep.
 fn alone() -> Result<File> {
     if !rustix::process::geteuid().is_root() {
         bail!("the laboratory makes network namespaces, for which one must be root");
@@ -187,7 +188,7 @@ fn folders() -> Vec<PathBuf> {
     all.filter(|path| path.is_dir()).collect()
 }
 
-/// Whether nobody holds this folder.
+/// Returns whether nobody holds this folder.
 fn is_left(folder: &Path) -> bool {
     let Ok(lock) = File::open(folder.join("lock")) else {
         return true;
@@ -207,8 +208,8 @@ fn folder_of(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// What every host reads as `/etc/hosts`. A name means IPv4; with `-6` behind it, IPv6: programs that
-/// take the first address they find all take the same.
+/// Returns the text that every host reads as `/etc/hosts`. A name means IPv4; with `-6` behind it,
+/// IPv6: so programs that use the first address all use the same one.
 fn hosts_text(record: &Record) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
     for host in &record.hosts {

@@ -1,4 +1,4 @@
-//! What a laboratory is made of: hosts, links between them, and what changes when. As TOML.
+//! Description of a laboratory in TOML: hosts, links between them, and changes over time.
 
 mod check;
 pub(crate) mod quantity;
@@ -17,7 +17,7 @@ pub use setting::{Access, AccessSetting, Conditions, Setting, State};
 /// Most hosts: each has an address in one /24.
 pub const HOSTS_MAX: usize = 64;
 
-/// Most links: the emulator looks at all of them at each event.
+/// Most links: the emulator examines all of them at each event.
 pub const LINKS_MAX: usize = 128;
 
 /// Most scripted changes: a script, not a recording.
@@ -34,7 +34,7 @@ pub struct HostId(pub(crate) usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub(crate) usize);
 
-/// One of the two ways over a link.
+/// Direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -63,11 +63,11 @@ impl fmt::Display for Direction {
 pub struct Host {
     /// Its name, which resolves on every host.
     pub name: String,
-    /// What all its traffic shares on the way out, and on the way in.
+    /// Egress shared by all its traffic.
     pub up: Access,
-    /// As `up`, on the way in.
+    /// Ingress shared by all its traffic.
     pub down: Access,
-    /// Whether it passes on what others send through it.
+    /// True if it forwards packets of others.
     pub forwards: bool,
     /// Kernel settings of its namespace, by name with dots.
     pub sysctl: BTreeMap<String, String>,
@@ -80,9 +80,9 @@ pub struct Link {
     pub name: String,
     /// The hosts it joins.
     pub ends: [HostId; 2],
-    /// How it is at the start, from the first end to the second.
+    /// Initial conditions from the first end to the second.
     pub forth: Conditions,
-    /// How it is at the start, from the second end to the first.
+    /// Initial conditions from the second end to the first.
     pub back: Conditions,
 }
 
@@ -107,7 +107,7 @@ pub struct Topology {
     hosts: Vec<Host>,
     links: Vec<Link>,
     changes: Vec<(Span, Change)>,
-    /// By host, then by destination: the link to take.
+    /// Link to take, by host, then by destination.
     routes: Vec<Vec<Option<LinkId>>>,
 }
 
@@ -115,7 +115,7 @@ impl Topology {
     /// Reads a topology from a file.
     ///
     /// # Errors
-    /// When it can't be read or is no sound topology: one line that begins with the path.
+    /// Fails if it can't be read or is invalid: one line that begins with the path.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
@@ -133,62 +133,62 @@ impl Topology {
     /// Reads a topology from TOML.
     ///
     /// # Errors
-    /// When it is no sound topology: one line that says where and why.
+    /// Fails if it is invalid: one line with the place and the reason.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         check::parse(text).map_err(anyhow::Error::msg)
     }
 
-    /// What it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What chance follows from.
+    /// Returns the seed of all chance.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What each packet takes on a link beside its own bytes.
+    /// Returns the framing of each packet on a link, in bytes.
     #[must_use]
     pub fn framing_bytes(&self) -> u64 {
         self.framing_bytes
     }
 
-    /// Its hosts, as written.
+    /// Returns its hosts, as written.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// Its links, as written.
+    /// Returns its links, as written.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// What changes, and how long after the start; in order of time.
+    /// Changes with their time after the start, in order of time.
     #[must_use]
     pub fn changes(&self) -> &[(Span, Change)] {
         &self.changes
     }
 
-    /// The host of that name.
+    /// Returns the host of that name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<HostId> {
         let place = self.hosts.iter().position(|host| host.name == name)?;
         Some(HostId(place))
     }
 
-    /// The link of that name.
+    /// Returns the link of that name.
     #[must_use]
     pub fn link(&self, name: &str) -> Option<LinkId> {
         let place = self.links.iter().position(|link| link.name == name)?;
         Some(LinkId(place))
     }
 
-    /// The link a host takes to another; none to itself.
+    /// Returns the link from a host towards another; none to itself.
     #[must_use]
     pub fn next_link(&self, from: HostId, to: HostId) -> Option<&Link> {
         let link = (*self.routes.get(from.0)?.get(to.0)?)?;
@@ -198,7 +198,7 @@ impl Topology {
     /// Reads a change of this topology from words `name=value`.
     ///
     /// # Errors
-    /// When there is no such link or host, or a word is none of theirs; one line.
+    /// Fails if there is no such link or host, or a word is none of theirs; one line.
     pub fn change(&self, target: &str, words: &[String]) -> anyhow::Result<Change> {
         check::change_from_words(self, target, words).map_err(anyhow::Error::msg)
     }

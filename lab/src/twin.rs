@@ -2,7 +2,7 @@
 //!
 //! Each depot becomes a host with a relay, the centre a host with a service, each path a link with
 //! the path's rate of data and its latency. Faults strike real things: processes are killed, links
-//! are changed. What comes of it is what the simulator says comes of it, or one of them is wrong.
+//! are changed. The outcome must match the simulator's, or one of them is wrong.
 
 mod plan;
 mod processes;
@@ -21,19 +21,19 @@ use crate::{Lab, clock::Clock};
 use plan::{CENTRE, Depot, Fault, Kind, Plan, Request, link, rate};
 use processes::{Relay, Service, write_noise};
 
-/// Nobody submits before the depots answered first: as the simulator has it.
+/// Delay before the first submission, so that the depots have answered, as in the simulator.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
 
-/// How often a request is looked at. Its times are the service's own.
+/// Interval between two status checks of a request. Its times are the service's own.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// How often it is looked at what depots hold.
+/// Interval between two looks at the depots' content.
 const HELD_EVERY: Duration = Duration::from_secs(1);
 
-/// Until all depots must have answered for the first time, on any machine.
+/// Longest time until all depots must have answered for the first time, on any machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Files of a request: so many of equal size.
+/// Files of a request, of equal size.
 const FILES: u64 = 10;
 
 /// A scenario that real processes can play.
@@ -42,31 +42,32 @@ pub struct Twin {
     plan: Plan,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
-    /// The word of the service for how it is at the end.
+    /// State at the end, in the service's word.
     pub state: String,
-    /// Seconds from submission until it was safe; none when it never was.
+    /// Seconds from submission to safety; none if it never was safe.
     pub safe_after_s: Option<f64>,
 }
 
-/// What playing came to.
+/// Result of a play.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// In the order of the scenario.
+    /// Results in the order of the scenario.
     pub requests: Vec<Played>,
     /// Bytes of fragments on each depot's disk at the end, in the order of the scenario.
     pub held: Vec<(String, u64)>,
-    /// The same meanwhile, about every second: since the beginning, and for each depot.
+    /// Samples of those bytes, about every second: the time since the beginning, and the bytes of
+    /// each depot.
     pub samples: Vec<(Duration, Vec<u64>)>,
-    /// What the service said.
+    /// Log of the service.
     pub log: String,
-    /// Why it decided as it did, request by request, for whoever looks for causes.
+    /// Reasons of its decisions, request by request, for a search for causes.
     pub decisions: String,
 }
 
-/// Something to do at a moment of the scenario.
+/// Action at a moment of the scenario.
 #[derive(Debug, Clone, Copy)]
 enum Act<'a> {
     Submit(usize, &'a Request),
@@ -78,7 +79,7 @@ impl Twin {
     /// Reads a scenario from a file.
     ///
     /// # Errors
-    /// When it is none, or says what no laboratory can play.
+    /// Fails if it is invalid, or contains what no laboratory can play.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("read {shown}"))?;
@@ -86,7 +87,7 @@ impl Twin {
         Ok(Self { plan })
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.plan.name
@@ -95,8 +96,8 @@ impl Twin {
     /// Plays it with this `posthaste`, files below `folder`, which must be empty.
     ///
     /// # Errors
-    /// When the laboratory can't be built, a process does not start, or requests are not settled when
-    /// the scenario ends.
+    /// Fails if the laboratory can't be built, a process does not start, or requests are not
+    /// settled when the scenario ends.
     pub fn play(&self, program: &Path, folder: &Path) -> Result<Outcome> {
         let lab = Lab::up(&self.plan.topology()?)?;
         let mut stage = Stage::set(&self.plan, &lab, program, folder)?;
@@ -141,13 +142,13 @@ impl Twin {
     }
 }
 
-/// Whether nothing more is to come: it is safe, or never will be.
+/// Returns whether a request is finished: it is safe, or never will be.
 fn is_settled(request: &Played) -> bool {
     let is_over = ["refused", "cancelled", "failed"].contains(&request.state.as_str());
     request.safe_after_s.is_some() || is_over
 }
 
-/// The processes of a twin that is played.
+/// The processes of a twin in play.
 struct Stage<'a> {
     plan: &'a Plan,
     lab: &'a Lab,
@@ -162,7 +163,8 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts everything and waits until the service has heard of all depots: then the scenario begins.
+    /// Starts everything and waits until the service has heard of all depots: then the scenario
+    /// begins.
     fn set(plan: &'a Plan, lab: &'a Lab, program: &'a Path, folder: &Path) -> Result<Self> {
         for (place, request) in plan.requests.iter().enumerate() {
             make_source(&source(folder, place), request, place)?;
@@ -212,7 +214,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits, and notes meanwhile what depots hold.
+    /// Waits, and records the depots' content meanwhile.
     fn wait_until(&mut self, at: Duration) -> Result<()> {
         loop {
             let now = self.clock.now();
@@ -297,7 +299,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The way to the depot carries this from now on; the way back stays.
+    /// Changes the rate of the path to the depot from now on; the way back stays.
     fn change_rate(&self, depot: &str, rate: &str) -> Result<()> {
         let rate = format!("rate={rate}");
         self.lab.change(&link(depot), &["direction=forth", &rate])
@@ -308,7 +310,7 @@ impl<'a> Stage<'a> {
         found.with_context(|| format!("no depot is called {name}"))
     }
 
-    /// How all requests are now.
+    /// Returns the current state of all requests.
     fn look(&self) -> Result<Vec<Played>> {
         let ids = self.ids.iter().flatten();
         let looks = ids.map(|id| {
@@ -344,7 +346,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Where the source of a request lies.
+/// Returns the path of a request's source.
 fn source(folder: &Path, place: usize) -> PathBuf {
     folder.join(format!("source-{}", place + 1))
 }

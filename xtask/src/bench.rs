@@ -30,14 +30,14 @@ use anyhow::{Context, bail};
 
 use crate::root;
 
-/// A benchmark: its name, what runs it with its options, and what it measures.
+/// A benchmark: its name, its function with options, and its subject.
 type Benchmark = (
     &'static str,
     fn(&[String]) -> anyhow::Result<()>,
     &'static str,
 );
 
-/// All of them.
+/// All benchmarks.
 const ALL: &[Benchmark] = &[
     (
         "code",
@@ -132,7 +132,7 @@ const ALL: &[Benchmark] = &[
 /// Runs the benchmark named by the first argument with the others.
 ///
 /// # Errors
-/// When there is no such benchmark, or it fails.
+/// Fails if there is no such benchmark, or it fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let wanted = arguments.split_first();
     let found = wanted.and_then(|(name, rest)| {
@@ -145,7 +145,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// A line for each benchmark.
+/// Returns a line for each benchmark.
 fn usage() -> String {
     ALL.iter()
         .map(|(name, _, what)| format!("  cargo xtask bench {name} {what}\n"))

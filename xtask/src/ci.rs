@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: the same as `.ci/run`, for those who think in chores.
+//! `cargo xtask ci`: alias of `.ci/run`, for users of xtask.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::{root, succeed};
 /// Runs `.ci/run`.
 ///
 /// # Errors
-/// When any of its steps fails.
+/// Fails if any of its steps fails.
 pub fn run() -> anyhow::Result<()> {
     succeed(Command::new(".ci/run").current_dir(root()))
 }

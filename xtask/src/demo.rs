@@ -11,11 +11,11 @@ use anyhow::{Context, bail};
 
 use crate::{cargo, shown, succeed};
 
-/// Builds the executable and becomes it. Everything said here goes to stderr: stdout is the
-/// demo's, and with `--json` it is one JSON object.
+/// Builds the executable and becomes it. All output here goes to stderr: stdout is the demo's, and
+/// with `--json` it is one JSON object.
 ///
 /// # Errors
-/// When the build fails or the executable can't be started; else it does not return.
+/// Fails if the build fails or the executable can't be started; else it does not return.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let posthaste = executable()?;
     if !posthaste.exists() {
@@ -37,7 +37,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     Err(error).with_context(|| format!("can't run `{}`", shown(&demo)))
 }
 
-/// Where cargo puts the released executable: this program lies in the same target folder.
+/// Returns cargo's path of the released executable: this program lies in the same target folder.
 fn executable() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("can't find the target folder")?;
     match this.ancestors().nth(2) {
@@ -46,7 +46,7 @@ fn executable() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// How many crates the executable is made of; none if cargo can't say.
+/// Returns the number of crates in the executable; none if cargo can't tell.
 fn crates_to_build() -> Option<usize> {
     let tree = cargo(&[
         "tree",
@@ -68,7 +68,7 @@ fn crates_to_build() -> Option<usize> {
         .then(|| distinct(&String::from_utf8_lossy(&tree.stdout)))
 }
 
-/// Distinct packages in what `cargo tree` lists.
+/// Counts distinct packages in the output of `cargo tree`.
 fn distinct(tree: &str) -> usize {
     tree.lines()
         .map(|line| line.trim_end_matches(" (*)"))

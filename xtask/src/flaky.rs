@@ -1,7 +1,7 @@
-//! `cargo xtask flaky`: which tests fail by chance, and how often.
+//! `cargo xtask flaky`: tests that fail by chance, and how often.
 //!
-//! Every test runs again and again as CI runs it, but on a machine that is busy: a loop fills each core, and
-//! processes of the tests stand still now and then.
+//! Every test runs again and again as CI runs it, but on a machine that is busy: a loop fills each
+//! core, and processes of the tests stand still now and then.
 
 mod load;
 mod table;
@@ -22,15 +22,15 @@ use crate::{
 use load::Load;
 use table::Table;
 
-/// Rounds where none are given: a test that fails once in ten shows with 96 %.
+/// Default rounds: a test that fails once in ten shows with 96 %.
 const ROUNDS: usize = 30;
 
-/// What is asked for.
+/// Options of the command line.
 struct Options {
     rounds: usize,
-    /// Chooses which processes stand still, and when.
+    /// Seed that chooses which processes stand still, and when.
     seed: u64,
-    /// Nothing else keeps the machine busy.
+    /// True if nothing else keeps the machine busy.
     calm: bool,
     /// Names of tests, and options of nextest.
     words: Vec<String>,
@@ -69,7 +69,7 @@ impl Options {
 /// Runs the tests that `arguments` choose in rounds, and prints which of them failed how often.
 ///
 /// # Errors
-/// When a test fails, or the tests can't be run.
+/// Fails if a test fails, or the tests can't be run.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
     servers::install(true)?;
@@ -86,7 +86,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         let report = play(&nextest, &options, round)?;
         table.add(&report);
         keep_words(&folder, round, &report)?;
-        // Written after each round: what is broken off is not lost.
+        // Written after each round, so that an interrupted run keeps its results.
         let path = folder.join("table.md");
         fs::write(&path, table.to_string()).with_context(|| format!("write {}", path.display()))?;
     }
@@ -116,7 +116,7 @@ fn play(nextest: &Nextest, options: &Options, round: usize) -> anyhow::Result<Re
     Nextest::finish(&run, status)
 }
 
-/// Keeps all that the failed tests of a round printed.
+/// Keeps all output of the failed tests of a round.
 fn keep_words(folder: &Path, round: usize, report: &Report) -> anyhow::Result<()> {
     for outcome in report.failed() {
         let name = outcome.name.to_string().replace([':', ' ', '/'], "-");

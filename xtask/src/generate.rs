@@ -8,7 +8,7 @@ use crate::{cargo, root, succeed};
 /// shell completions, which are not: packagers take them from `target/generated`.
 ///
 /// # Errors
-/// When the program can't be built or a folder can't be written.
+/// Fails if the program can't be built or a folder can't be written.
 pub fn run() -> anyhow::Result<()> {
     let root = root();
     let generated = root.join("target").join("generated");

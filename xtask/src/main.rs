@@ -81,7 +81,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
 /// Runs cargo-deny over the workspace.
 ///
 /// # Errors
-/// When no registry serves it, or it finds anything.
+/// Fails if no registry serves it, or it finds anything.
 fn deny(arguments: &[String]) -> anyhow::Result<()> {
     let program = install::ensure_cargo_program(install::DENY).context("can't have cargo-deny")?;
     succeed(
@@ -92,17 +92,18 @@ fn deny(arguments: &[String]) -> anyhow::Result<()> {
     )
 }
 
-/// The root of the checkout this program was built from.
+/// Returns the root of the checkout that this program was built from.
 fn root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();
     root
 }
 
-/// What `cargo xtask` tells this program of its own package. Build scripts would see it and run again, and much be built twice.
+/// Variables of `cargo xtask` about this program's own package. Build scripts would see them and
+/// run again, and much be built twice.
 const OWN_PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME"];
 
-/// The cargo that the toolchain file of this checkout chooses, run at its root as by hand.
+/// Returns the cargo of this checkout's toolchain file, run at its root as by hand.
 fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).current_dir(root());
@@ -118,7 +119,7 @@ fn cargo(arguments: &[&str]) -> Command {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it can't be started, or ends with anything but success.
+/// Fails if it can't be started, or ends with anything but success.
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);
     let status = command
@@ -130,7 +131,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The command as a person would type it.
+/// Returns the command as a person would type it.
 fn shown(command: &Command) -> String {
     std::iter::once(command.get_program())
         .chain(command.get_args())

@@ -1,5 +1,5 @@
-//! `cargo xtask reproduce NAME`: what a paper measured beside what our own decisions come to, one page of
-//! `docs/reproduced/` from each paper.
+//! `cargo xtask reproduce NAME`: measurements of a paper beside results of our own decisions, one
+//! page of `docs/reproduced/` from each paper.
 
 mod offload;
 mod overlay;
@@ -13,7 +13,7 @@ use crate::root;
 /// Reproduces the paper named by the first argument.
 ///
 /// # Errors
-/// When there is no such paper, or its page can't be made or written.
+/// Fails if there is no such paper, or its page can't be made or written.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments {
         [name] if name == "offload" => publish(name, &offload::page()?),

@@ -1,7 +1,9 @@
-//! `cargo xtask swarm`: plays random worlds of the simulator that nobody played before, on all cores, under all checkers.
+//! `cargo xtask swarm`: plays random worlds of the simulator that nobody played before, on all
+//! cores, under all checkers.
 //!
-//! The tests play fixed seeds and so can't fail by chance. This one looks for new failures: a seed that fails is made a
-//! small scenario, to be kept under `scenarios/` with the change that mends it.
+//! The tests play fixed seeds and so can't fail by chance. This command looks for new failures. It
+//! reduces a failing seed to a small scenario, to be kept under `scenarios/` with the change that
+//! fixes it.
 
 use std::{
     fs, panic,
@@ -21,18 +23,18 @@ use posthaste_types::Timestamp;
 
 use crate::{root, test::print};
 
-/// How long worlds are played where neither a time nor a number is given.
+/// Default duration in minutes, without a time or a number.
 const MINUTES: u64 = 10;
 /// Seeds that one minute of the calendar has to itself: more worlds than a night plays.
 const SEEDS_A_MINUTE: u64 = 100_000;
-/// How often a run says how far it is.
+/// Interval between two progress lines.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// What is asked for.
+/// Options of the command line.
 struct Options {
-    /// No world begins after this long.
+    /// Time after which no world begins.
     lasts: Duration,
-    /// Nor after so many.
+    /// Number of worlds.
     worlds: u64,
     /// The first seed; each world has the next.
     seed: u64,
@@ -62,7 +64,7 @@ impl Options {
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 struct Run {
     options: Options,
     begun: Instant,
@@ -73,10 +75,11 @@ struct Run {
     failed: Mutex<Vec<String>>,
 }
 
-/// Plays worlds until the time or the number is over, and prints each that fails with the command that plays it again.
+/// Plays worlds until the time or the number is over, and prints each that fails with the command
+/// that plays it again.
 ///
 /// # Errors
-/// When a world fails, or its scenario can't be written.
+/// Fails if a world fails, or its scenario can't be written.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
     let folder = root().join("target/swarm");
@@ -163,11 +166,12 @@ fn failure(seed: u64, settings: &Settings, folder: &Path) -> Option<String> {
     ))
 }
 
-/// The first seed of a run that begins then: its year, month, day, hour and minute, and five digits to count on from.
+/// Returns the first seed of a run that begins then: its year, month, day, hour and minute, and
+/// five digits to count on from.
 fn seed_of(now: Timestamp) -> u64 {
     let digits = now.to_string();
     let digits = digits.chars().filter(char::is_ascii_digit);
-    // Of the year two digits: the seed is exact in JSON as well.
+    // Two digits of the year: the seed is exact in JSON as well.
     let digits: String = digits.skip(2).take(10).collect();
     digits.parse::<u64>().unwrap_or_default() * SEEDS_A_MINUTE
 }

@@ -18,11 +18,13 @@ use crate::root;
 use nextest::{Nextest, Run};
 use posthaste_testbed::is_night;
 
-/// What a first run takes on two quiet cores, in minutes; later ones build and install next to nothing.
+/// Time of a first run on two quiet cores, in minutes; later ones build and install next to
+/// nothing.
 const FIRST_RUN_MIN: u32 = 35;
 const LATER_RUN_MIN: u32 = 20;
 
-/// How the outcome of a run is judged. Each is a profile of `.config/nextest.toml` of the same name.
+/// Rule for judging the outcome of a run. Each is a profile of `.config/nextest.toml` of the same
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// Tries a test that fails again, at the end.
@@ -32,7 +34,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its name in `.config/nextest.toml`.
+    /// Returns its name in `.config/nextest.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ci => "ci",
@@ -49,11 +51,11 @@ impl Profile {
     }
 }
 
-/// Installs what the tests need, then runs every test of the workspace, those in documentation
-/// too. A name among `arguments` runs only the file of tests or the tests that have it.
+/// Installs what the tests need, then runs every test of the workspace, those in documentation too.
+/// A name among `arguments` runs only the file of tests or the tests that have it.
 ///
 /// # Errors
-/// When something is missing and can't be installed, or a test fails.
+/// Fails if something is missing and can't be installed, or a test fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (mut profile, mut words) = (None, Vec::new());
     let mut rest = arguments.iter();
@@ -72,7 +74,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as it is.
+/// Runs the files of tests and the tests that `words` name. A word with a dash goes to nextest as
+/// it is.
 fn run_some(profile: Profile, words: &[String]) -> anyhow::Result<()> {
     servers::install(is_night() || words.iter().any(|word| word.contains("minio")))?;
     let nextest = Nextest::install()?;
@@ -89,7 +92,8 @@ fn run_some(profile: Profile, words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the arguments of nextest that choose what `words` name: files of tests, tests, and options as they are.
+/// Returns the arguments of nextest that choose what `words` name: files of tests, tests, and
+/// options as they are.
 pub fn chosen(words: &[String]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     for word in words {
@@ -105,16 +109,16 @@ pub fn chosen(words: &[String]) -> Vec<String> {
     arguments
 }
 
-/// Where a file of tests ends up.
+/// Kind of a file of tests.
 #[derive(Debug, PartialEq, Eq)]
 enum FileOfTests {
-    /// In a program of its own.
+    /// A program of its own.
     Program,
-    /// In one program with all others of its crate.
+    /// A module in one program with all others of its crate.
     Module,
 }
 
-/// Returns what the file of tests of this name is; `None` where no crate has one.
+/// Returns the kind of the file of tests of this name; `None` if no crate has one.
 fn file_of_tests(name: &str) -> Option<FileOfTests> {
     let crates = root().join("crates").read_dir().into_iter().flatten();
     let crates = crates.flatten().map(|entry| entry.path());
@@ -151,7 +155,7 @@ fn run_all(profile: Profile) -> anyhow::Result<()> {
     })?;
     let count = nextest.count(profile)?;
     let report = step("tests", || nextest.run(&Run::new(profile)))?;
-    // A runner that is told to end reports what it came to.
+    // A runner that is stopped reports its results so far.
     ensure!(
         report.outcomes.len() == count,
         "{} of {count} tests were run",
@@ -175,7 +179,7 @@ fn run_all(profile: Profile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one step, and says what it is and how long it took.
+/// Runs one step, and reports its name and duration.
 fn step<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     eprintln!("xtask: {name} …");
     let started = now();
@@ -184,7 +188,7 @@ fn step<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resul
     outcome
 }
 
-/// Prints for whoever reads; that nobody does any more changes nothing.
+/// Prints a text; it ignores a missing reader.
 pub fn print(text: &str) {
     let _ = stdout().write_all(text.as_bytes());
 }

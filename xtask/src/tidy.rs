@@ -47,11 +47,11 @@ impl fmt::Display for Finding {
 }
 
 impl Tree {
-    /// Reads every file git knows, or would take with `git add`, below `root`. What is not UTF-8
-    /// text is left out.
+    /// Reads every file below `root` that git tracks, or would add with `git add`. Files that are
+    /// not UTF-8 text are left out.
     ///
     /// # Errors
-    /// When `root` is no git checkout or a file can't be read.
+    /// Fails if `root` is no git checkout or a file can't be read.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let listing = Command::new("git")
             .args([
@@ -84,7 +84,7 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// A tree with these files.
+    /// Returns a tree with these files.
     #[cfg(test)]
     fn of(files: &[(&str, &str)]) -> Self {
         let files = files
@@ -98,7 +98,7 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Whether there is such a file or folder.
+    /// Returns whether there is such a file or folder.
     fn has(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty()
@@ -106,7 +106,7 @@ impl Tree {
             || self.files.keys().any(|known| known.starts_with(&folder))
     }
 
-    /// Files whose path ends so, in order.
+    /// Returns the files whose path ends so, in order.
     fn ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
         self.files
             .iter()
@@ -115,7 +115,7 @@ impl Tree {
     }
 }
 
-/// Everything that is wrong with the tree.
+/// Returns everything that is wrong with the tree.
 fn findings(tree: &Tree, root: &Path) -> Vec<Finding> {
     let mut found = arrows::check(tree);
     found.extend(sizes::check(tree));
@@ -130,7 +130,7 @@ fn findings(tree: &Tree, root: &Path) -> Vec<Finding> {
 /// Checks the checkout at `root` and prints what is wrong.
 ///
 /// # Errors
-/// When anything is wrong, or the files can't be read.
+/// Fails if anything is wrong, or the files can't be read.
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let tree = Tree::read(root)?;
     let found = findings(&tree, root);

@@ -1,8 +1,8 @@
-//! The contract between the mind and its drivers: what may come in, what may come out.
+//! The contract between the mind and its drivers: inputs, commands and events.
 //!
-//! One closed enum a direction. Every command carries a [`Reason`] a person can read; every event
-//! says something a person may want to know. All of it is a [`Record`](posthaste_types::Record),
-//! so the journal can keep it and the simulator can replay it.
+//! Each direction is one closed enum. Every command carries a [`Reason`] for people. Every event
+//! reports something to people. All of it is a [`Record`](posthaste_types::Record), so that the
+//! journal keeps it and the simulator replays it.
 
 /// Defines `name`, the word for each variant, and `NAMES`, all these words.
 macro_rules! named {
@@ -88,11 +88,11 @@ pub use wishes::{Priority, PriorityError, Repair, Survive, Wishes};
 
 use alloc::vec::Vec;
 
-/// What one step of the mind wants done and wants said, in order.
+/// Commands and events of one step of the mind, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outbox {
-    /// What the driver must do.
+    /// Commands for the driver.
     pub commands: Vec<Command>,
-    /// What people may want to know.
+    /// Reports for people.
     pub events: Vec<Event>,
 }

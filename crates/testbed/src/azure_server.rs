@@ -10,10 +10,11 @@ use tempfile::TempDir;
 
 use crate::{Place, Running, certificates, free_port, install};
 
-/// What signs in the name of the account.
+/// Script that signs in the name of the account.
 const SCRIPT: &str = include_str!("azure_server/account.js");
 
-/// Azurite, the blob service of a storage account over a temporary folder, with one empty container.
+/// Azurite, the blob service of a storage account over a temporary folder, with one empty
+/// container.
 #[derive(Debug)]
 pub struct AzureServer {
     _running: Running,
@@ -27,13 +28,13 @@ impl AzureServer {
     pub const CONTAINER: &'static str = "testbed";
     /// The storage account.
     pub const ACCOUNT: &'static str = "testbedaccount";
-    /// Its key, known to everybody who reads this.
+    /// Key of the account, known to every reader of this file.
     pub const ACCOUNT_KEY: &'static str = "dGVzdGJlZC1zZWNyZXQ=";
 
     /// Starts it.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_at(&Place::default(), &std::env::temp_dir())
     }
@@ -41,25 +42,25 @@ impl AzureServer {
     /// Starts it somewhere else, with its folder below `parent`.
     ///
     /// # Errors
-    /// As [`AzureServer::start`].
+    /// See [`AzureServer::start`].
     pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
         Self::start_as(place, parent, &["--skipApiVersionCheck"])
     }
 
-    /// Starts it with TLS, which it wants of who comes with a bearer token.
+    /// Starts it with TLS, which it requires of clients with a bearer token.
     ///
     /// # Errors
-    /// As [`AzureServer::start`].
+    /// See [`AzureServer::start`].
     pub fn start_with_tls() -> Result<Self> {
         let parent = std::env::temp_dir();
         Self::start_as(&Place::default(), &parent, &["--oauth", "basic"])
     }
 
-    /// Starts it such that it passes over what it does not know, CRC-64/NVME above all, instead of
-    /// refusing it.
+    /// Starts it such that it ignores unknown headers, CRC-64/NVME above all, instead of rejecting
+    /// them.
     ///
     /// # Errors
-    /// As [`AzureServer::start`].
+    /// See [`AzureServer::start`].
     pub fn start_loose() -> Result<Self> {
         Self::start_as(&Place::default(), &std::env::temp_dir(), &["--loose"])
     }
@@ -110,23 +111,23 @@ impl AzureServer {
         Ok(server)
     }
 
-    /// `http://ADDRESS:PORT/ACCOUNT`.
+    /// Returns `http://ADDRESS:PORT/ACCOUNT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://{}/{}", self.address, Self::ACCOUNT)
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Makes a container anew, so that nothing is in it.
+    /// Creates a container again, empty.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// Fails if the server refuses.
     pub fn empty_container(&self, name: &str) -> Result<()> {
         for chore in ["removal", "container"] {
             self.do_as_owner(&Place::default(), chore, name)?;
@@ -134,29 +135,29 @@ impl AzureServer {
         Ok(())
     }
 
-    /// A SAS token with these permissions, such as `rl` to read and list.
+    /// Returns a SAS token with these permissions, such as `rl` to read and list.
     ///
     /// # Errors
-    /// When Node.js is missing.
+    /// Fails if Node.js is missing.
     pub fn sas_token(&self, permissions: &str) -> Result<String> {
         self.do_as_owner(&Place::default(), "sas", permissions)
     }
 
-    /// A bearer token for who comes over TLS.
+    /// Returns a bearer token for clients over TLS.
     ///
     /// # Errors
-    /// When Node.js is missing.
+    /// Fails if Node.js is missing.
     pub fn bearer_token(&self) -> Result<String> {
         self.do_as_owner(&Place::default(), "token", "")
     }
 
-    /// The certificate of the authority that signed the server's.
+    /// Returns the certificate of the authority that signed the server's.
     #[must_use]
     pub fn authority_file(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
     }
 
-    /// A profile `azure` with the account's key.
+    /// Returns a profile `azure` with the account's key.
     #[must_use]
     pub fn profile(&self) -> String {
         format!(
@@ -167,7 +168,7 @@ impl AzureServer {
         )
     }
 
-    /// The environment with which `posthaste` reaches it.
+    /// Returns the environment with which `posthaste` reaches it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let text = format!(
@@ -179,7 +180,7 @@ impl AzureServer {
         vec![("AZURE_STORAGE_CONNECTION_STRING", text)]
     }
 
-    /// The process, to measure it.
+    /// Process number, for measurements.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self._running.0.id()

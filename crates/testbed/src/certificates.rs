@@ -11,7 +11,7 @@ pub(crate) const KEY: &str = "server.key";
 /// Makes an authority and a certificate of 127.0.0.1 and localhost signed by it, in `folder`.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let mut params = CertificateParams::new(Vec::new()).context("describe an authority")?;
-    // By the same name OpenSSL takes what it signs for its own.
+    // OpenSSL takes a certificate of the same name as its issuer for a self-signed one.
     let name = &mut params.distinguished_name;
     name.push(DnType::CommonName, "posthaste testbed authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -10,8 +10,9 @@ use tempfile::TempDir;
 
 use crate::{Place, Running, free_port, install, is_night};
 
-/// What takes OTLP over HTTP, and writes what it got into a file, a batch of JSON a line: the OpenTelemetry Collector by night, by day
-/// a receiver on OpenTelemetry's own definition of the messages, as the Collector takes minutes to build.
+/// A receiver of OTLP over HTTP that writes what it got into a file, one batch of JSON a line. By
+/// night it is the OpenTelemetry Collector. By day it is a receiver on OpenTelemetry's own
+/// definition of the messages, as the Collector takes minutes to build.
 #[derive(Debug)]
 pub struct Collector {
     _running: Running,
@@ -23,16 +24,16 @@ impl Collector {
     /// Starts it.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         let place = Place::default();
         Self::start_at(SocketAddr::new(place.address(), free_port()?))
     }
 
-    /// Starts it where somebody sends to already.
+    /// Starts it at an address that clients use already.
     ///
     /// # Errors
-    /// As [`Collector::start`].
+    /// See [`Collector::start`].
     pub fn start_at(address: SocketAddr) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("posthaste-collector-")
@@ -58,19 +59,19 @@ impl Collector {
         })
     }
 
-    /// Where it takes spans.
+    /// Address for spans.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as people write it.
+    /// Returns the URL of that address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The file with what it got.
+    /// Returns the file of what it received.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         written(self.folder.path())
@@ -96,7 +97,7 @@ fn collector(place: &Place, folder: &Path, address: SocketAddr) -> Result<Comman
     Ok(command)
 }
 
-/// Takes what is in the form that the definition has, and nothing else.
+/// Accepts only messages that conform to the definition.
 const RECEIVE: &str = r#"
 import base64, json, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -12,35 +12,37 @@ use tempfile::TempDir;
 
 use crate::{Running, said};
 
-/// Who submits jobs: an account of Debian 13 ([`crate::in_debian_13`]).
+/// Account that submits jobs, in Debian 13 ([`crate::in_debian_13`]).
 const SUBMITTER: u32 = 1000;
 
-/// Her home.
+/// Home of the submitter.
 const HOME: &str = "/home/alice";
 
-/// Between two questions: each is a program that starts.
+/// Interval between two questions: each starts a program.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// Questions until something counts as never coming true: five minutes.
+/// Questions until a condition counts as never true: five minutes.
 const ASKS_MAX: u32 = 1_500;
 
-/// A pool of HTCondor of one machine, Debian's package: all of its daemons below one `condor_master` that root started, in a folder of
-/// its own, with the security that is the default from 9.0 on.
+/// A pool of HTCondor with one machine, from Debian's package. All of its daemons run below one
+/// `condor_master` that root started, in a folder of its own, with the security that is the default
+/// since 9.0.
 ///
-/// It runs in Debian 13 ([`crate::in_debian_13`]) only, and needs root. What its master starts ends with that Debian's first
-/// process.
+/// The pool runs in Debian 13 ([`crate::in_debian_13`]) only, and needs root. Processes of its
+/// master end with that Debian's first process.
 #[derive(Debug)]
 pub struct CondorPool {
-    // Ends before its folder goes.
+    // Ends before its folder is removed.
     master: Option<Running>,
     folder: TempDir,
 }
 
 impl CondorPool {
-    /// Writes its configuration into a new folder that every user may read, and makes the submitter's home.
+    /// Writes its configuration into a new folder that every user may read, and makes the
+    /// submitter's home.
     ///
     /// # Errors
-    /// When nothing can be written, or the accounts are not there.
+    /// Fails if nothing can be written, or the accounts are not there.
     pub fn set_up() -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("posthaste-condor-")
@@ -67,34 +69,34 @@ impl CondorPool {
         Ok(pool)
     }
 
-    /// Where its configuration and its logs lie.
+    /// Returns the folder of its configuration and its logs.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its configuration, to which a test may add.
+    /// Returns the configuration file, to which a test may add.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.folder().join("condor_config")
     }
 
-    /// The home of who submits jobs.
+    /// Returns the home of the submitter.
     #[must_use]
     pub fn home(&self) -> &Path {
         Path::new(HOME)
     }
 
-    /// The number of who submits jobs.
+    /// Returns the user number of the submitter.
     #[must_use]
     pub fn submitter(&self) -> u32 {
         SUBMITTER
     }
 
-    /// Starts it and waits until its machine takes jobs.
+    /// Starts it and waits until its machine accepts jobs.
     ///
     /// # Errors
-    /// When its master ends or the machine never gets ready.
+    /// Fails if its master ends or the machine never gets ready.
     pub fn start(&mut self) -> Result<()> {
         let output = File::create(self.folder().join("master"))?;
         let master = self
@@ -112,7 +114,7 @@ impl CondorPool {
         })
     }
 
-    /// One of HTCondor's commands, as root.
+    /// Returns one of HTCondor's commands, to run as root.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -120,18 +122,18 @@ impl CondorPool {
         command
     }
 
-    /// What one of its commands prints, as root.
+    /// Returns the output of one of its commands, run as root.
     ///
     /// # Errors
-    /// When it fails; the message has what it said.
+    /// Fails if the command fails; the message has its output.
     pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
         said(self.command(program).args(arguments))
     }
 
-    /// Submits the job that a text describes, from the submitter's home; the number of its cluster.
+    /// Submits the described job from the submitter's home and returns the number of its cluster.
     ///
     /// # Errors
-    /// When it is refused; the message has what `condor_submit` said.
+    /// Fails if it is rejected; the message has the output of `condor_submit`.
     pub fn submit(&self, description: &str) -> Result<u32> {
         let path = self.folder().join("job.sub");
         fs::write(&path, description)?;
@@ -152,11 +154,11 @@ impl CondorPool {
             .with_context(|| format!("read the job's number in {answer:?}"))
     }
 
-    /// What attributes of a job say, as `condor_q` prints them, or `condor_history` once it has left the queue. Empty for a short
-    /// while in between.
+    /// Returns attributes of a job, as `condor_q` prints them, or `condor_history` once it has left
+    /// the queue. Empty for a short while in between.
     ///
     /// # Errors
-    /// When it can't be asked.
+    /// Fails if the command fails.
     pub fn about(&self, job: u32, attributes: &[&str]) -> Result<String> {
         let (job, format) = (job.to_string(), [&["-af"], attributes].concat());
         let queued = self.ask("condor_q", &[&["-allusers", &job][..], &format].concat())?;
@@ -170,17 +172,17 @@ impl CondorPool {
     /// Waits until a job has ended well.
     ///
     /// # Errors
-    /// When it is held, with the reason, fails, or never ends.
+    /// Fails if it is held, with the reason, fails, or never ends.
     pub fn wait_until_done(&self, job: u32) -> Result<()> {
         let ended = self.wait_until_at_rest(job)?;
         ensure!(ended == "4 0", "job {job} is {ended}\n{}", self.log());
         Ok(())
     }
 
-    /// Waits until a job is held; why it is.
+    /// Waits until a job is held and returns the reason.
     ///
     /// # Errors
-    /// When it ends, or is never held.
+    /// Fails if it ends, or is never held.
     pub fn wait_until_held(&self, job: u32) -> Result<String> {
         let rest = self.wait_until_at_rest(job)?;
         let reason = rest.strip_prefix("5 ");
@@ -188,7 +190,7 @@ impl CondorPool {
         Ok(reason.to_owned())
     }
 
-    /// Waits until a job is held, `5` and why, or completed, `4` and its exit code.
+    /// Waits until a job is held (`5` and the reason) or completed (`4` and its exit code).
     fn wait_until_at_rest(&self, job: u32) -> Result<String> {
         let mut rest = String::new();
         self.wait_until("the job is held or ends", |pool| {
@@ -218,7 +220,7 @@ impl CondorPool {
         bail!("never: {what}\n{}", self.log())
     }
 
-    /// What those who run jobs logged.
+    /// Returns the logs of the daemons that run jobs.
     fn log(&self) -> String {
         let files = fs::read_dir(self.folder().join("log"));
         let files = files.into_iter().flatten().flatten();
@@ -231,7 +233,7 @@ impl CondorPool {
 impl Drop for CondorPool {
     fn drop(&mut self) {
         if self.master.is_some() {
-            // Nobody is left to tell; the master is killed where the fields are dropped.
+            // No caller is left for the error; the master is killed when the fields are dropped.
             let _ = self.ask("condor_off", &["-fast", "-master"]);
         }
     }

@@ -1,8 +1,7 @@
-//! One suite that every endpoint passes, against a real server.
+//! Suite that every endpoint passes, against a real server.
 //!
-//! It branches on [`Capabilities`] as copy does: what an endpoint says it can is tried, and what it
-//! says it can't must be refused as [`ErrorKind::Unsupported`]. A check that fails panics, as a test
-//! does.
+//! The suite branches on [`Capabilities`] as copy does. A claimed capability is tried; any other
+//! must be rejected as [`ErrorKind::Unsupported`]. A check that fails panics, as a test does.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,22 +27,22 @@ use posthaste_endpoint::{
 
 pub use steps::leaves_in_steps;
 
-/// The mtime of what the suite writes.
+/// Modification time of the files that the suite writes.
 const MTIME: FileTime = FileTime {
     secs: 1_600_000_000,
     nanos: 123_456_789,
 };
 
-/// The mode of files the suite writes.
+/// Mode of the files that the suite writes.
 const MODE: u32 = 0o640;
 
 /// Small files written at once: endpoints are shared by lanes.
 const WRITES_AT_ONCE: usize = 8;
 
-/// How much the suite moves.
+/// Amount of data that the suite moves.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Files in the directory that is listed. More than the 1,000 that fit on a page of S3.
+    /// Files in the listed directory. More than the 1,000 that fit on a page of S3.
     pub listed_files: usize,
     /// Bytes of the large file. More than two segments of the endpoints that cut files.
     pub large_bytes: usize,
@@ -63,7 +62,7 @@ pub async fn passes_the_suite(endpoint: Arc<dyn Endpoint>) {
     passes_at_scale(endpoint, Scale::default()).await;
 }
 
-/// As [`passes_the_suite`], moving more or less.
+/// Runs [`passes_the_suite`] with more or less data.
 pub async fn passes_at_scale(endpoint: Arc<dyn Endpoint>, scale: Scale) {
     let can = endpoint.capabilities();
     assert!(can.writes, "nothing can be written: use passes_seeded");
@@ -91,7 +90,7 @@ pub async fn passes_at_scale(endpoint: Arc<dyn Endpoint>, scale: Scale) {
     server::removes(&stage).await;
 }
 
-/// Checks an endpoint that can only be read; `through` writes what is read.
+/// Checks a read-only endpoint; `through` writes the files to read.
 pub async fn passes_seeded(endpoint: Arc<dyn Endpoint>, through: Arc<dyn Endpoint>) {
     let can = endpoint.capabilities();
     assert!(!can.writes, "it can be written to: use passes_the_suite");
@@ -111,7 +110,7 @@ pub async fn passes_seeded(endpoint: Arc<dyn Endpoint>, through: Arc<dyn Endpoin
     small::writing_is_refused(&stage).await;
 }
 
-/// Checks an endpoint whose root is one file that isn't there yet.
+/// Checks an endpoint whose root is one file that does not exist yet.
 pub async fn passes_as_one_file(endpoint: Arc<dyn Endpoint>) {
     let stage = Stage {
         through: Arc::clone(&endpoint),
@@ -135,15 +134,15 @@ pub async fn passes_as_one_file(endpoint: Arc<dyn Endpoint>) {
 /// Opens an address as people do, with the first of these `profiles`.
 ///
 /// # Errors
-/// As [`Access::open`].
+/// See [`Access::open`].
 pub async fn open(address: &str, profiles: &str) -> Result<Arc<dyn Endpoint>> {
     open_with(address, profiles, DraftRules::default()).await
 }
 
-/// The same with rules of one's own.
+/// Opens an address with the given rules.
 ///
 /// # Errors
-/// As [`Access::open`].
+/// See [`Access::open`].
 pub async fn open_with(
     address: &str,
     profiles: &str,
@@ -161,10 +160,10 @@ pub async fn open_with(
     access.with_profiles(path).open(location, rules).await
 }
 
-/// What is checked, and how files get there.
+/// Endpoint under test, and the one that writes its files.
 struct Stage {
     endpoint: Arc<dyn Endpoint>,
-    /// Writes what `endpoint` reads; the same one unless that is read-only.
+    /// Writes the files that `endpoint` reads: the same endpoint unless that is read-only.
     through: Arc<dyn Endpoint>,
     can: Capabilities,
     scale: Scale,
@@ -215,7 +214,7 @@ impl Stage {
         names
     }
 
-    /// Whether `entry` has the mtime and mode given to it, as far as the endpoint keeps them.
+    /// Checks that `entry` has its given mtime and mode, as far as the endpoint keeps them.
     fn is_dressed(&self, entry: &Entry, mode: u32) {
         if let Some(step_ns) = self.can.mtime_step_ns {
             let mtime = entry.mtime.unwrap();
@@ -248,7 +247,7 @@ fn spec(size: usize, origin: &str) -> FileSpec {
     }
 }
 
-/// Bytes that no compression and no lucky repetition make right.
+/// Returns bytes that neither compression nor a repeated block can fake.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252_u64;
     std::iter::repeat_with(|| {
@@ -261,7 +260,7 @@ fn noise(len: usize) -> Vec<u8> {
     .collect()
 }
 
-/// A body in pieces that divide nothing.
+/// Returns a body in pieces of odd size.
 fn body(bytes: &[u8]) -> ByteStream {
     let pieces: Vec<_> = bytes
         .chunks(700_001)

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{install, said};
 
-/// Makes the root a mount, as HTCondor wants it, puts the machine's devices and so on below it, and a folder where it is, then runs
-/// a program there. The address is one for documentation: with the loopback's alone Slurm finds no IPv4. `$1` is the root, `$2` the
-/// folder to run in, `$3` and `$4` the folders to be seen, and the program follows.
+/// Makes the root a mount, as HTCondor requires it, binds the machine's devices and so on below it,
+/// and a folder at its own path, then runs a program there. The address is one for documentation:
+/// with the loopback's alone Slurm finds no IPv4. `$1` is the root, `$2` the working folder, `$3`
+/// and `$4` the visible folders, and the program follows.
 const ENTER: &str = r#"
 root=$1 place=$2
 ip link set lo up
@@ -38,12 +39,14 @@ shift 4
 exec chroot "$root" /usr/bin/env -C "$place" "$@"
 "#;
 
-/// A program that runs in Debian 13 ([`install::find_debian_13`]), where it finds that Debian's programs, a network of itself alone, no
-/// process of this machine, and of its folders this workspace and what was built of it alone. It needs root. All that it starts ends with it, and it with the
-/// thread that starts it; no other process sees what is mounted for it.
+/// Returns a command that runs a program in Debian 13 ([`install::find_debian_13`]). There the
+/// program finds that Debian's programs, a network of its own and no process of this machine. Of
+/// this machine's folders it sees this workspace and its build alone. It needs root. Its child
+/// processes end with it, and it ends with the thread that starts it. No other process sees its
+/// mounts.
 ///
 /// # Errors
-/// When Debian 13 is not installed.
+/// Fails if Debian 13 is not installed.
 pub fn in_debian_13(program: &Path) -> Result<Command> {
     let root = install::find_debian_13()?;
     let (workspace, built) = (workspace()?, built()?);
@@ -68,20 +71,21 @@ pub fn in_debian_13(program: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Whether this runs in that Debian 13.
+/// Returns whether this process runs in that Debian 13.
 #[must_use]
 pub fn is_in_debian_13() -> bool {
     Path::new(install::DEBIAN_13_MARK).exists()
 }
 
-/// Runs a test of this file of tests, by its full name, once more in Debian 13.
+/// Runs a test of this test program, by its full name, once more in Debian 13.
 ///
 /// # Errors
-/// When it fails, with what it said, there is none of that name, or Debian 13 is not installed.
+/// Fails if the test fails, with its output, if there is no such test, or if Debian 13 is not
+/// installed.
 pub fn again_in_debian_13(test: &str) -> Result<()> {
     let this = std::env::current_exe().context("find this file of tests")?;
     let mut again = in_debian_13(&this)?;
-    // So that what a test says when it fails goes to standard error at once, as it is told here.
+    // Without capture, the output of a failed test goes to standard error at once, as here.
     let ran = said(again.args(["--exact", test, "--nocapture"]))?;
     ensure!(ran.contains("1 passed"), "there is no test {test}: {ran}");
     Ok(())
@@ -92,7 +96,7 @@ fn workspace() -> Result<PathBuf> {
     fs::canonicalize(&folder).with_context(|| format!("find {}", folder.display()))
 }
 
-/// Where the programs of the workspace are: `target/debug`, as this one lies in its `deps`.
+/// Returns the folder of the workspace's programs: `target/debug`, as this one lies in its `deps`.
 fn built() -> Result<PathBuf> {
     let this = std::env::current_exe().context("find this program")?;
     let folder = this.ancestors().nth(2);

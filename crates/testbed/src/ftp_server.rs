@@ -22,29 +22,29 @@ pub struct FtpServer {
     port: u16,
 }
 
-/// How it is spoken to.
+/// Ways to speak to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FtpFace {
-    /// In the clear.
+    /// Plain text.
     Plain,
-    /// In the clear, [`FtpServer::FEW_SESSIONS`] at once, and without RANG, though it claims to have
+    /// Plain text, [`FtpServer::FEW_SESSIONS`] at once, and without RANG, though it claims to have
     /// it.
     Few,
-    /// TLS after `AUTH TLS`, and nothing without.
+    /// TLS after `AUTH TLS`, required.
     Explicit,
     /// TLS from the first byte.
     Implicit,
-    /// In the clear and without MLSD, as servers were before RFC 3659.
+    /// Plain text and without MLSD, like servers before RFC 3659.
     Old,
 }
 
-/// `testbed-secret`, as crypt(5) keeps it.
+/// Hash of `testbed-secret` in the form of crypt(5).
 const PASSWORD_HASH: &str = "$5$testbedsalt$WNEagITY6pDmyLXg2OWbQpo5FpeJX2BMsfpnU60BmvD";
 
 impl FtpServer {
     /// Its user.
     pub const USER: &'static str = "testbed";
-    /// The password, known to everybody who reads this.
+    /// The password, known to every reader of this file.
     pub const PASSWORD: &'static str = "testbed-secret";
     /// Sessions that [`FtpFace::Few`] allows at once.
     pub const FEW_SESSIONS: u32 = 2;
@@ -52,7 +52,7 @@ impl FtpServer {
     /// Starts it.
     ///
     /// # Errors
-    /// When ProFTPD is missing or does not start.
+    /// Fails if ProFTPD is missing or does not start.
     pub fn start(face: FtpFace) -> Result<Self> {
         Self::start_in(face, &std::env::temp_dir())
     }
@@ -60,7 +60,7 @@ impl FtpServer {
     /// Starts it with its folder below `parent`, for benchmarks that choose the disk.
     ///
     /// # Errors
-    /// As [`FtpServer::start`].
+    /// See [`FtpServer::start`].
     pub fn start_in(face: FtpFace, parent: &Path) -> Result<Self> {
         let program = install::find_ftp_server()?;
         let folder = tempfile::Builder::new()
@@ -107,7 +107,7 @@ impl FtpServer {
         })
     }
 
-    /// The address of `path`, which is absolute.
+    /// Returns the address of `path`, which is absolute.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
         let scheme = match self.face {
@@ -117,13 +117,13 @@ impl FtpServer {
         format!("{scheme}://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The address of `path` below [`FtpServer::files`].
+    /// Returns the address of `path` below [`FtpServer::files`].
     #[must_use]
     pub fn address_below(&self, path: &str) -> String {
         self.address(&self.files().join(path).to_string_lossy())
     }
 
-    /// A profile with its user, its password and the certificate to trust.
+    /// Returns a profile with its user, its password and the certificate to trust.
     #[must_use]
     pub fn profile(&self) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD);
@@ -138,19 +138,19 @@ impl FtpServer {
         )
     }
 
-    /// Where its port is.
+    /// Returns its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The user's folder.
+    /// Returns the user's folder.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// The commands it was sent, with its answers' codes.
+    /// Returns the commands that it received, with the codes of its answers.
     #[must_use]
     pub fn commands(&self) -> String {
         fs::read_to_string(self.folder.path().join("commands")).unwrap_or_default()
@@ -159,7 +159,7 @@ impl FtpServer {
     /// Waits until it has no session any more: one whose client has ended counts for a while.
     ///
     /// # Errors
-    /// When one stays.
+    /// Fails if one stays.
     pub fn wait_until_left(&self) -> Result<()> {
         // Each session has a process of its own.
         let children = format!("/proc/{0}/task/{0}/children", self.process_id());
@@ -172,7 +172,7 @@ impl FtpServer {
         bail!("the FTP server still has sessions")
     }
 
-    /// The process, to measure it.
+    /// Process number, for measurements.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self._running.0.id()
@@ -186,7 +186,7 @@ fn own_id(which: &str) -> Result<String> {
 
 fn settings(folder: &Path, face: FtpFace, port: u16) -> Result<String> {
     let folder = folder.display();
-    // As who runs the test: then no rights are needed to change to another.
+    // Runs as the user of the test: that needs no rights to change users.
     let (user, group) = (own_id("-un")?, own_id("-gn")?);
     let login = if is_root()? { "RootLogin on\n" } else { "" };
     let (certificate, key) = (certificates::CERTIFICATE, certificates::KEY);

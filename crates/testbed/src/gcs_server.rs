@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::{Place, Running, free_port, install};
 
 /// A fake-gcs-server with one bucket. It speaks Google Cloud Storage's JSON API, composition
-/// included, but asks nobody who they are, and heeds no condition on reading.
+/// included, but checks no credentials and ignores conditions on reads.
 #[derive(Debug)]
 pub struct GcsServer {
     _running: Running,
@@ -26,25 +26,24 @@ impl GcsServer {
     /// Starts it with an empty bucket in memory.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_with("memory", &std::env::temp_dir(), |_| {})
     }
 
-    /// As [`GcsServer::start`], with a bucket that holds the files `fill` puts into the folder it
-    /// is given.
+    /// Starts it with a bucket that holds the files that `fill` writes into the given folder.
     ///
     /// # Errors
-    /// As [`GcsServer::start`].
+    /// See [`GcsServer::start`].
     pub fn start_filled(fill: impl FnOnce(&Path)) -> Result<Self> {
         Self::start_with("memory", &std::env::temp_dir(), fill)
     }
 
-    /// Starts it with an empty bucket on disk below `parent`, where a name can't be that of an object
-    /// and of a prefix.
+    /// Starts it with an empty bucket on disk below `parent`, where no name can be both an object
+    /// and a prefix.
     ///
     /// # Errors
-    /// As [`GcsServer::start`].
+    /// See [`GcsServer::start`].
     pub fn start_on_disk(parent: &Path) -> Result<Self> {
         Self::start_with("filesystem", parent, |_| {})
     }
@@ -87,37 +86,37 @@ impl GcsServer {
         })
     }
 
-    /// Where the bucket's objects lie as files, when it is on disk.
+    /// Returns the folder of the bucket's objects, if it is on disk.
     #[must_use]
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join("objects").join(Self::BUCKET)
     }
 
-    /// The process, to measure it.
+    /// Process number, for measurements.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self._running.0.id()
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://ADDRESS:PORT`.
+    /// Returns `http://ADDRESS:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The environment with which `posthaste` and Google's own tools reach it.
+    /// Returns the environment with which `posthaste` and Google's own tools reach it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![("STORAGE_EMULATOR_HOST", self.address.to_string())]
     }
 
-    /// A profile that reaches it.
+    /// Returns a profile that reaches it.
     #[must_use]
     pub fn profile(&self) -> String {
         let endpoint = self.endpoint();

@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use crate::{Place, Running, free_port, install, is_root};
 
-/// A GridFTP server over a temporary folder that lets everybody in: no certificates, no other
-/// folders.
+/// A GridFTP server over a temporary folder, open to everybody: no certificates, no other folders.
 #[derive(Debug)]
 pub struct GridFtpServer {
     _running: Running,
@@ -23,7 +22,7 @@ impl GridFtpServer {
     /// Starts it.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_at(&Place::default(), &std::env::temp_dir())
     }
@@ -31,7 +30,7 @@ impl GridFtpServer {
     /// Starts it somewhere else, with its folder below `parent`.
     ///
     /// # Errors
-    /// As [`GridFtpServer::start`].
+    /// See [`GridFtpServer::start`].
     pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
         let program = install::find_debian_program(install::GRIDFTP_SERVER)?;
         let folder = tempfile::Builder::new()
@@ -70,21 +69,21 @@ impl GridFtpServer {
         })
     }
 
-    /// Where its files lie.
+    /// Returns the folder of its files.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// `anonymous@ADDRESS:PORT/PATH` of a file or folder below [`GridFtpServer::files`], which is
-    /// what follows `gsiftp://`.
+    /// Returns `anonymous@ADDRESS:PORT/PATH` of a file or folder below [`GridFtpServer::files`]:
+    /// the text after `gsiftp://`.
     #[must_use]
     pub fn address(&self, below: &str) -> String {
         let path = self.files().join(below);
         format!("anonymous@{}{}", self.address, path.display())
     }
 
-    /// What `globus-url-copy` calls the same.
+    /// Returns the URL of that file or folder for `globus-url-copy`.
     #[must_use]
     pub fn url(&self, below: &str) -> String {
         format!(
@@ -94,18 +93,18 @@ impl GridFtpServer {
         )
     }
 
-    /// Ends every connection, as a server does with those that were idle for long.
+    /// Ends every connection, as a server does with long idle ones.
     pub fn hang_up(&self) {
         // Each connection has a process of its own.
         let children = format!("/proc/{0}/task/{0}/children", self.process_id());
         let children = fs::read_to_string(children).unwrap_or_default();
         for child in children.split_whitespace() {
-            // One may have ended since.
+            // A connection may have ended since.
             let _ = Command::new("kill").args(["-KILL", child]).status();
         }
     }
 
-    /// The process, to measure it.
+    /// Process number, for measurements.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self._running.0.id()

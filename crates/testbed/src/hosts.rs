@@ -2,10 +2,11 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Hosts of one test as network namespaces of this machine, joined by cables; gone when dropped. Takes root.
+/// Hosts of one test as network namespaces of this machine, joined by cables; gone when dropped.
+/// Requires root.
 #[derive(Debug)]
 pub struct Hosts {
-    /// What keeps the hosts of one test apart from those of another.
+    /// Name that keeps the hosts of one test apart from those of another.
     test: String,
     names: Vec<&'static str>,
 }
@@ -14,7 +15,7 @@ impl Hosts {
     /// Hosts of these names, each with its loopback, for a test of this name.
     ///
     /// # Errors
-    /// When a namespace can't be made.
+    /// Fails if a namespace can't be made.
     pub fn new(test: &str, names: &[&'static str]) -> Result<Self> {
         let mut hosts = Self {
             test: test.to_owned(),
@@ -28,7 +29,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// What this machine calls a host.
+    /// Returns the host's name on this machine.
     #[must_use]
     pub fn namespace(&self, host: &str) -> String {
         format!("ph-{}-{host}-{}", self.test, std::process::id())
@@ -37,7 +38,7 @@ impl Hosts {
     /// Joins two hosts by a cable: a device on each, up, with these addresses (`10.77.0.1/24`).
     ///
     /// # Errors
-    /// When a device can't be made, or does not take an address.
+    /// Fails if a device can't be made, or does not take an address.
     pub fn join(&self, ends: [(&str, &str, &[&str]); 2]) -> Result<()> {
         let [(one, device, _), (other, peer, _)] = ends;
         let (one, other) = (self.namespace(one), self.namespace(other));
@@ -47,7 +48,8 @@ impl Hosts {
         for (host, device, addresses) in ends {
             let host = self.namespace(host);
             for address in addresses {
-                // Duplicates of a version 6 address are looked for seconds long; there are none.
+                // The kernel looks for duplicates of a version 6 address for seconds; there are
+                // none.
                 let nodad = if address.contains(':') { " nodad" } else { "" };
                 ip(&format!("-n {host} addr add {address} dev {device}{nodad}"))?;
             }
@@ -56,7 +58,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// A command on a host, with nothing to read. It keeps its process when it becomes the program.
+    /// Returns a command on a host, with no input. It keeps its process number when it becomes the
+    /// program.
     #[must_use]
     pub fn command(&self, host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
@@ -65,10 +68,10 @@ impl Hosts {
         command
     }
 
-    /// What `tc` shows of a device: its `class`es or `qdisc`s, and what went through each.
+    /// Returns the output of `tc` for a device: its `class`es or `qdisc`s, and the traffic of each.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn traffic(&self, host: &str, what: &str, device: &str) -> Result<String> {
         let output = run(self
             .command(host, "tc")
@@ -80,7 +83,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in &self.names {
-            // Nobody is left to tell that it is gone already.
+            // No caller is left to learn that it is gone already.
             let _ = ip(&format!("netns del {}", self.namespace(name)));
         }
     }

@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 use crate::{Running, certificates, free_port, install, wait_until_listening};
 
-/// What runs the provider and plays its users' browser.
+/// Script of the provider and of its users' browser.
 const SCRIPT: &str = include_str!("identity_server/provider.mjs");
 
-/// An OpenID provider, oidc-provider for Node.js, that knows two people: `u1001`, who is alice of the group climate, and `u1002`,
-/// who is olga of the groups climate and hpc-ops.
+/// An OpenID provider, oidc-provider for Node.js, with two users: `u1001` is alice of the group
+/// climate, and `u1002` is olga of the groups climate and hpc-ops.
 #[derive(Debug)]
 pub struct IdentityServer {
     running: Option<Running>,
@@ -33,7 +33,7 @@ impl IdentityServer {
     /// Starts it.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_as(false)
     }
@@ -41,7 +41,7 @@ impl IdentityServer {
     /// Starts it with TLS.
     ///
     /// # Errors
-    /// As [`IdentityServer::start`].
+    /// See [`IdentityServer::start`].
     pub fn start_with_tls() -> Result<Self> {
         Self::start_as(true)
     }
@@ -68,10 +68,10 @@ impl IdentityServer {
         Ok(server)
     }
 
-    /// Starts it again after [`IdentityServer::stop`], with new keys. What was under way is forgotten.
+    /// Starts it again after [`IdentityServer::stop`], with new keys. Logins in progress are lost.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub fn restart(&mut self) -> Result<()> {
         let log = fs::File::create(self.folder.path().join("log"))?;
         let mut command = Command::new(install::find_node()?);
@@ -100,36 +100,37 @@ impl IdentityServer {
         Ok(())
     }
 
-    /// Ends it: nobody reaches it until it is started again.
+    /// Stops it: it is unreachable until it is started again.
     pub fn stop(&mut self) {
         self.running = None;
         self.chores = RefCell::default();
     }
 
-    /// The address that its tokens name.
+    /// Returns the issuer that its tokens name.
     #[must_use]
     pub fn issuer(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate to trust, where it speaks TLS.
+    /// Returns the certificate to trust, for a server with TLS.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
     }
 
-    /// Has it do something, as `{"chore": "rotate"}`, and says its answer, a line of JSON with `said` or `failed`:
-    /// - `sign` makes a token: `by` an algorithm, with more or other `header` and `claims`, and by no key of its own where `whose`
-    ///   is `others`;
-    /// - `approve` goes to `url` as `login` does who means yes, `deny` as who means no;
-    /// - `rotate` takes new keys, and only those;
-    /// - `live` lets ID tokens be good for `s` seconds;
-    /// - `slow` has it answer the next that asks for tokens with `slow_down`;
-    /// - `polls` says when it was asked for tokens, in milliseconds.
+    /// Makes it do a chore, such as `{"chore": "rotate"}`, and returns its answer, a line of JSON
+    /// with `said` or `failed`:
+    /// - `sign` makes a token: `by` an algorithm, with more or other `header` and `claims`, and
+    ///   with a foreign key if `whose` is `others`;
+    /// - `approve` goes to `url` as the user `login` and consents, `deny` refuses;
+    /// - `rotate` replaces all keys by new ones;
+    /// - `live` sets the life of ID tokens to `s` seconds;
+    /// - `slow` answers the next request for tokens with `slow_down`;
+    /// - `polls` returns the times of requests for tokens, in milliseconds.
     ///
     /// # Errors
-    /// When it does not run.
+    /// Fails if it does not run.
     pub fn ask(&self, chore: &str) -> Result<String> {
         let mut chores = self.chores.borrow_mut();
         let Some((to, from)) = chores.as_mut() else {

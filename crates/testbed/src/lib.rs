@@ -1,11 +1,12 @@
-//! Real servers for tests: OpenSSH's `sshd`, an S3 gateway, a PostgreSQL and so on, each in a
-//! temporary folder on a loopback port, gone when dropped; and with the feature `conformance` the
+//! Real servers for tests: OpenSSH's `sshd`, an S3 gateway, a PostgreSQL and so on. Each runs in a
+//! temporary folder on a loopback port and is gone when dropped. The feature `conformance` adds the
 //! one suite that every endpoint passes against them.
 //!
-//! A missing program is an error that says what to run; tests never skip. `cargo xtask test`
-//! installs them ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one binary from
-//! the Go module proxy, plain files below, and it checks and keeps CRC-64/NVME checksums of whole
-//! objects as Amazon's S3 does. A second one, MinIO, keeps us from taking one server's ways for S3.
+//! A missing program is an error that names the command to run; tests never skip. `cargo xtask
+//! test` installs them ([`install`]). The S3 server is versitygw: Apache-2.0, maintained, one
+//! binary from the Go module proxy, plain files below. It checks and keeps CRC-64/NVME checksums of
+//! whole objects as Amazon's S3 does. A second one, MinIO, keeps us from mistaking one server's
+//! behaviour for S3.
 
 mod azure_server;
 mod certificates;
@@ -80,20 +81,20 @@ pub use tls_front::TlsFront;
 pub use wall_clock::wall_clock;
 pub use web_server::{WebFace, WebServer};
 
-/// Between two looks whether a server listens.
+/// Interval between two checks whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks before a server counts as not starting: five minutes. One that ends is noticed at once, and
-/// one that still starts on a busy machine, whose disks may stall, is no fault.
+/// Checks until a server counts as failed: five minutes. A server that ends is noticed at once. A
+/// slow start on a busy machine, whose disks may stall, is no fault.
 const LOOKS_MAX: u32 = 15_000;
 
-/// A server process that ends with its owner, also when a test panics.
+/// A server process that ends with its owner, also if a test panics.
 #[derive(Debug)]
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An ended process can't be killed again, and nobody is left to tell.
+        // An ended process can't be killed again, and no caller is left for the error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,12 +113,12 @@ fn wait_until_listening(running: &mut Running, port: u16, what: &str) -> Result<
     bail!("{what} does not listen on port {port}")
 }
 
-/// How a process ended that is to end by itself; the same time as for a start.
+/// Returns the exit status of a process that ends by itself, within the time limit of a start.
 fn wait_until_ended(running: &mut Running, what: &str) -> Result<ExitStatus> {
     ended_within(running, LOOKS_MAX)?.with_context(|| format!("{what} does not end"))
 }
 
-/// How a process ended, where it has within so many looks.
+/// Returns the exit status of a process if it ends within so many checks.
 fn ended_within(running: &mut Running, looks: u32) -> Result<Option<ExitStatus>> {
     for _ in 0..looks {
         if let Some(status) = running.0.try_wait()? {
@@ -128,7 +129,7 @@ fn ended_within(running: &mut Running, looks: u32) -> Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// What a command prints.
+/// Returns the output of a command.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{Running, certificates, free_port, install, wait_until_listening};
 
-/// aiosmtpd, which keeps each mail it takes in a file.
+/// aiosmtpd, which stores each accepted mail in a file.
 #[derive(Debug)]
 pub struct MailServer {
     _running: Running,
@@ -18,14 +18,14 @@ pub struct MailServer {
     port: u16,
 }
 
-/// How it is spoken to.
+/// Ways to speak to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailFace {
-    /// In the clear, by anybody.
+    /// Plain text, without a login.
     Plain,
-    /// TLS after `STARTTLS`, and nothing without; by its user.
+    /// TLS after `STARTTLS`, required; with a login.
     Started,
-    /// TLS from the first byte; by its user.
+    /// TLS from the first byte; with a login.
     Implicit,
 }
 
@@ -62,15 +62,15 @@ threading.Event().wait()
 "#;
 
 impl MailServer {
-    /// Its user, but where anybody may send.
+    /// Its user, where a login is required.
     pub const USER: &'static str = "testbed";
-    /// The password, known to everybody who reads this.
+    /// The password, known to every reader of this file.
     pub const PASSWORD: &'static str = "testbed-secret";
 
     /// Starts it.
     ///
     /// # Errors
-    /// When aiosmtpd is missing or does not start.
+    /// Fails if aiosmtpd is missing or does not start.
     pub fn start(face: MailFace) -> Result<Self> {
         let python = install::find_python_program(install::AIOSMTPD)?;
         let folder = tempfile::Builder::new()
@@ -105,7 +105,7 @@ impl MailServer {
         })
     }
 
-    /// Where it is, as clients write it.
+    /// Address as clients write it.
     #[must_use]
     pub fn address(&self) -> String {
         let scheme = match self.face {
@@ -115,16 +115,16 @@ impl MailServer {
         format!("{scheme}://localhost:{}", self.port)
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
     }
 
-    /// The mails it took so far, in their order.
+    /// Mails accepted so far, in their order.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn mails(&self) -> Result<Vec<String>> {
         let entries = fs::read_dir(self.folder.path().join("mails"))?;
         let mut paths = Vec::new();

@@ -1,6 +1,6 @@
-//! What is left to the night.
+//! Tests that run at night only.
 
-/// Whether all is tried, as `.ci/nightly` does by setting `POSTHASTE_NIGHT`.
+/// Returns whether everything is tried: `.ci/nightly` sets `POSTHASTE_NIGHT`.
 #[must_use]
 #[expect(
     clippy::disallowed_methods,
@@ -10,7 +10,8 @@ pub fn is_night() -> bool {
     std::env::var_os("POSTHASTE_NIGHT").is_some()
 }
 
-/// Of `count` seeds, kills or examples that a test tries, how many it tries now: a third by day, all by night.
+/// Returns how many of `count` seeds, kills or examples a test tries now: a third by day, all by
+/// night.
 #[must_use]
 pub fn share_of(count: u64) -> u64 {
     match is_night() {

@@ -1,11 +1,13 @@
 //! **A stand-in** for a provider of NSI-CS 2.1: not one, and nothing of the product.
 //!
-//! Real providers belong to networks. This follows the published interface (OGF GFD.237 and the 2013/12 schemas and WSDL):
-//! namespaces, order of elements, SOAP actions, protocol version, correlation, the three state machines of each
-//! reservation (RSM, PSM, LSM), versions of criteria, error numbers, and that everything is done later than it is
-//! acknowledged: each step is seen under way by one query, and is done then. It answers to no `replyTo`. What comes from the
-//! network below it plays: data flows from the start to the end of what is provisioned. All reservations share one link of a
-//! given capacity; an STP with one VLAN carries one of them at a time, one with a range or none any number.
+//! Real providers belong to networks. This follows the published interface (OGF GFD.237 and the
+//! 2013/12 schemas and WSDL): namespaces, order of elements, SOAP actions, protocol version,
+//! correlation, the three state machines of each reservation (RSM, PSM, LSM), versions of criteria
+//! and error numbers. Every operation is done later than it is acknowledged: one query sees each
+//! step in progress, and completes it. It answers to no `replyTo`. It simulates the network below
+//! it: data flows from the start to the end of what is provisioned. All reservations share one link
+//! of a given capacity. An STP with one VLAN carries one of them at a time, one with a range or
+//! none any number.
 
 mod books;
 mod message;
@@ -23,16 +25,17 @@ pub struct NsiStandIn {
     server: StandIn<Books>,
 }
 
-/// What real providers do differently.
+/// Deviations of real providers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NsiHabits {
-    /// Does not know `queryResultSync`, forgets what it refused, and wants all of the service also in a change: OSCARS.
+    /// Does not know `queryResultSync`, forgets rejected reservations, and requires the whole
+    /// service also in a change: OSCARS.
     pub forgets: bool,
     /// Shows criteria also before they are committed: OpenNSA.
     pub shows_held: bool,
-    /// Is never done with anything.
+    /// Never completes anything.
     pub stalls: bool,
-    /// Refuses each commit.
+    /// Rejects each commit.
     pub spoils_commits: bool,
 }
 
@@ -71,7 +74,7 @@ struct Criteria {
     end: i64,
     mbps: i64,
     stps: [String; 2],
-    /// It was asked for with all of its service.
+    /// True if it was asked for with all of its service.
     whole: bool,
 }
 
@@ -84,10 +87,10 @@ struct Connection {
     provisioning: Activation,
     living: Living,
     committed: Option<Criteria>,
-    /// Of the reserve that is under way.
+    /// Criteria of the reserve in progress.
     pending: Option<Criteria>,
     expires: i64,
-    /// The correlation of what is under way.
+    /// Correlation of the operation in progress.
     asked: String,
     /// Correlations and messages.
     results: Vec<(String, String)>,
@@ -101,7 +104,7 @@ struct Books {
     /// Seconds by which its clock is ahead of ours.
     ahead_s: i64,
     connections: BTreeMap<String, Connection>,
-    /// Operations by their correlation, with what was answered.
+    /// Operations by their correlation, with their answers.
     heard: BTreeMap<String, (String, String)>,
     reserves: u64,
 }
@@ -109,15 +112,15 @@ struct Books {
 impl NsiStandIn {
     /// The provider's name.
     pub const PROVIDER: &str = "urn:ogf:network:provider.example:2026:nsa";
-    /// The one requester that it knows.
+    /// The one requester that it accepts.
     pub const REQUESTER: &str = "urn:ogf:network:centre.example:2026:nsa:posthaste";
-    /// What its STPs begin with.
+    /// Prefix of its STPs.
     pub const NETWORK: &str = "urn:ogf:network:provider.example:2026:";
 
-    /// Starts it with a link of `capacity_mbps`, for whoever shows `token`.
+    /// Starts it with a link of `capacity_mbps`, for clients with `token`.
     ///
     /// # Errors
-    /// When there is no port.
+    /// Fails if there is no port.
     pub fn start(capacity_mbps: i64, token: Option<&str>) -> Result<Self> {
         let server = StandIn::start(Books {
             capacity_mbps,
@@ -131,39 +134,40 @@ impl NsiStandIn {
         Ok(Self { server })
     }
 
-    /// Where it answers: `http://127.0.0.1:PORT/services/provider`.
+    /// Address of the service: `http://127.0.0.1:PORT/services/provider`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("http://{}/services/provider", self.server.address())
     }
 
-    /// The next question of an operation meets `fault`.
+    /// Makes the next question of an operation meet `fault`.
     pub fn plan(&self, operation: &str, fault: Fault) {
         self.server.plan(&format!("service/{operation}"), fault);
     }
 
-    /// Nothing goes wrong any more.
+    /// Drops all planned faults.
     pub fn forget_plan(&self) {
         self.server.forget_plan();
     }
 
-    /// Faults that were not met yet.
+    /// Returns the number of planned faults that were not met yet.
     #[must_use]
     pub fn planned(&self) -> usize {
         self.server.planned()
     }
 
-    /// Time passes for it.
+    /// Advances its clock.
     pub fn pass(&self, seconds: i64) {
         self.server.with(|books| books.ahead_s += seconds);
     }
 
-    /// It behaves like this from now on.
+    /// Sets its habits from now on.
     pub fn behave(&self, habits: NsiHabits) {
         self.server.with(|books| books.habits = habits);
     }
 
-    /// What is held, it holds once more under another name: as if each reserve had been heard twice.
+    /// Holds each reservation once more under another name, as if it had received each reserve
+    /// twice.
     pub fn hear_twice(&self) {
         self.server.with(|books| {
             let held = |one: &&Connection| one.reserving == Reserving::Held;
@@ -176,7 +180,7 @@ impl NsiStandIn {
         });
     }
 
-    /// All that is not over ends by force.
+    /// Ends everything that is not over by force.
     pub fn fail_all(&self) {
         self.server.with(|books| {
             let created = |one: &&mut Connection| one.living == Living::Created;
@@ -185,7 +189,7 @@ impl NsiStandIn {
         });
     }
 
-    /// Reservations that keep capacity from others.
+    /// Returns the number of reservations that keep capacity from others.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.server.with(|books| {
@@ -195,7 +199,7 @@ impl NsiStandIn {
         })
     }
 
-    /// Reservations that were neither terminated nor forgotten.
+    /// Returns the number of reservations neither terminated nor forgotten.
     #[must_use]
     pub fn left(&self) -> usize {
         self.server.with(|books| {
@@ -205,7 +209,7 @@ impl NsiStandIn {
         })
     }
 
-    /// First questions for a reservation that were heard.
+    /// Returns the number of first questions for a reservation.
     #[must_use]
     pub fn reserves(&self) -> u64 {
         self.server.with(|books| books.reserves)

@@ -1,5 +1,5 @@
-//! Servers and file systems that misbehave, each as some are known to: what comes of them is right or refused, never taken for what
-//! it is not.
+//! Servers and file systems that misbehave, each as some real ones do: results are right or an
+//! error, never wrong.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,10 +1,11 @@
-//! **A stand-in** for OSCARS 1.2: not OSCARS, and no part of the product.
+//! **A stand-in** for OSCARS 1.2: not OSCARS, and no component of the product.
 //!
-//! OSCARS itself builds only against two private Maven repositories, so no test can start it. This follows its
-//! source (esnet/oscars@7a40199b: `HoldController`, `ConnController`, `ModifyController`, `PCEController`, `ConnService` and
-//! the classes they take and give) in routes, bodies, states, time-outs and in which errors have no words; what comes
-//! from the network below (the building of circuits) it plays: a connection is up at its beginning, and over at its end.
-//! All connections share one link of a given capacity.
+//! OSCARS itself builds only against two private Maven repositories, so no test can start it. This
+//! follows its source (esnet/oscars@7a40199b: `HoldController`, `ConnController`,
+//! `ModifyController`, `PCEController`, `ConnService` and the classes of their arguments and
+//! results) in routes, bodies, states, time-outs and in which errors have no words. It simulates
+//! the network below it: a connection is up at its beginning, and over at its end. All connections
+//! share one link of a given capacity.
 
 mod books;
 
@@ -45,17 +46,17 @@ struct Books {
     token: Option<String>,
     /// Seconds by which its clock is ahead of ours.
     ahead_s: i64,
-    /// Errors tell their reason (`server.error.include-message=always`).
+    /// True if errors carry their reason (`server.error.include-message=always`).
     talks: bool,
     connections: BTreeMap<String, Connection>,
     holds: u64,
 }
 
 impl OscarsStandIn {
-    /// Starts it with a link of `capacity_mbps` between its two devices, for whoever shows `token`.
+    /// Starts it with a link of `capacity_mbps` between its two devices, for clients with `token`.
     ///
     /// # Errors
-    /// When there is no port.
+    /// Fails if there is no port.
     pub fn start(capacity_mbps: i64, token: Option<&str>) -> Result<Self> {
         let server = StandIn::start(Books {
             capacity_mbps,
@@ -68,41 +69,41 @@ impl OscarsStandIn {
         Ok(Self { server })
     }
 
-    /// Where it answers: `http://127.0.0.1:PORT`.
+    /// Address of the service: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("http://{}", self.server.address())
     }
 
-    /// The next question to a path with `text` in it meets `fault`.
+    /// Makes the next question to a path that contains `text` meet `fault`.
     pub fn plan(&self, text: &str, fault: Fault) {
         self.server.plan(text, fault);
     }
 
-    /// Faults that were not met yet.
+    /// Returns the number of planned faults that were not met yet.
     #[must_use]
     pub fn planned(&self) -> usize {
         self.server.planned()
     }
 
-    /// Time passes for it.
+    /// Advances its clock.
     pub fn pass(&self, seconds: i64) {
         self.server.with(|books| books.ahead_s += seconds);
     }
 
-    /// Starts it again: connections break, and what is held is lost, as it is only in memory there.
+    /// Restarts it: connections break, and holds are lost, as OSCARS keeps them in memory only.
     pub fn restart(&self) {
         self.server
             .with(|books| books.connections.retain(|_, one| one.phase != Phase::Held));
         self.server.break_all();
     }
 
-    /// Whether errors tell their reason; as it comes, OSCARS keeps it to itself.
+    /// Sets whether errors carry their reason; by default, OSCARS omits it.
     pub fn talks(&self, talks: bool) {
         self.server.with(|books| books.talks = talks);
     }
 
-    /// All that is up or to come fails, as when a device can't be configured.
+    /// Fails everything that is up or to come, as if a device could not be configured.
     pub fn fail_all(&self) {
         self.server.with(|books| {
             books
@@ -112,7 +113,7 @@ impl OscarsStandIn {
         });
     }
 
-    /// Connections that are held or reserved.
+    /// Returns the number of connections held or reserved.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.server.with(|books| {
@@ -122,7 +123,7 @@ impl OscarsStandIn {
         })
     }
 
-    /// Holds that were asked for and taken.
+    /// Returns the number of accepted holds.
     #[must_use]
     pub fn holds(&self) -> u64 {
         self.server.with(|books| books.holds)

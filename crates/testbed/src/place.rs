@@ -13,11 +13,11 @@ use crate::{LOOK_EVERY, LOOKS_MAX, Running, wait_until_listening};
 /// The state `LISTEN` in `/proc/PID/net/tcp`.
 const LISTENS: &str = "0A";
 
-/// Where a server runs: on this machine's loopback, or on a host of a laboratory.
+/// Place of a server: this machine's loopback, or a host of a laboratory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     address: IpAddr,
-    /// What stands before a command that runs there.
+    /// Words before a command that runs there.
     words: Vec<String>,
 }
 
@@ -31,20 +31,20 @@ impl Default for Place {
 }
 
 impl Place {
-    /// A place with this address, where commands run that follow these words, such as
-    /// `posthaste-lab exec far --`.
+    /// Returns a place with this address, where commands follow these words, such as `posthaste-lab
+    /// exec far --`.
     #[must_use]
     pub fn new(address: IpAddr, words: Vec<String>) -> Self {
         Self { address, words }
     }
 
-    /// Where servers listen there.
+    /// Address of servers there.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// A command that runs there.
+    /// Returns a command that runs there.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let Some((first, rest)) = self.words.split_first() else {
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// Whether anybody listens on this port in the network of a process.
+/// Returns whether a socket listens on this port in the network of a process.
 fn listens(process: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let text = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Ports that are one process's until it ends: tests run side by side, in several processes.
+//! Ports that one process keeps until it ends: tests run side by side, in several processes.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,29 +14,30 @@ use std::{
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
 
-/// Ports that most kernels give to nobody by themselves. Some give any from 1024.
+/// Ports that most kernels never assign by themselves. Some assign any from 1024.
 const PORTS: Range<u16> = 10_000..20_000;
 
-/// Ports between the first choices of two processes that were started one after the other.
+/// Ports between the first choices of two processes started one after the other.
 const PORTS_APART: u32 = 101;
 
-/// A port that this process has until it ends, also while its server is started again.
+/// A port that this process keeps until it ends, also while its server is started again.
 struct Held {
-    /// No other process of tests takes it.
+    /// Lock that keeps other test processes away.
     _lock: File,
-    /// The kernel gives it to no connection, not even to one that asks whether its server listens yet, which would
-    /// answer itself.
+    /// Socket that keeps the kernel from assigning the port to a connection. A check whether the
+    /// server listens could otherwise connect to itself.
     _socket: Socket,
 }
 
 /// The ports that this process has.
 static OURS: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
-/// A port of the loopback interface that nobody listens on now, and that nobody else gets there before this process ends:
-/// only a server that lets addresses be reused (`SO_REUSEADDR`), as nearly all do, can listen on it.
+/// Returns a loopback port on which nobody listens now, and that nobody else gets before this
+/// process ends. Only a server with reusable addresses (`SO_REUSEADDR`), as nearly all have, can
+/// listen on it.
 ///
 /// # Errors
-/// When there is none, or no file in the temporary folder can be locked.
+/// Fails if there is none, or no file in the temporary folder can be locked.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let user = fs::metadata("/proc/self")
@@ -62,7 +63,7 @@ pub fn free_port() -> Result<u16> {
         if socket.bind(&address.into()).is_err() {
             continue;
         }
-        // Only now, so that it is nobody else's who does the same.
+        // Locked first, so that no other process does the same.
         socket
             .set_reuse_address(true)
             .with_context(|| format!("share port {port}"))?;
@@ -84,13 +85,13 @@ mod tests {
 
     use super::*;
 
-    /// As many as there are ports, so that the kernel comes by each.
+    /// Connections for each possible port, so that the kernel reaches each.
     const CONNECTIONS: usize = 1 << 16;
 
     #[test]
     fn a_port_is_its_servers_and_of_no_connection() {
-        // The kernel gives connections every other port first. Where it gives them none of these ports, the first half
-        // proves nothing.
+        // The kernel gives connections every other port first. If it gives them none of these
+        // ports, the first half proves nothing.
         for _ in 0..2 {
             let address = (Ipv4Addr::LOCALHOST, free_port().unwrap());
             assert!((0..CONNECTIONS).all(|_| TcpStream::connect(address).is_err()));

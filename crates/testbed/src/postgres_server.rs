@@ -15,19 +15,20 @@ use tempfile::TempDir;
 
 use crate::{LOOK_EVERY, LOOKS_MAX, Running, certificates, free_port, install, is_root};
 
-/// Who runs it where root does not want to: PostgreSQL refuses to be root.
+/// User of the server if root runs the test: PostgreSQL refuses to run as root.
 const SERVER_USER: u32 = 65534;
 
-/// Keeps a server for as long as somebody holds the other end of its standard input, and clears up after it.
+/// Keeps a server while the other end of its standard input is open, and cleans up afterwards.
 const KEEP: &str = r#"folder=$1; shift; "$@" </dev/null & server=$!; cat >/dev/null
 kill -INT $server; wait $server; rm -rf "$folder""#;
 
-/// A PostgreSQL, Debian's package: `postgres` in a temporary folder, on a socket there, where everybody on this machine may
-/// come in, and on a loopback port, which asks for [`PostgresServer::PASSWORD`] and speaks TLS to who wants it.
+/// A PostgreSQL from Debian's package: `postgres` in a temporary folder. Its socket there is open
+/// to everybody on this machine. Its loopback port requires [`PostgresServer::PASSWORD`] and offers
+/// TLS.
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: PathBuf,
-    /// Removes it.
+    /// Folder removed on drop.
     _folder: Option<TempDir>,
     programs: PathBuf,
     port: u16,
@@ -35,26 +36,26 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Whom it knows.
+    /// User of the database.
     pub const USER: &str = "posthaste";
 
-    /// The password of [`PostgresServer::USER`], with what is special in a password file.
+    /// Password of [`PostgresServer::USER`], with the special characters of a password file.
     pub const PASSWORD: &str = r"a:secret\word";
 
     /// Makes a new one and starts it.
     ///
     /// # Errors
-    /// When it is not installed or does not start.
+    /// Fails if it is not installed or does not start.
     pub fn start() -> Result<Self> {
         let folder = new_folder()?;
         let path = folder.path().to_owned();
         Self::start_in(path, Some(folder))
     }
 
-    /// The one of this process: made when it is first asked for, gone when the process is.
+    /// Returns the server of this process: made on first use, gone with the process.
     ///
     /// # Errors
-    /// When it is not installed or did not start.
+    /// Fails if it is not installed or did not start.
     pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<PostgresServer, String>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
@@ -99,13 +100,13 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// Kills all of it at once, as the end of its machine would; what it made durable stays.
+    /// Kills all of it at once, as the end of its machine would; durable data stays.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn kill(&mut self) -> Result<()> {
         let server = self.running.0.id();
-        // Those that serve a connection would notice late that they are alone.
+        // Processes that serve a connection would notice late that the server is gone.
         let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"))?;
         self.running.0.kill()?;
         self.running.0.wait()?;
@@ -123,12 +124,13 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Starts it again where it was killed.
+    /// Starts it again after a kill.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub fn restart(&mut self) -> Result<()> {
-        // What a connection was made of may be there for another moment, and a new one does not start beside it.
+        // Remains of a connection may exist for another moment, and a new server does not start
+        // beside them.
         for _ in 0..LOOKS_MAX {
             self.running = run(&self.programs, &self.folder, self.port, false)?;
             if self.gets_ready()? {
@@ -139,10 +141,10 @@ impl PostgresServer {
         bail!("it does not start again\n{}", self.log())
     }
 
-    /// Makes a database with nothing in it, and says its name.
+    /// Creates an empty database and returns its name.
     ///
     /// # Errors
-    /// When the server does not make it.
+    /// Fails if the server does not create it.
     pub fn new_database(&self) -> Result<String> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("journal{}", NEXT.fetch_add(1, Relaxed));
@@ -150,14 +152,14 @@ impl PostgresServer {
         Ok(name)
     }
 
-    /// The address of a database, by the socket.
+    /// Returns the address of a database, by the socket.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         let (user, folder, port) = (Self::USER, self.folder.display(), self.port);
         format!("postgres://{user}@/{database}?host={folder}&port={port}")
     }
 
-    /// The address of a database, by the port, where a password is asked for.
+    /// Returns the URL of a database by the port, which requires a password.
     #[must_use]
     pub fn loopback_url(&self, database: &str) -> String {
         format!(
@@ -167,22 +169,22 @@ impl PostgresServer {
         )
     }
 
-    /// The authority that signed its certificate, which is one of 127.0.0.1 and localhost.
+    /// Returns the authority that signed its certificate, which is one of 127.0.0.1 and localhost.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join(certificates::AUTHORITY)
     }
 
-    /// Where it listens on the loopback.
+    /// Returns the port on the loopback.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Runs SQL in a database; what it answers, one line a row.
+    /// Runs SQL in a database and returns the answer, one line a row.
     ///
     /// # Errors
-    /// When the server refuses it; the message has what it said.
+    /// Fails if the server rejects it; the message has its answer.
     pub fn ask(&self, database: &str, sql: &str) -> Result<String> {
         self.said(
             "psql",
@@ -190,10 +192,10 @@ impl PostgresServer {
         )
     }
 
-    /// What one of PostgreSQL's programs prints.
+    /// Returns the output of one of PostgreSQL's programs.
     ///
     /// # Errors
-    /// When it fails; the message has what it said.
+    /// Fails if the program fails; the message has its output.
     pub fn said(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let output = Command::new(self.programs.join(program))
             .env("PGHOST", &self.folder)
@@ -208,7 +210,7 @@ impl PostgresServer {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Waits until it takes connections; not so when it ended before.
+    /// Waits until it accepts connections; false if it ended before.
     fn gets_ready(&mut self) -> Result<bool> {
         for _ in 0..LOOKS_MAX {
             if self.said("pg_isready", &["-q"]).is_ok() {
@@ -222,13 +224,13 @@ impl PostgresServer {
         bail!("PostgreSQL does not get ready\n{}", self.log())
     }
 
-    /// What it logged.
+    /// Returns its log.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 }
 
-/// A folder that is the server's.
+/// Creates a folder owned by the server.
 fn new_folder() -> Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("posthaste-postgres-")
@@ -239,7 +241,7 @@ fn new_folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Makes somebody PostgreSQL runs as the owner.
+/// Makes the server's user the owner.
 fn give_to_server(path: &Path) -> Result<()> {
     if is_root()? {
         chown(path, Some(SERVER_USER), Some(SERVER_USER))?;
@@ -247,7 +249,7 @@ fn give_to_server(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server. One that nobody owns ends with this process, which holds its standard input.
+/// Starts the server. Without an owner, it ends with this process, which holds its standard input.
 fn run(programs: &Path, folder: &Path, port: u16, is_kept: bool) -> Result<Running> {
     let log = File::options()
         .create(true)
@@ -267,7 +269,7 @@ fn run(programs: &Path, folder: &Path, port: u16, is_kept: bool) -> Result<Runni
             .arg("-c")
             .arg(format!("{setting}={}", path.display()));
     }
-    // A killed process loses nothing by this, only a machine that loses its power.
+    // A killed process loses nothing by this, only a machine without power does.
     server.args(["-c", "fsync=off", "-c", "shared_buffers=16MB"]);
     let mut command = if is_kept {
         let mut keeper = Command::new("sh");
@@ -288,7 +290,7 @@ fn run(programs: &Path, folder: &Path, port: u16, is_kept: bool) -> Result<Runni
     Ok(Running(child))
 }
 
-/// A program as somebody PostgreSQL runs as.
+/// Returns a program to run as the server's user.
 fn as_server_user(program: &Path) -> Result<Command> {
     if !is_root()? {
         return Ok(Command::new(program));

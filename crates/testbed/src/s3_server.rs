@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::{LOOK_EVERY, LOOKS_MAX, Place, Running, certificates, free_port, install};
 
-/// Which server speaks S3.
+/// Kind of S3 server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum S3Kind {
     /// versitygw: objects are plain files below its folder.
@@ -35,15 +35,15 @@ pub struct S3Server {
 impl S3Server {
     /// The bucket that is there from the start.
     pub const BUCKET: &'static str = "testbed";
-    /// The access key it knows.
+    /// Its access key.
     pub const ACCESS_KEY: &'static str = "testbed-access";
-    /// Its secret, known to everybody who reads this.
+    /// Its secret, known to every reader of this file.
     pub const SECRET_KEY: &'static str = "testbed-secret";
 
     /// Starts versitygw.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_in(&std::env::temp_dir())
     }
@@ -51,16 +51,16 @@ impl S3Server {
     /// Starts a server of this kind.
     ///
     /// # Errors
-    /// As [`S3Server::start`].
+    /// See [`S3Server::start`].
     pub fn start_as(kind: S3Kind) -> Result<Self> {
         let place = Place::default();
         Self::start_kind(kind, &place, &std::env::temp_dir(), false)
     }
 
-    /// Starts versitygw behind TLS, with a certificate of an authority nobody knows.
+    /// Starts versitygw behind TLS, with a certificate of an unknown authority.
     ///
     /// # Errors
-    /// As [`S3Server::start`].
+    /// See [`S3Server::start`].
     pub fn start_with_tls() -> Result<Self> {
         let place = Place::default();
         Self::start_kind(S3Kind::Versity, &place, &std::env::temp_dir(), true)
@@ -69,15 +69,15 @@ impl S3Server {
     /// Starts it with its folder below `parent`, for benchmarks that choose the disk.
     ///
     /// # Errors
-    /// As [`S3Server::start`].
+    /// See [`S3Server::start`].
     pub fn start_in(parent: &Path) -> Result<Self> {
         Self::start_at(&Place::default(), parent)
     }
 
-    /// As [`S3Server::start_in`], somewhere else.
+    /// Starts it with its folder below `parent`, at another place.
     ///
     /// # Errors
-    /// As [`S3Server::start`].
+    /// See [`S3Server::start`].
     pub fn start_at(place: &Place, parent: &Path) -> Result<Self> {
         Self::start_kind(S3Kind::Versity, place, parent, false)
     }
@@ -103,17 +103,17 @@ impl S3Server {
         })
     }
 
-    /// Kills it, as a crash would. What it had stays.
+    /// Kills it, as a crash would. Its data stays.
     pub fn kill(&mut self) {
         // An ended process can't be killed again.
         let _ = self.running.0.kill();
         let _ = self.running.0.wait();
     }
 
-    /// Starts it again at the same address, with what it had.
+    /// Starts it again at the same address, with the same data.
     ///
     /// # Errors
-    /// As [`S3Server::start`].
+    /// See [`S3Server::start`].
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         let (folder, address) = (self.folder.path(), self.address);
@@ -121,32 +121,32 @@ impl S3Server {
         Ok(())
     }
 
-    /// `http://ADDRESS:PORT`, or `https://` with TLS.
+    /// Returns `http://ADDRESS:PORT`, or `https://` with TLS.
     #[must_use]
     pub fn endpoint(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The certificate of the authority behind its TLS.
+    /// Returns the certificate of the authority behind its TLS.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
     }
 
-    /// The process, to measure it.
+    /// Process number, for measurements.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.running.0.id()
     }
 
-    /// The environment with which `posthaste`, `rclone` and `s5cmd` reach it.
+    /// Returns the environment with which `posthaste`, `rclone` and `s5cmd` reach it.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -157,7 +157,7 @@ impl S3Server {
         ]
     }
 
-    /// Where the bucket's objects lie, as plain files with versitygw.
+    /// Returns the folder of the bucket's objects, as plain files with versitygw.
     #[must_use]
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join("objects").join(Self::BUCKET)
@@ -217,12 +217,12 @@ fn minio(command: &mut Command, folder: &Path, address: SocketAddr) {
         .env("MINIO_ROOT_USER", S3Server::ACCESS_KEY)
         .env("MINIO_ROOT_PASSWORD", S3Server::SECRET_KEY)
         .env("MINIO_BROWSER", "off")
-        // It would ask its maker for news.
+        // Without it, the server would ask its maker for updates.
         .env("MINIO_UPDATE", "off")
         .env("HOME", folder);
 }
 
-/// `MinIO` listens before it can answer.
+/// Waits until `MinIO` can answer: it listens before that.
 fn wait_until_ready(address: SocketAddr) -> Result<()> {
     let is_ready = || -> Result<bool> {
         let mut stream = TcpStream::connect(address)?;

@@ -1,4 +1,4 @@
-//! A slow way to a server on this machine.
+//! A slow path to a server on this machine.
 
 use std::{
     io::{self, Read, Write},
@@ -15,10 +15,11 @@ use socket2::SockRef;
 
 /// Bytes carried at once.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Bytes that wait before the link: without a bound a machine of its own takes megabytes at once, and nothing seems slow.
+/// Bytes that wait before the link: without a bound a machine accepts megabytes at once, and
+/// nothing seems slow.
 const WAITING_BYTES: usize = 64 << 10;
 
-/// Passes connections on to a server, each with so many bytes a second on the way there. Answers
+/// Forwards connections to a server, each with so many bytes a second on the way there. Answers
 /// come back at once.
 #[derive(Debug)]
 pub struct SlowLink {
@@ -28,10 +29,10 @@ pub struct SlowLink {
 }
 
 impl SlowLink {
-    /// Starts one to `server`.
+    /// Starts a link to `server`.
     ///
     /// # Errors
-    /// The system's, when it has no port to give.
+    /// Fails if the system has no free port.
     pub fn start(server: SocketAddr, bytes_per_s: u32) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         SockRef::from(&listener).set_recv_buffer_size(WAITING_BYTES)?;
@@ -53,25 +54,25 @@ impl SlowLink {
         })
     }
 
-    /// Each connection carries so many bytes a second from its next block on.
+    /// Sets the rate of each connection, in bytes a second, from its next block on.
     pub fn set_rate(&self, bytes_per_s: u32) {
         self.rate.store(bytes_per_s, SeqCst);
     }
 
-    /// Bytes it has taken on the way there so far, all connections together. It takes a block, carries
-    /// it and takes the next.
+    /// Returns the bytes carried towards the server so far, by all connections. The link takes a
+    /// block, carries it and takes the next.
     #[must_use]
     pub fn carried(&self) -> u64 {
         self.carried.load(SeqCst)
     }
 
-    /// What [`SlowLink::carried`] reads.
+    /// Returns the counter that [`SlowLink::carried`] reads.
     #[cfg(feature = "conformance")]
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.carried)
     }
 
-    /// Where it listens, on `127.0.0.1`.
+    /// Returns the port on `127.0.0.1`.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

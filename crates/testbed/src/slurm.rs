@@ -22,19 +22,19 @@ use crate::{
 use accounts::Accounts;
 pub use rest::SlurmRest;
 
-/// Who submits jobs: Slurm lets root use no burst buffer.
+/// User that submits jobs: Slurm allows root no burst buffer.
 const SUBMITTER: &str = "65534";
 
 /// Jobs of one processor that run at once, whatever the machine has.
 const NODE_CPUS: u32 = 4;
 
-/// Between two questions: each is a program that starts.
+/// Interval between two questions: each starts a program.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Questions until something counts as never coming true: five minutes.
+/// Questions until a condition counts as never true: five minutes.
 const ASKS_MAX: u32 = 3_000;
 
-/// How long its programs may take to end before they are killed, in looks of [`crate::LOOK_EVERY`]: 30 s.
+/// Checks, [`crate::LOOK_EVERY`] apart, until its ending programs are killed: 30 s.
 const ENDING_LOOKS_MAX: u32 = 1500;
 
 /// A Slurm of one node, Debian's packages: `slurmctld` and `slurmd` as root, without systemd and
@@ -47,7 +47,7 @@ pub struct Slurm {
     controller: Option<Running>,
     node: Option<Running>,
     accounts: Option<Accounts>,
-    /// Last, as those write there until they have ended.
+    /// Last field, as the daemons write there until they have ended.
     folder: TempDir,
 }
 
@@ -55,7 +55,7 @@ impl Slurm {
     /// Writes `slurm.conf` into a new folder that every user may read.
     ///
     /// # Errors
-    /// When Slurm is not installed or nothing can be written.
+    /// Fails if Slurm is not installed or nothing can be written.
     pub fn set_up() -> Result<Self> {
         install::find_debian_program(install::SLURM_CONTROLLER)?;
         let folder = tempfile::Builder::new()
@@ -76,16 +76,16 @@ impl Slurm {
         })
     }
 
-    /// Where `slurm.conf` lies, and all that is put beside it.
+    /// Returns the folder of `slurm.conf` and all files beside it.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Starts both daemons and waits until the node takes jobs.
+    /// Starts both daemons and waits until the node accepts jobs.
     ///
     /// # Errors
-    /// When one of them ends or the node never gets ready.
+    /// Fails if one of them ends or the node never gets ready.
     pub fn start(&mut self) -> Result<()> {
         self.start_controller()?;
         let node = self.spawn(install::SLURM_NODE, &["-N", &host_name()?])?;
@@ -96,10 +96,10 @@ impl Slurm {
         })
     }
 
-    /// Starts the controller, also one that was stopped: it goes on with what it saved.
+    /// Starts the controller, also after a stop: it goes on from its saved state.
     ///
     /// # Errors
-    /// When it ends or does not answer.
+    /// Fails if it ends or does not answer.
     pub fn start_controller(&mut self) -> Result<()> {
         let mut controller = Running(self.spawn(install::SLURM_CONTROLLER, &["-i"])?);
         for _ in 0..ASKS_MAX {
@@ -115,10 +115,10 @@ impl Slurm {
         bail!("slurmctld does not answer\n{}", self.log())
     }
 
-    /// Ends the controller as an operator does; jobs that run go on.
+    /// Stops the controller as an operator does; running jobs go on.
     ///
     /// # Errors
-    /// When it does not end.
+    /// Fails if it does not end.
     pub fn stop_controller(&mut self) -> Result<()> {
         self.ask("scontrol", &["shutdown", "slurmctld"])?;
         let mut controller = self.controller.take().context("there is no controller")?;
@@ -126,7 +126,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// One of Slurm's commands, as root.
+    /// Returns one of Slurm's commands, to run as root.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -134,21 +134,21 @@ impl Slurm {
         command
     }
 
-    /// What one of Slurm's commands prints, as root.
+    /// Returns the output of one of Slurm's commands, run as root.
     ///
     /// # Errors
-    /// When it fails; the message has what it said.
+    /// Fails if the command fails; the message has its output.
     pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
         said(self.command(program).args(arguments))
     }
 
-    /// `sbatch` as an ordinary user, without a job script yet.
+    /// Returns `sbatch` as an ordinary user, without a job script yet.
     #[must_use]
     pub fn sbatch(&self) -> Command {
         self.as_user("sbatch")
     }
 
-    /// One of Slurm's commands as the user who submits jobs.
+    /// Returns one of Slurm's commands, to run as the submitter of jobs.
     #[must_use]
     pub fn as_user(&self, program: &str) -> Command {
         self.as_other(SUBMITTER, program)
@@ -162,35 +162,36 @@ impl Slurm {
         command
     }
 
-    /// Submits a job script as another user, by number; the job's number.
+    /// Submits a job script as another user, by number, and returns the job's number.
     ///
     /// # Errors
-    /// As [`Slurm::submit`].
+    /// See [`Slurm::submit`].
     pub fn submit_as(&self, user: u32, script: &Path) -> Result<u32> {
         let sbatch = self.as_other(&user.to_string(), "sbatch");
         submitted(sbatch, script, &[])
     }
 
-    /// Submits a job script by its path, with its output dropped; the job's number.
+    /// Submits a job script by its path, discards its output and returns the job's number.
     ///
     /// # Errors
-    /// When it is refused; the message has what `sbatch` said.
+    /// Fails if it is rejected; the message has the output of `sbatch`.
     pub fn submit(&self, script: &Path) -> Result<u32> {
         self.submit_with(script, &[])
     }
 
-    /// The same, with more arguments of `sbatch`.
+    /// Submits a job script with more arguments of `sbatch`.
     ///
     /// # Errors
-    /// As [`Slurm::submit`].
+    /// See [`Slurm::submit`].
     pub fn submit_with(&self, script: &Path, arguments: &[&str]) -> Result<u32> {
         submitted(self.sbatch(), script, arguments)
     }
 
-    /// The state of a job and why it waits, as `squeue` and `scontrol` name them: `("PENDING", "BurstBufferStageIn")`.
+    /// Returns the state of a job and why it waits, as `squeue` and `scontrol` name them:
+    /// `("PENDING", "BurstBufferStageIn")`.
     ///
     /// # Errors
-    /// When Slurm does not know the job (any more).
+    /// Fails if Slurm does not know the job (any more).
     pub fn state(&self, job: u32) -> Result<(String, String)> {
         let shown = self.ask("scontrol", &["-o", "show", "job", &job.to_string()])?;
         // The reason may have blanks; the word after it begins the next field.
@@ -204,10 +205,10 @@ impl Slurm {
         Ok((state.to_owned(), reason.to_owned()))
     }
 
-    /// Looks until `condition` holds.
+    /// Checks until `condition` holds.
     ///
     /// # Errors
-    /// When it never does (five minutes), or can't be told.
+    /// Fails if it never does (five minutes), or a check fails.
     pub fn wait_until(
         &self,
         what: &str,
@@ -222,13 +223,13 @@ impl Slurm {
         bail!("never: {what}\n{}", self.log())
     }
 
-    /// What the controller logged.
+    /// Returns the log of the controller.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("slurmctld.log")).unwrap_or_default()
     }
 
-    /// A daemon that stays a child. Its name matters: `slurmctld` under any other crashes in
+    /// Starts a daemon that stays a child. Its name matters: `slurmctld` under any other crashes in
     /// `burst_buffer/lua`.
     fn spawn(&self, program: DebianProgram, arguments: &[&str]) -> Result<Child> {
         let path = install::find_debian_program(program)?;
@@ -238,7 +239,7 @@ impl Slurm {
             .args(arguments)
             .arg("-f")
             .arg(self.folder.path().join("slurm.conf"))
-            // Where its core is left if it crashes: slurmctld 24.11 does at times while it ends.
+            // Folder of its core if it crashes: slurmctld 24.11 does at times while it ends.
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -253,8 +254,8 @@ impl Drop for Slurm {
         if self.controller.is_none() {
             return;
         }
-        // Steps of jobs are processes of their own, which end by Slurm's word only. What can't be
-        // told any more is killed where the fields are dropped.
+        // Steps of jobs are processes of their own, which end by Slurm's command only. All that
+        // does not is killed when the fields are dropped.
         let _ = self.ask("scancel", &["--full", "--user", SUBMITTER]);
         let _ = self.ask("scontrol", &["shutdown"]);
         for daemon in [&mut self.controller, &mut self.node].into_iter().flatten() {
@@ -277,7 +278,7 @@ fn submitted(mut sbatch: Command, script: &Path, arguments: &[&str]) -> Result<u
         .with_context(|| format!("read the job's number in {answer:?}"))
 }
 
-/// The node is named as the machine, whose name Slurm asks for.
+/// Returns the machine's name, which Slurm looks up, as the node's name.
 fn host_name() -> Result<String> {
     Ok(said(Command::new("hostname").arg("-s"))?.trim().to_owned())
 }
@@ -286,7 +287,7 @@ fn config(folder: &Path) -> Result<String> {
     let host = host_name()?;
     let (controller, node) = (free_port()?, free_port()?);
     let folder = folder.display();
-    // Whoever is slow on a busy machine is waited for.
+    // Slow daemons on a busy machine get time.
     Ok(format!(
         "ClusterName=testbed\n\
          SlurmctldHost={host}(127.0.0.1)\n\

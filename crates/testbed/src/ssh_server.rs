@@ -22,27 +22,27 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts it for the user who runs the test.
+    /// Starts it for the user of the test.
     ///
     /// # Errors
-    /// When the program is missing or does not start.
+    /// Fails if the program is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_at(&Place::default())
     }
 
-    /// As [`SshServer::start`], somewhere else.
+    /// Starts it at another place.
     ///
     /// # Errors
-    /// As [`SshServer::start`].
+    /// See [`SshServer::start`].
     pub fn start_at(place: &Place) -> Result<Self> {
         Self::start_refusing(place, "")
     }
 
-    /// As [`SshServer::start_at`], without these requests of SFTP, as servers have that are older or
-    /// no OpenSSH: `fsync` and so on.
+    /// Starts it without these requests of SFTP (`fsync` and so on), like older servers or other
+    /// than OpenSSH.
     ///
     /// # Errors
-    /// As [`SshServer::start`].
+    /// See [`SshServer::start`].
     pub fn start_refusing(place: &Place, requests: &str) -> Result<Self> {
         match requests {
             "" => Self::start_serving(place, "internal-sftp"),
@@ -50,10 +50,10 @@ impl SshServer {
         }
     }
 
-    /// As [`SshServer::start_at`], with another program as its server of SFTP.
+    /// Starts it with another program as its server of SFTP.
     ///
     /// # Errors
-    /// As [`SshServer::start`].
+    /// See [`SshServer::start`].
     pub fn start_serving(place: &Place, subsystem: &str) -> Result<Self> {
         let program = install::find_ssh_server()?;
         let folder = tempfile::Builder::new()
@@ -106,22 +106,22 @@ impl SshServer {
         })
     }
 
-    /// `sftp://user@ADDRESS:PORT` followed by `path`, which begins with a slash.
+    /// Returns `sftp://user@ADDRESS:PORT` followed by `path`, which begins with a slash.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
         format!("sftp://{}@{}:{}{path}", self.user, self.address, self.port)
     }
 
-    /// The user who may log in.
+    /// Returns the user that may log in.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Gives the key to another user of this machine, who logs in with it then as the one who runs the test.
+    /// Gives the key to another user of this machine, which then logs in as the user of the test.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn lend_key(&self, user: u32) -> Result<()> {
         let folder = self.folder.path();
         for path in [
@@ -135,13 +135,13 @@ impl SshServer {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the port it listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The `ssh` options with which one reaches it, and nothing but it.
+    /// Returns the `ssh` options to reach it, and nothing but it.
     #[must_use]
     pub fn options(&self) -> Vec<String> {
         let file = |name: &str| self.folder.path().join(name).display().to_string();

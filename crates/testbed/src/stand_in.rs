@@ -1,4 +1,4 @@
-//! A server on a loopback port that answers as it is told to, and goes wrong when it is told to.
+//! A server on a loopback port with scripted answers and faults.
 
 use std::{
     collections::VecDeque,
@@ -19,23 +19,23 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use crate::free_port;
 
-/// Longest body taken, in bytes.
+/// Longest accepted body, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What goes wrong with one question.
+/// Fault of one question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is heard and done, and the connection breaks before the answer.
+    /// The question is done, and the connection breaks before the answer.
     LoseAnswer,
     /// The connection breaks before anything is done.
     LoseQuestion,
-    /// It is done, and the answer comes so much later.
+    /// The question is done, and the answer comes so much later.
     Slow(Duration),
-    /// It is done, and the answer is none.
+    /// The question is done, and the answer is invalid.
     Garbage,
-    /// It is done, and the answer is so many bytes long.
+    /// The question is done, and the answer is so many bytes long.
     Endless(usize),
-    /// The server has a fault: status 500 and nothing done.
+    /// The server fails: status 500 and nothing done.
     Broken,
 }
 
@@ -44,7 +44,7 @@ pub enum Fault {
 pub(crate) struct Asked {
     pub method: Method,
     pub path: String,
-    /// What the client shows, behind `Bearer `.
+    /// Bearer token, the text behind `Bearer `.
     pub bearer: Option<String>,
     /// The header `SOAPAction`.
     pub action: Option<String>,
@@ -54,12 +54,12 @@ pub(crate) struct Asked {
 /// A status, a content type and a body.
 pub(crate) type Told = (u16, &'static str, String);
 
-/// What a stand-in does when it is asked.
+/// Behaviour of a stand-in when it is asked.
 pub(crate) trait Answers: Send + 'static {
     fn answer(&mut self, asked: &Asked) -> Told;
 }
 
-/// Faults to come, each for the next question whose path or action holds a text.
+/// Faults to come, each for the next question whose path or action contains a text.
 #[derive(Debug, Default)]
 struct Plan(VecDeque<(String, Fault)>);
 
@@ -77,12 +77,12 @@ impl Plan {
     }
 }
 
-/// A running server around what it answers with.
+/// A running server around the source of its answers.
 pub(crate) struct StandIn<A> {
     answers: Arc<Mutex<A>>,
     plan: Arc<Mutex<Plan>>,
     address: SocketAddr,
-    /// Counts restarts; gone when it is to end.
+    /// Counter of restarts; gone when it is to end.
     life: Option<watch::Sender<u32>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -130,7 +130,7 @@ impl<A: Answers> StandIn<A> {
             .enable_all()
             .build()?;
         let thread = std::thread::spawn(move || {
-            // An end of the listener is the end of the test, which sees that nobody answers.
+            // If the listener ends, the test ends too: it sees that nobody answers.
             let _ = runtime.block_on(serve(listener, told, &theirs, &plans));
         });
         Ok(Self {
@@ -146,22 +146,22 @@ impl<A: Answers> StandIn<A> {
         self.address
     }
 
-    /// What it answers with, for tests that look or change.
+    /// Gives access to the source of its answers, for tests that look or change.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut A) -> T) -> T {
         change(&mut lock(&self.answers))
     }
 
-    /// The next question whose path or action has `text` meets `fault`.
+    /// Makes the next question whose path or action has `text` meet `fault`.
     pub(crate) fn plan(&self, text: &str, fault: Fault) {
         lock(&self.plan).0.push_back((text.to_owned(), fault));
     }
 
-    /// No fault is to come.
+    /// Drops all planned faults.
     pub(crate) fn forget_plan(&self) {
         lock(&self.plan).0.clear();
     }
 
-    /// Faults that were not met yet.
+    /// Returns the number of planned faults that were not met yet.
     pub(crate) fn planned(&self) -> usize {
         lock(&self.plan).0.len()
     }
@@ -178,7 +178,7 @@ impl<A> Drop for StandIn<A> {
     fn drop(&mut self) {
         drop(self.life.take());
         if let Some(thread) = self.thread.take() {
-            // It panicked: the test has seen that already.
+            // The thread panicked: the test has seen that already.
             let _ = thread.join();
         }
     }
@@ -200,7 +200,8 @@ async fn serve<A: Answers>(
                 connections.spawn(async move {
                     let service = service_fn(|request| answer(request, &answers, &plan));
                     let connection = hyper::server::conn::http1::Builder::new();
-                    // It broke because it was told to, or the client did: the client's test says which.
+                    // The connection broke on purpose, by the stand-in or the client: the client's
+                    // test tells which.
                     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -262,7 +263,7 @@ fn response((status, kind, body): Told) -> Response<Full<Bytes>> {
     response
 }
 
-/// Seconds since 1970, as this machine's clock has it.
+/// Returns seconds since 1970 by this machine's clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "a server of another house has a clock of its own"

@@ -10,36 +10,37 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Longest head of a request or an answer that is looked at, in bytes.
+/// Longest head of a request or an answer to examine, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// How a store behind a mask looks.
+/// Appearance of a store behind a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreLooks {
-    /// As it is.
+    /// Unchanged.
     Same,
-    /// As one that refuses what it has never heard of: new checksums, also in trailers.
+    /// A store that rejects unknown headers: new checksums, also in trailers.
     Refusing,
-    /// As one that refuses CRC-64/NVME and knows the others.
+    /// A store that rejects CRC-64/NVME and knows the others.
     Elder,
-    /// As one that heeds no checksum and tells none.
+    /// A store that ignores checksums and reports none.
     Silent,
 }
 
-/// Stands between a store and its clients, counts what passes, can keep answers back, and can make an
-/// S3 server look older than it is. Threads end with their connections.
+/// A proxy between a store and its clients. It counts what passes, can hold answers back, and can
+/// make an S3 server look older than it is. Threads end with their connections.
 #[derive(Debug)]
 pub struct StoreMask {
     address: SocketAddr,
     traffic: Arc<Traffic>,
 }
 
-/// What passes. All is counted before it is handed on: who has received it finds it counted.
+/// Counters of what passes. Everything is counted before it is forwarded, so that a receiver finds
+/// it counted.
 #[derive(Debug, Default)]
 struct Traffic {
     requests: AtomicU64,
     bytes: AtomicU64,
-    /// Whether answers are kept back.
+    /// True while answers are held back.
     is_held: Mutex<bool>,
     let_go: Condvar,
 }
@@ -52,7 +53,7 @@ impl Traffic {
 
     fn wait_until_let_go(&self) {
         let is_held = self.is_held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever panicked while it was held has ended the test.
+        // A panic while the lock was held has ended the test.
         let _held = self.let_go.wait_while(is_held, |is_held| *is_held);
     }
 }
@@ -61,7 +62,7 @@ impl StoreMask {
     /// Listens before `server`.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Fails if there is no free port.
     pub fn start(server: SocketAddr, looks: StoreLooks) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen before a store")?;
         let address = listener.local_addr()?;
@@ -71,7 +72,7 @@ impl StoreMask {
             for client in listener.incoming().flatten() {
                 let counter = Arc::clone(&counter);
                 thread::spawn(move || {
-                    // A connection that breaks is what its client has to live with.
+                    // The client must cope with a broken connection.
                     let _ = pass(client, server, looks, &counter);
                 });
             }
@@ -79,31 +80,31 @@ impl StoreMask {
         Ok(Self { address, traffic })
     }
 
-    /// `http://ADDRESS:PORT`.
+    /// Returns `http://ADDRESS:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Bytes that went through it so far, both ways together.
+    /// Returns the bytes that passed so far, in both directions.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.traffic.bytes.load(SeqCst)
     }
 
-    /// Requests that came so far, but for those it refused itself.
+    /// Returns the requests so far, except those that it rejected itself.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.traffic.requests.load(SeqCst)
     }
 
-    /// Keeps answers back from now on, or (`false`) no longer.
+    /// Holds answers back from now on, or (`false`) no longer.
     pub fn hold_answers(&self, holds: bool) {
         self.traffic.hold(holds);
     }
 }
 
-/// Passes on one request and its answer.
+/// Forwards one request and its answer.
 fn pass(
     mut client: TcpStream,
     server: SocketAddr,
@@ -122,7 +123,7 @@ fn pass(
         return refuse(&mut client, &head, rest.len());
     }
     let mut server = TcpStream::connect(server)?;
-    // One request a connection, so that its end needs no looking for.
+    // One request a connection, so that its end needs no search.
     let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
     traffic.requests.fetch_add(1, SeqCst);
     let len = head.len() + rest.len();
@@ -159,7 +160,7 @@ fn count(from: &mut TcpStream, to: &mut TcpStream, traffic: &Traffic) -> io::Res
     }
 }
 
-/// A head with the empty line behind it, and what came with it.
+/// Returns a head with the empty line behind it, and the bytes that came with it.
 fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut block = [0; 4096];

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{Running, certificates, free_port, install, is_root, wait_until_listening};
 
-/// An nginx that speaks TLS to who asks, and plain HTTP to a server behind it.
+/// An nginx that speaks TLS to clients, and plain HTTP to a server behind it.
 #[derive(Debug)]
 pub struct TlsFront {
     _running: Running,
@@ -18,10 +18,10 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Starts one before the server at `behind`, as `http://127.0.0.1:8446`.
+    /// Starts an nginx before the server at `behind`, such as `http://127.0.0.1:8446`.
     ///
     /// # Errors
-    /// When nginx is missing or does not start.
+    /// Fails if nginx is missing or does not start.
     pub fn start(behind: &str) -> Result<Self> {
         let program = install::find_web_server()?;
         let folder = tempfile::Builder::new()
@@ -32,7 +32,7 @@ impl TlsFront {
         let port = free_port()?;
         let user = if is_root()? { "user root;" } else { "" };
         let (certificate, key) = (certificates::CERTIFICATE, certificates::KEY);
-        // The part that operators copy is as `docs/operating/fts.md` has it.
+        // The lines that operators copy are the same as in `docs/operating/fts.md`.
         let config = format!(
             "{user} daemon off; master_process off; pid nginx.pid; events {{ }}\n\
              http {{ access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n\
@@ -65,13 +65,13 @@ impl TlsFront {
         })
     }
 
-    /// Where it is reached.
+    /// Returns the URL of the front.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)

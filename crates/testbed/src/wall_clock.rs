@@ -2,8 +2,8 @@
 
 use std::{env::consts::ARCH, path::Path};
 
-/// Returns the environment in which a program's wall clock is off by what `file` says, such as `+365d`, whenever it looks. Its
-/// monotonic clock is the machine's.
+/// Returns the environment in which a program's wall clock is off by what `file` says, such as
+/// `+365d`, whenever it looks. Its monotonic clock is the machine's.
 #[must_use]
 pub fn wall_clock(file: &Path) -> [(&'static str, String); 4] {
     let library = format!("/usr/lib/{ARCH}-linux-gnu/faketime/libfaketimeMT.so.1");

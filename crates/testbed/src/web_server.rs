@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{Running, certificates, free_port, install, is_root, wait_until_listening};
 
-/// One nginx that shows one folder of files in several ways, each on a port of its own, and a
+/// An nginx that serves a folder of files in several ways, each on a port of its own, and a
 /// WebDAV folder.
 #[derive(Debug)]
 pub struct WebServer {
@@ -18,7 +18,7 @@ pub struct WebServer {
     ports: Vec<(WebFace, u16)>,
 }
 
-/// How a folder is shown.
+/// Way of serving a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebFace {
     /// `http`: the files, indexes as pages.
@@ -29,18 +29,18 @@ pub enum WebFace {
     Tls,
     /// `http`: the files, no indexes, no ranges, no HEAD.
     Poor,
-    /// `http`: the files for who knows [`WebServer::USER`] and its password.
+    /// `http`: the files with a login ([`WebServer::USER`] and its password).
     Locked,
     /// `http`: busy, come back in 7 seconds.
     Busy,
-    /// `http`: sends everybody on to [`WebFace::Pages`].
+    /// `http`: redirects everybody to [`WebFace::Pages`].
     Moved,
     /// `http`: WebDAV over a folder of its own.
     Dav,
-    /// `http`: WebDAV over the same folder, busy for who makes more than
+    /// `http`: WebDAV over the same folder, busy for clients with more than
     /// [`WebServer::NARROW_REQUESTS`] requests at once, and slow enough for requests to meet.
     DavNarrow,
-    /// `https`: WebDAV over the same folder, for who knows [`WebServer::USER`] and its password.
+    /// `https`: WebDAV over the same folder, with a login ([`WebServer::USER`] and its password).
     DavTls,
 }
 
@@ -62,7 +62,7 @@ impl WebFace {
         matches!(self, Self::Tls | Self::DavTls)
     }
 
-    /// What this face adds to its server block.
+    /// Returns the additions of this face to its server block.
     fn rules(self, pages_port: u16) -> String {
         let locked = "auth_basic \"testbed\"; auth_basic_user_file passwords;";
         let dav =
@@ -87,17 +87,17 @@ impl WebFace {
 }
 
 impl WebServer {
-    /// The user of the faces that want one.
+    /// User of the faces with a login.
     pub const USER: &'static str = "testbed";
-    /// Requests at once that [`WebFace::DavNarrow`] takes.
+    /// Requests at once that [`WebFace::DavNarrow`] accepts.
     pub const NARROW_REQUESTS: u32 = 2;
-    /// Its password, known to everybody who reads this.
+    /// Its password, known to every reader of this file.
     pub const PASSWORD: &'static str = "testbed-secret";
 
     /// Starts it.
     ///
     /// # Errors
-    /// When nginx is missing or does not start.
+    /// Fails if nginx is missing or does not start.
     pub fn start() -> Result<Self> {
         Self::start_in(&std::env::temp_dir())
     }
@@ -105,7 +105,7 @@ impl WebServer {
     /// Starts it with its folders below `parent`, for benchmarks that choose the disk.
     ///
     /// # Errors
-    /// As [`WebServer::start`].
+    /// See [`WebServer::start`].
     pub fn start_in(parent: &Path) -> Result<Self> {
         let program = install::find_web_server()?;
         let folder = tempfile::Builder::new()
@@ -148,14 +148,14 @@ impl WebServer {
         })
     }
 
-    /// The port where it shows this face.
+    /// Returns the port where it shows this face.
     #[must_use]
     pub fn port(&self, face: WebFace) -> u16 {
         let found = self.ports.iter().find(|(other, _)| *other == face);
         found.map_or(0, |(_, port)| *port)
     }
 
-    /// The address of `path` as this face shows it.
+    /// Returns the address of `path` as this face shows it.
     #[must_use]
     pub fn address(&self, face: WebFace, path: &str) -> String {
         let scheme = match face {
@@ -172,7 +172,7 @@ impl WebServer {
         format!("{scheme}://127.0.0.1:{}/{path}", self.port(face))
     }
 
-    /// A profile with its user, its password and the certificate to trust.
+    /// Returns a profile with its user, its password and the certificate to trust.
     #[must_use]
     pub fn profile(&self) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD);
@@ -183,25 +183,25 @@ impl WebServer {
         )
     }
 
-    /// What it wrote down so far: the requests it answered.
+    /// Returns its log: the requests it answered.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("requests")).unwrap_or_default()
     }
 
-    /// The folder with the files that are shown.
+    /// Returns the folder of the served files.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 
-    /// The folder behind WebDAV.
+    /// Returns the folder behind WebDAV.
     #[must_use]
     pub fn dav_files(&self) -> PathBuf {
         self.folder.path().join("dav")
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate to trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join(certificates::AUTHORITY)
@@ -223,7 +223,7 @@ fn settings(ports: &[(WebFace, u16)]) -> Result<String> {
             face.rules(pages_port)
         ));
     }
-    // One process, so that ending it leaves nothing behind.
+    // One process, so that nothing is left behind when it ends.
     Ok(format!(
         "{user} load_module {};\n\
          daemon off; master_process off; pid nginx.pid;\n\

@@ -5,11 +5,11 @@ use std::{collections::VecDeque, time::Duration};
 use super::PipeId;
 use crate::{packet::Packet, topology::Rate};
 
-/// The longest a packet may take to pass, if it can be cut: others wait behind it no longer than
-/// on a real link, and what follows is timed no coarser.
+/// Longest time for a packet to pass, if it can be cut: others wait behind it no longer than on a
+/// real link, and the timing of its successors is no coarser.
 const PASS_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// Where packets wait to pass at a rate. What does not fit is dropped, segment by segment.
+/// Queue of packets that pass at a rate. Whatever does not fit is dropped, segment by segment.
 #[derive(Debug)]
 pub struct Gate {
     rate: Rate,
@@ -17,12 +17,12 @@ pub struct Gate {
     framing_bytes: u64,
     queue: VecDeque<(PipeId, Packet)>,
     queued_bytes: u64,
-    /// When the first of the queue has passed.
+    /// Time at which the first of the queue has passed.
     first_passed: Duration,
 }
 
 impl Gate {
-    /// An empty one.
+    /// Returns an empty gate.
     pub fn new(rate: Rate, queue_bytes_max: u64, framing_bytes: u64) -> Self {
         Self {
             rate,
@@ -34,22 +34,22 @@ impl Gate {
         }
     }
 
-    /// Whether what comes passes at once.
+    /// Returns whether packets pass at once.
     pub fn is_open(&self) -> bool {
         self.rate == Rate::UNLIMITED && self.queue.is_empty()
     }
 
-    /// What waits, in bytes on the wire.
+    /// Returns the queued bytes, on the wire.
     pub fn queued_bytes(&self) -> u64 {
         self.queued_bytes
     }
 
-    /// When the next packet has passed.
+    /// Returns the time at which the next packet has passed.
     pub fn next(&self) -> Option<Duration> {
         (!self.queue.is_empty()).then_some(self.first_passed)
     }
 
-    /// Takes a packet at this time, as far as it fits. Answers how many segments were dropped.
+    /// Accepts as much of a packet as fits. Returns the number of dropped segments.
     pub fn offer(&mut self, now: Duration, pipe: PipeId, packet: Packet) -> u32 {
         let whole = packet.segments();
         let at_once = packet
@@ -92,7 +92,7 @@ impl Gate {
         segments - fitting
     }
 
-    /// Lets the first packet go; at the time [`Gate::next`] said.
+    /// Passes the first packet; to be called at the time [`Gate::next`] returned.
     pub fn pass(&mut self) -> Option<(PipeId, Packet)> {
         let (pipe, packet) = self.queue.pop_front()?;
         self.queued_bytes -= packet.wire_bytes(self.framing_bytes);
@@ -102,7 +102,7 @@ impl Gate {
         Some((pipe, packet))
     }
 
-    /// Takes a new rate and size; what of the first packet has not passed yet passes at the new rate.
+    /// Sets a new rate and size. The rest of the first packet passes at the new rate.
     pub fn set(&mut self, now: Duration, rate: Rate, queue_bytes_max: u64) {
         let left = self.rate.bytes_in(self.first_passed.saturating_sub(now));
         if rate != self.rate {
@@ -112,7 +112,7 @@ impl Gate {
         self.queue_bytes_max = queue_bytes_max;
     }
 
-    /// Drops all that waits. Answers what it was.
+    /// Drops all queued packets and returns them.
     pub fn clear(&mut self) -> Vec<(PipeId, Packet)> {
         self.queued_bytes = 0;
         self.queue.drain(..).collect()
@@ -130,7 +130,7 @@ mod tests {
         Rate::try_from(text.to_owned()).unwrap()
     }
 
-    /// Everything that passes, with when.
+    /// Returns all packets that pass, with their times.
     fn passed(gate: &mut Gate) -> Vec<(Duration, u32)> {
         let mut all = Vec::new();
         while let Some(at) = gate.next() {

@@ -1,26 +1,26 @@
-//! Which segments are lost: each by itself, and in bursts.
+//! Loss of segments: each by itself, and in bursts.
 //!
-//! Bursts are the model of Gilbert ("Capacity of a burst-noise channel", 1960) as Elliott widened it
-//! ("Estimates of error rates for codes on burst-noise channels", 1963): a chain of two states, one
-//! of which loses much. It moves with each segment, so that loss does not depend on the rate.
+//! Bursts are the model of Gilbert ("Capacity of a burst-noise channel", 1960) as Elliott widened
+//! it ("Estimates of error rates for codes on burst-noise channels", 1963): a chain of two states,
+//! one of which loses much. It moves with each segment, so that loss does not depend on the rate.
 
 use super::noise::Noise;
 use crate::topology::{Conditions, Share};
 
-/// The loss of one way over a link.
+/// Loss of one direction of a link.
 #[derive(Debug)]
 pub struct Loss {
     noise: Noise,
     loss: u128,
     burst_loss: u128,
-    /// From good to bad, and from bad to good.
+    /// Chance of a change from good to bad, and from bad to good.
     begins: u128,
     ends: u128,
     in_burst: bool,
 }
 
 impl Loss {
-    /// Loss as the conditions have it, from this noise.
+    /// Returns the loss under these conditions, from this noise.
     pub fn new(noise: Noise, conditions: &Conditions) -> Self {
         let mut loss = Self {
             noise,
@@ -34,7 +34,7 @@ impl Loss {
         loss
     }
 
-    /// Takes new conditions; chance goes on where it was.
+    /// Sets new conditions; the stream of chance goes on.
     pub fn set(&mut self, conditions: &Conditions) {
         self.loss = conditions.loss.threshold();
         self.burst_loss = conditions.burst_loss.threshold();
@@ -43,7 +43,7 @@ impl Loss {
         self.in_burst &= self.begins > 0;
     }
 
-    /// The next of so many segments that are lost, in order.
+    /// Returns which of the next segments are lost, in order.
     pub fn lost(&mut self, segments: u32) -> Vec<u32> {
         if self.loss == 0 && self.begins == 0 {
             return Vec::new();

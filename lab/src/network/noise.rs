@@ -1,21 +1,21 @@
-//! The generator chance comes from: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
+//! The generator of all chance: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
 //! number generators", 2014).
 
 use std::time::Duration;
 
-/// A stream of uniform 64-bit numbers that follows from its seed.
+/// A stream of uniform 64-bit numbers, determined by its seed.
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// One of many streams of a seed, by its number.
+    /// Returns one of many streams of a seed, by its number.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut first = Self(seed);
         let mixed = first.next() ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03);
         Self(Self(mixed).next())
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -24,12 +24,12 @@ impl Noise {
         mixed ^ (mixed >> 31)
     }
 
-    /// Whether an event of this [threshold](crate::topology::Share::threshold) happens.
+    /// Draws whether an event of this [threshold](crate::topology::Share::threshold) happens.
     pub fn happens(&mut self, threshold: u128) -> bool {
         u128::from(self.next()) < threshold
     }
 
-    /// A time from nothing to `most`.
+    /// Draws a time from zero to `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = (u128::from(self.next()) * (most.as_nanos() + 1)) >> 64;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

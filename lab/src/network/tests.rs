@@ -13,7 +13,7 @@ fn network(link: &str) -> Network {
     Network::new(&Topology::parse(&text).unwrap())
 }
 
-/// When each packet arrives, and how many segments it has.
+/// Returns the arrival of each packet, and its number of segments.
 fn arrivals(network: &mut Network) -> Vec<(Duration, u32)> {
     let mut all = Vec::new();
     while let Some(at) = network.next() {
@@ -44,7 +44,8 @@ fn a_late_look_changes_no_moment() {
     for _ in 0..5 {
         late.enter(Duration::ZERO, FORTH, tcp(4, 1448));
     }
-    // Nobody looks for 3.5 ms; what the queue let go meanwhile is under way since then.
+    // Nobody advances it for 3.5 ms; packets that left the queue meanwhile are in flight since
+    // then.
     late.advance(Duration::from_micros(3_500));
     let moments: Vec<Duration> = arrivals(&mut late).iter().map(|(at, _)| *at).collect();
     assert_eq!(moments, [31, 32, 33, 34, 35].map(Duration::from_millis));

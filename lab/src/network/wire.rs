@@ -1,4 +1,4 @@
-//! What is under way between two hosts.
+//! Packets in flight between two hosts.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     topology::{Conditions, WIRE_BYTES_MAX},
 };
 
-/// Packets under way, in order of arrival.
+/// Packets in flight, in order of arrival.
 #[derive(Debug)]
 pub struct Wire {
     noise: Noise,
@@ -17,7 +17,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// An empty one; jitter follows from the noise.
+    /// Returns an empty wire; its jitter follows from the noise.
     pub fn new(noise: Noise) -> Self {
         Self {
             noise,
@@ -26,18 +26,18 @@ impl Wire {
         }
     }
 
-    /// What is under way, in bytes.
+    /// Returns the bytes in flight.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When the next packet arrives.
+    /// Returns the arrival of the next packet.
     pub fn next(&self) -> Option<Duration> {
         self.packets.front().map(|(at, _)| *at)
     }
 
-    /// Sends a packet at this time. Answers how many segments were dropped: all of them when too
-    /// much is under way already.
+    /// Sends a packet at this time. Returns the number of dropped segments: all of them if too much
+    /// is in flight already.
     pub fn send(&mut self, now: Duration, packet: Packet, conditions: &Conditions) -> u32 {
         let bytes = packet.bytes().len() as u64;
         if self.bytes + bytes > WIRE_BYTES_MAX {
@@ -65,7 +65,7 @@ impl Wire {
         delay.saturating_sub(jitter) + self.noise.up_to(jitter * 2)
     }
 
-    /// Lets the next packet arrive; at the time [`Wire::next`] said.
+    /// Returns the next packet; to be called at the time [`Wire::next`] returned.
     pub fn arrive(&mut self) -> Option<Packet> {
         let (_, packet) = self.packets.pop_front()?;
         self.bytes -= packet.bytes().len() as u64;
@@ -82,7 +82,7 @@ mod tests {
         Span::try_from(text.to_owned()).unwrap()
     }
 
-    /// Arrivals in milliseconds, and the payload that tells the packets apart.
+    /// Returns arrivals in milliseconds, and the payload that tells the packets apart.
     fn sent(reorder: bool) -> Vec<(Duration, usize)> {
         let conditions = Conditions {
             delay: span("10ms"),

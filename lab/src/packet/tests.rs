@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A TCP packet of `payload` bytes in segments of 1448, as the kernel gives it; byte n of the
-/// payload is n modulo 251.
+/// Returns a TCP packet of `payload` bytes in segments of 1448, as the kernel gives it; byte n of
+/// the payload is n modulo 251.
 pub(crate) fn tcp(version: u8, payload: usize) -> Packet {
     let ip_bytes = if version == 4 { 20 } else { IPV6_BYTES };
     let headers = ip_bytes + 32;

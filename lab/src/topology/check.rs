@@ -1,4 +1,4 @@
-//! Reads topologies and changes, and refuses what can't be built, in one line.
+//! Reads topologies and changes, and rejects those that can't be built, in one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +18,28 @@ const LINK_LETTERS_MAX: usize = 15;
 /// The most framing a packet may have, in bytes.
 const FRAMING_BYTES_MAX: u64 = 1000;
 
-/// What changes at a moment.
+/// Change at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A link changes.
     Link {
-        /// Which.
+        /// The link.
         link: LinkId,
-        /// One way only, or both.
+        /// Direction; none for both.
         direction: Option<Direction>,
-        /// What is new.
+        /// New values.
         setting: Setting,
     },
     /// A host's access changes.
     Host {
-        /// Which.
+        /// The host.
         host: HostId,
-        /// What is new.
+        /// New values.
         setting: AccessSetting,
     },
 }
 
-/// A table with fields of its own beside those of a [`Setting`]. Written out rather than flattened,
+/// Table with fields of its own besides those of a [`Setting`]. Written out rather than flattened,
 /// so that an error knows its line.
 macro_rules! with_setting {
     ($name:ident { $($(#[$mark:meta])* $field:ident: $type:ty,)* }) => {
@@ -166,7 +166,7 @@ pub(super) fn parse(text: &str) -> Result<Topology, String> {
     Ok(topology)
 }
 
-/// What the TOML reader says, with the line and without the picture.
+/// Returns the error of the TOML reader, with the line and without the picture.
 fn in_one_line(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', "; ");
     match error.span() {
@@ -294,7 +294,7 @@ fn check_link(topology: &Topology, table: &LinkTable) -> Result<Link, String> {
     })
 }
 
-/// A change names a link or a host, so no two of them share a name.
+/// Checks that no two links or hosts share a name, as a change names one of them.
 fn check_names(topology: &Topology) -> Result<(), String> {
     let hosts = topology.hosts.iter().map(|host| &host.name);
     let links = topology.links.iter().map(|link| &link.name);
@@ -355,7 +355,7 @@ fn resolve(topology: &Topology, table: &ChangeTable) -> Result<Change, String> {
     }
 }
 
-/// Plays the script, to find a moment at which a link would be what can't be.
+/// Plays the script, to find a moment at which a link would be impossible.
 fn check_script(topology: &Topology) -> Result<(), String> {
     let mut now: Vec<[Conditions; 2]> = topology
         .links

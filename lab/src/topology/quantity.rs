@@ -16,7 +16,7 @@ const SPAN_MAX: Duration = Duration::from_secs(86_400);
 /// Most digits of a number: none that makes sense is longer, and all fit into 128 bits.
 const DIGITS_MAX: usize = 18;
 
-/// What a link carries, in bits a second, or without limit.
+/// Rate in bits a second, or without limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate(Option<NonZeroU64>);
@@ -25,13 +25,13 @@ impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self(None);
 
-    /// The limit in bits a second, if there is one.
+    /// Returns the limit in bits a second, if there is one.
     #[must_use]
     pub fn bits_per_s(self) -> Option<u64> {
         self.0.map(NonZeroU64::get)
     }
 
-    /// How long so many bytes take, rounded down to a nanosecond; no time without limit.
+    /// Returns the time for so many bytes, rounded down to a nanosecond; zero without limit.
     #[must_use]
     pub fn time_of(self, bytes: u64) -> Duration {
         let Some(bits_per_s) = self.0 else {
@@ -41,7 +41,7 @@ impl Rate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The bytes that pass in this time; none when there is no limit to tell.
+    /// Returns the bytes that pass in this time; none without a limit.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bits_per_s = self.0.map_or(0, NonZeroU64::get);
@@ -97,7 +97,7 @@ impl fmt::Display for Rate {
 pub struct Span(Duration);
 
 impl Span {
-    /// As the standard library has it.
+    /// Returns the standard library's duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         self.0
@@ -137,13 +137,13 @@ impl fmt::Display for Span {
 pub struct Size(u64);
 
 impl Size {
-    /// So many bytes.
+    /// Returns a size of so many bytes.
     #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// In bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
@@ -184,13 +184,13 @@ impl Share {
     /// Everything.
     pub const ALL: Self = Self(WHOLE);
 
-    /// One of so many; nothing of none.
+    /// Returns one of so many; nothing of none.
     #[must_use]
     pub fn one_of(many: u64) -> Self {
         Self(WHOLE.checked_div(many).unwrap_or(0))
     }
 
-    /// The bound below which a uniform 64-bit number falls with this probability.
+    /// Returns the bound below which a uniform 64-bit number falls with this probability.
     #[must_use]
     pub fn threshold(self) -> u128 {
         (u128::from(self.0) << 64) / u128::from(WHOLE)
@@ -236,8 +236,8 @@ macro_rules! into_string {
 }
 into_string!(Rate, Span, Size, Share);
 
-/// A decimal number with one of the units, in the smallest; none when it is anything else. What is
-/// finer than the smallest unit falls away.
+/// Parses a decimal number with one of the units, into the smallest; none for anything else. Digits
+/// finer than the smallest unit are dropped.
 fn decimal(text: &str, units: &[(&str, u128)]) -> Option<u64> {
     let end = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')

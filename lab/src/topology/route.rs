@@ -1,14 +1,14 @@
-//! The way from each host to each other: least delay there and back, then fewest links.
+//! Routes from each host to each other: least delay there and back, then fewest links.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{Host, HostId, Link, LinkId};
 
-/// What a link costs beside its delay, so that of ways without delay the shorter one is taken.
+/// Cost of a link besides its delay, so that the shorter of two routes without delay wins.
 const LINK_COST: Duration = Duration::from_micros(1);
 
-/// By host and destination, the link to take; none where there is no way. Dijkstra's algorithm from
-/// each destination, in O(hosts * links * log hosts).
+/// Returns the link to take by host and destination; none without a route. Dijkstra's algorithm
+/// from each destination, in O(hosts * links * log hosts).
 pub(super) fn all(hosts: &[Host], links: &[Link]) -> Vec<Vec<Option<LinkId>>> {
     let mut routes = vec![Vec::new(); hosts.len()];
     for destination in 0..hosts.len() {
@@ -19,7 +19,7 @@ pub(super) fn all(hosts: &[Host], links: &[Link]) -> Vec<Vec<Option<LinkId>>> {
     routes
 }
 
-/// The link each host takes towards the destination.
+/// Returns the link of each host towards the destination.
 fn towards(destination: usize, hosts: &[Host], links: &[Link]) -> Vec<Option<LinkId>> {
     let mut best = vec![Duration::MAX; hosts.len()];
     let mut next = vec![None; hosts.len()];

@@ -1,4 +1,4 @@
-//! How a link or an access is, and what of that a table or a change sets.
+//! Conditions of links and accesses, and the settings of tables and changes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{MTU_BYTES, Rate, Share, Size, Span};
 
-/// What may be under way on one link one way, in bytes: 10 Gbit/s over 200 ms, with as much again.
+/// Most bytes in flight on one direction of a link: 10 Gbit/s over 200 ms, with as much again.
 pub(crate) const WIRE_BYTES_MAX: u64 = 512 << 20;
 
 /// The largest queue, in bytes: the emulator keeps it in memory.
@@ -18,27 +18,27 @@ const QUEUE_BYTES_MIN: u64 = 2 * MTU_BYTES as u64;
 /// The smallest default queue: a hundred packets, so that a burst of one window fits a short link.
 const QUEUE_BYTES_USUAL_MIN: u64 = 150_000;
 
-/// What the default queue of an access holds of its rate: home routers hold this and more.
+/// Length of an access's default queue in time: home routers hold this and more.
 const ACCESS_QUEUE: Duration = Duration::from_millis(50);
 
-/// Whether a link carries anything.
+/// State of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It does.
+    /// The link carries packets.
     Up,
-    /// All that enters is lost, and so is what waits in the queue.
+    /// The link loses all that enters and its queue.
     Down,
 }
 
-/// One way over a link at one moment.
+/// Conditions of one direction of a link at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Conditions {
-    /// What it carries.
+    /// Rate.
     pub rate: Rate,
-    /// From one end to the other, once sent.
+    /// Delay from one end to the other, once sent.
     pub delay: Span,
-    /// What may wait to be sent; nothing given: the rate times twice the delay.
+    /// Most queued bytes; none for the rate times twice the delay.
     pub queue: Option<Size>,
     /// Segments lost, each by itself.
     pub loss: Share,
@@ -48,11 +48,11 @@ pub struct Conditions {
     pub burst_length: u64,
     /// Segments lost within a burst.
     pub burst_loss: Share,
-    /// How far the delay strays, both ways.
+    /// Jitter of the delay, both ways.
     pub jitter: Span,
-    /// Whether a packet may overtake another because of jitter.
+    /// True if a packet may overtake another because of jitter.
     pub reorder: bool,
-    /// Whether it carries anything.
+    /// State of the link.
     pub state: State,
 }
 
@@ -74,7 +74,7 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// What may wait to be sent, in bytes.
+    /// Returns the size of the queue, in bytes.
     #[must_use]
     pub fn queue_bytes(&self) -> u64 {
         let product = self.rate.bytes_in(self.delay.duration() * 2);
@@ -82,10 +82,10 @@ impl Conditions {
             .map_or(product.max(QUEUE_BYTES_USUAL_MIN), Size::bytes)
     }
 
-    /// What no emulation could keep to, in one line.
+    /// Checks for conditions that no emulation could keep, in one line.
     ///
     /// # Errors
-    /// When the conditions contradict themselves or take more memory than there is for them.
+    /// Fails if the conditions contradict themselves or take too much memory.
     pub fn check(&self) -> Result<(), String> {
         let (delay, jitter) = (self.delay.duration(), self.jitter.duration());
         if jitter > delay {
@@ -105,7 +105,7 @@ impl Conditions {
         check_queue(self.queue_bytes())
     }
 
-    /// These conditions with what is set replaced.
+    /// Returns these conditions with the settings applied.
     #[must_use]
     pub fn with(self, setting: &Setting) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Conditions {
     }
 }
 
-/// What of [`Conditions`] is set; the rest stays.
+/// Settings of [`Conditions`]; the rest stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "they are the fields of Conditions")]
@@ -140,27 +140,27 @@ pub struct Setting {
     pub state: Option<State>,
 }
 
-/// What all traffic of a host shares, one way.
+/// Access of a host in one direction, shared by all its traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Access {
-    /// What it carries.
+    /// Rate.
     pub rate: Rate,
-    /// What may wait; nothing given: 50 ms of the rate.
+    /// Queue; none for 50 ms of the rate.
     pub queue: Option<Size>,
 }
 
 impl Access {
-    /// What may wait, in bytes.
+    /// Returns the size of the queue, in bytes.
     #[must_use]
     pub fn queue_bytes(&self) -> u64 {
         let usual = self.rate.bytes_in(ACCESS_QUEUE).max(QUEUE_BYTES_USUAL_MIN);
         self.queue.map_or(usual, Size::bytes)
     }
 
-    /// What no emulation could keep to, in one line.
+    /// Checks for an access that no emulation could keep, in one line.
     ///
     /// # Errors
-    /// When the queue takes more memory than there is for it, or holds nothing.
+    /// Fails if the queue takes too much memory, or holds nothing.
     pub fn check(&self) -> Result<(), String> {
         check_queue(self.queue_bytes())
     }
@@ -175,7 +175,7 @@ fn check_queue(bytes: u64) -> Result<(), String> {
     ))
 }
 
-/// What of a host's two [`Access`]es is set.
+/// Settings of a host's two [`Access`]es.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccessSetting {
     /// The rate on the way out.
@@ -189,7 +189,7 @@ pub struct AccessSetting {
 }
 
 impl AccessSetting {
-    /// Both accesses with what is set replaced.
+    /// Returns both accesses with the settings applied.
     #[must_use]
     pub fn on(&self, up: Access, down: Access) -> (Access, Access) {
         let replaced = |old: Access, rate: Option<Rate>, queue: Option<Size>| Access {

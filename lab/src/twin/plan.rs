@@ -1,4 +1,4 @@
-//! What of a scenario real processes can play, and the network it means.
+//! Content of a scenario that real processes can play, and the network it means.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use crate::Topology;
 /// The host where the service runs.
 pub(super) const CENTRE: &str = "centre";
 
-/// A full packet of TCP with time stamps over IPv4, and what of it is data: scenarios count data.
+/// A full packet of TCP with time stamps over IPv4, and its data bytes: scenarios count data.
 const PACKET_BYTES: f64 = 1500.0;
 const DATA_BYTES: f64 = 1448.0;
 
 /// A mebibyte, in bits.
 const MEBI_BITS: f64 = 8.0 * 1_048_576.0;
 
-/// A scenario, as far as it can be had in reality. A field that is not here is refused: it would be
-/// true of one twin only.
+/// A scenario, as far as it is possible in reality. An unknown field is rejected: it would be true
+/// of one twin only.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     /// For people.
     #[serde(rename = "summary")]
     _summary: String,
-    /// The run ends here at the latest.
+    /// Latest end of the run.
     pub(super) horizon_s: f64,
     pub(super) egress_mib_per_s: Option<f64>,
     #[serde(rename = "depot")]
@@ -56,7 +56,7 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) at_s: f64,
     pub(super) size_mib: u64,
-    /// The service decides by itself; this says what.
+    /// Chunk size in the simulator; the service chooses its own.
     pub(super) chunk_mib: f64,
     pub(super) deadline_s: f64,
     pub(super) code: String,
@@ -67,7 +67,7 @@ pub(super) struct Request {
     pub(super) release: bool,
     #[serde(default)]
     pub(super) best_effort: bool,
-    /// What the simulator checks.
+    /// Checks of the simulator.
     #[serde(default, rename = "expect")]
     _expect: Vec<String>,
 }
@@ -83,7 +83,7 @@ pub(super) struct Fault {
     pub(super) for_s: Option<f64>,
 }
 
-/// What can go wrong in both worlds.
+/// Faults possible in both worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -97,7 +97,7 @@ pub(super) enum Kind {
     DriverCrash,
 }
 
-/// What the simulator takes when nothing is said.
+/// Returns the default latency of the simulator.
 fn usual_latency() -> f64 {
     20.0
 }
@@ -110,7 +110,7 @@ impl Plan {
     /// Reads a scenario.
     ///
     /// # Errors
-    /// When it is none, or says what can't be had here.
+    /// Fails if it is invalid, or contains what is impossible here.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let plan: Self =
             toml::from_str(text).context("the scenario can't be played in the laboratory")?;
@@ -135,7 +135,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The names a request may go through: those it names, or all but its destination.
+    /// Returns the depots that a request may use: those it names, or all but its destination.
     pub(super) fn via(&self, request: &Request) -> Vec<String> {
         if !request.via.is_empty() {
             return request.via.clone();
@@ -146,15 +146,15 @@ impl Plan {
             .collect()
     }
 
-    /// The depot of that name.
+    /// Returns the depot of that name.
     pub(super) fn depot(&self, name: &str) -> Option<&Depot> {
         self.depots.iter().find(|depot| depot.name == name)
     }
 
-    /// The network: a star around the centre, one link to each depot.
+    /// Returns the network: a star around the centre, one link to each depot.
     ///
     /// # Errors
-    /// When no laboratory can be like that.
+    /// Fails if no laboratory can be like that.
     pub(super) fn topology(&self) -> Result<Topology> {
         let mut text = format!("name = \"twin\"\n[[host]]\nname = \"{CENTRE}\"\n");
         if let Some(egress) = self.egress_mib_per_s {
@@ -180,12 +180,12 @@ impl Plan {
     }
 }
 
-/// What the link to a depot is called.
+/// Returns the name of the link to a depot.
 pub(super) fn link(depot: &str) -> String {
     format!("to-{depot}")
 }
 
-/// A rate of data as what the link carries, with the headers of its packets.
+/// Returns the rate of the link for a rate of data, with the headers of its packets.
 pub(super) fn rate(mib_per_s: f64) -> String {
     format!(
         "{:.0}bit/s",

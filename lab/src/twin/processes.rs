@@ -21,7 +21,7 @@ struct Process {
 }
 
 impl Process {
-    /// Starts it, and waits for the line with which it says that it listens.
+    /// Starts it, and waits for the line that reports that it listens.
     fn start(mut command: Command, log: &Path) -> Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
         let shown = format!("{:?}", command.get_program());
@@ -50,7 +50,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // One that has ended can't be killed again.
+        // A process that has ended can't be killed again.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -62,7 +62,7 @@ impl Drop for Process {
     }
 }
 
-/// A relay that can be killed and started again where it was.
+/// A relay that can be killed and started again in the same place.
 #[derive(Debug)]
 pub(super) struct Relay {
     name: String,
@@ -76,7 +76,7 @@ impl Relay {
     /// Starts it on the host of its name.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub(super) fn start(
         lab: &Lab,
         program: &Path,
@@ -109,20 +109,20 @@ impl Relay {
         self.process.kill();
     }
 
-    /// Starts it again, with what it holds.
+    /// Starts it again, with its old content.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub(super) fn restart(&mut self, lab: &Lab, program: &Path) -> Result<()> {
         let (name, capacity) = (&self.name, &self.capacity);
         self.process = start_relay(lab, program, &self.folder, name, capacity, &self.listen)?;
         Ok(())
     }
 
-    /// The words that make it known to a service.
+    /// Returns the words that register it with a service.
     ///
     /// # Errors
-    /// When it did not say who it is.
+    /// Fails if it did not report its identity.
     pub(super) fn introduction(&self) -> Result<Vec<String>> {
         let process = &self.process;
         let words = [
@@ -138,10 +138,10 @@ impl Relay {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    /// Bytes of fragments on its disk.
+    /// Returns the bytes of fragments on its disk.
     ///
     /// # Errors
-    /// When they can't be counted.
+    /// Fails if they can't be counted.
     pub(super) fn held(&self) -> Result<u64> {
         bytes_below(&self.folder.join("datasets"))
     }
@@ -164,7 +164,7 @@ fn start_relay(
     Process::start(command, &folder.with_extension("log"))
 }
 
-/// The bytes of all fragments below a folder; none when it isn't there.
+/// Returns the bytes of all fragments below a folder; none when it isn't there.
 fn bytes_below(folder: &Path) -> Result<u64> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(0);
@@ -181,7 +181,7 @@ fn bytes_below(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Whether a file of a relay is a fragment: its name begins with a number.
+/// Returns whether a file of a relay is a fragment: its name begins with a number.
 fn is_fragment(name: &std::ffi::OsStr) -> bool {
     name.as_encoded_bytes()
         .first()
@@ -201,7 +201,7 @@ impl Service {
     /// Starts it in the centre.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub(super) fn start(lab: &Lab, program: &Path, home: &Path) -> Result<Self> {
         let state = home.join("service");
         let process = start_service(lab, program, &state, "127.0.0.1:0")?;
@@ -221,17 +221,17 @@ impl Service {
     /// Starts it again.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub(super) fn restart(&mut self, lab: &Lab) -> Result<()> {
         let listen = self.url.trim_start_matches("http://");
         self.process = start_service(lab, &self.program, &self.state, listen)?;
         Ok(())
     }
 
-    /// Runs a client command that must succeed, and returns what it prints.
+    /// Runs a client command that must succeed, and returns its output.
     ///
     /// # Errors
-    /// When it fails: what it said.
+    /// Fails if the command fails, with its output.
     pub(super) fn run(&self, lab: &Lab, words: &[String]) -> Result<String> {
         let mut command = lab.command(CENTRE, &self.program);
         command
@@ -251,14 +251,14 @@ impl Service {
     /// Runs a client command that prints JSON.
     ///
     /// # Errors
-    /// When it fails or prints something else.
+    /// Fails if it fails or prints something else.
     pub(super) fn json(&self, lab: &Lab, words: &[&str]) -> Result<Value> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let said = self.run(lab, &words)?;
         serde_json::from_str(&said).with_context(|| format!("{words:?} printed {said}"))
     }
 
-    /// What it said of itself so far.
+    /// Returns its log so far.
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.state.with_extension("log")).unwrap_or_default()
     }
@@ -279,11 +279,11 @@ fn start_service(lab: &Lab, program: &Path, state: &Path, listen: &str) -> Resul
     Process::start(command, &state.with_extension("log"))
 }
 
-/// Writes a file of this many mebibytes that nothing compresses: the xorshift64 generator (Marsaglia,
-/// "Xorshift RNGs", 2003), from a seed of its own.
+/// Writes a file of this many mebibytes that nothing compresses: the xorshift64 generator
+/// (Marsaglia, "Xorshift RNGs", 2003), from a seed of its own.
 ///
 /// # Errors
-/// When the disk refuses.
+/// Fails if the disk refuses.
 pub(super) fn write_noise(path: &Path, mebibytes: u64, seed: u64) -> Result<()> {
     use std::io::Write;
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -1,4 +1,4 @@
-//! Delay and rate, as ping and iperf3 see them.
+//! Delay and rate, measured by ping and iperf3.
 
 use std::{process::Stdio, thread};
 
@@ -8,8 +8,8 @@ use crate::support::{
     LOOK_EVERY, PORT, Received, Server, build, iperf3, measure_until, pair, ping,
 };
 
-/// A busy machine only ever adds to a path's delay, so the shortest time tells what was set. It is
-/// asked for until one comes as soon as it may.
+/// Checks the shortest time of a path: a busy machine only ever adds to the delay. Asks again until
+/// one comes as soon as it may.
 fn assert_shortest_ms(lab: &Lab, (from, to): (&str, &str), set: f64) {
     let is_right = |times: &Vec<f64>| {
         let is_possible = times.iter().all(|time| *time > set - 0.1);
@@ -90,10 +90,10 @@ fn framing_takes_its_share_of_the_rate() {
     );
 }
 
-/// When the link had delivered how much to its first end: seconds since it is up, and megabits.
+/// Sample of the data delivered to the first end of a link: seconds since its start, and megabits.
 type Sample = (f64, f64);
 
-/// The rates in Mbit/s between all samples at these times that are half a second apart.
+/// Returns the rates in Mbit/s between all samples at these times that are half a second apart.
 fn rates(samples: &[Sample], from_s: f64, to_s: f64) -> Vec<f64> {
     let mut inside = samples.iter().filter(|(at, _)| (from_s..to_s).contains(at));
     let mut rates = Vec::new();
@@ -104,7 +104,8 @@ fn rates(samples: &[Sample], from_s: f64, to_s: f64) -> Vec<f64> {
     rates
 }
 
-/// The rates before and after a script changed the first one. The delay that it set later is right, too.
+/// Returns the rates before and after a script changed the first one. The delay that it set later
+/// is right, too.
 fn play_script() -> [Vec<f64>; 2] {
     let lab = pair(
         "rate = \"20Mbit/s\"\ndelay = \"5ms\"\nqueue = \"100kB\"\n\
@@ -127,7 +128,7 @@ fn play_script() -> [Vec<f64>; 2] {
 
 #[test]
 fn a_script_changes_rate_and_delay_while_data_flows() {
-    // A busy machine stands still for some of the time; at the best of times the rate is there.
+    // A busy machine stands still for some of the time; the best rate counts.
     let is_within = |rates: &[f64], lower: f64, upper: f64| {
         let mut rates = rates.to_vec();
         rates.sort_by(f64::total_cmp);
@@ -161,7 +162,7 @@ fn a_link_that_is_down_carries_nothing_until_it_is_up() {
 #[test]
 fn jitter_strays_around_the_delay() {
     let lab = pair("delay = \"20ms\"\njitter = \"10ms\"\n");
-    // On a busy machine some come later than any jitter.
+    // On a busy machine some packets come later than any jitter.
     let strays = |times: &Vec<f64>| {
         let (least, most) = (times[0], times[times.len() - 1]);
         assert!(least > 19.5, "{times:?}");

@@ -1,4 +1,4 @@
-//! From `up` to `down`, and what is left when it was killed: nothing.
+//! From `up` to `down`, and the remains after a kill: none.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A topology file, and a name nobody else has.
+/// Returns a topology file, and a unique name.
 fn topology(about: &str) -> (tempfile::TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pair.toml");
@@ -33,7 +33,7 @@ fn topology(about: &str) -> (tempfile::TempDir, String, String) {
     (folder, path.display().to_string(), name)
 }
 
-/// `up`, once it says that it is.
+/// Starts `up`, and returns once it reports that it is up.
 fn up(path: &str, name: &str) -> Child {
     let mut child = Command::new(PROGRAM)
         .args(["up", path, "--name", name])
@@ -48,7 +48,7 @@ fn up(path: &str, name: &str) -> Child {
     child
 }
 
-/// Namespaces of the laboratory, and its folder.
+/// Returns the namespaces of the laboratory, and its folder.
 fn left(name: &str) -> Vec<String> {
     let mut left: Vec<String> = fs::read_dir("/run/netns")
         .map(|entries| {
@@ -68,7 +68,7 @@ fn is_alive(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_none()
 }
 
-/// Whether it ends without more being done: it is not to end by itself.
+/// Returns whether it ends with no further action: it is not to end by itself.
 fn ends(child: &mut Child) -> bool {
     (0..LOOKS_MAX).any(|_| {
         thread::sleep(LOOK_EVERY);
@@ -76,7 +76,7 @@ fn ends(child: &mut Child) -> bool {
     })
 }
 
-/// A shell that runs these words on the host, once it says that it is there.
+/// Starts a shell that runs these words on the host, and returns once it reports that it is there.
 fn shell(name: &str, host: &str, words: &str) -> Child {
     let mut inside = Command::new(PROGRAM)
         .args(["exec", "--lab", name, host, "--", "sh", "-c"])
@@ -190,7 +190,7 @@ fn what_a_killed_one_left_is_removed_by_down() {
     let (_folder, path, name) = topology("killed");
     let mut owner = up(&path, &name);
     let mut inside = shell(&name, "a", "trap '' TERM");
-    // Whoever makes another laboratory would sweep, too.
+    // Any new laboratory would sweep, too.
     let nobody_sweeps = fs::File::create("/run/posthaste-lab/.lock").unwrap();
     nobody_sweeps.lock().unwrap();
     owner.kill().unwrap();
@@ -200,8 +200,8 @@ fn what_a_killed_one_left_is_removed_by_down() {
     let refused = program(&["exec", "--lab", &name, "a", "--", "true"]);
     assert_eq!(refused.status.code(), Some(125), "it is not up any more");
     drop(nobody_sweeps);
-    // Another test may be the one that sweeps: what counts is that after a `down` nothing is left. One that
-    // names no laboratory would end that of another test.
+    // Another test may be the one that sweeps: after a `down`, nothing must be left. One that names
+    // no laboratory would end that of another test.
     let down = ["down", "--lab", &name];
     program(&down);
     assert_eq!(left(&name), [""; 0]);

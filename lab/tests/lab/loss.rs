@@ -1,4 +1,4 @@
-//! Loss as numbered datagrams and as TCP meet it.
+//! Loss as numbered datagrams and TCP experience it.
 
 use std::{
     collections::BTreeSet,
@@ -13,17 +13,17 @@ use posthaste_lab::Lab;
 
 use crate::support::pair;
 
-/// Datagrams under way at most: far fewer than a socket's buffer holds, or the receiver would lose
+/// Most datagrams in flight: far fewer than a socket's buffer holds, or the receiver would lose
 /// some itself.
 const AHEAD_MAX: u64 = 50;
 
-/// How often a receiver that has nothing to receive looks whether it will get more.
+/// Interval at which an idle receiver checks whether more will come.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks whether datagrams have come, a millisecond apart, before they count as gone: two minutes.
+/// Checks for datagrams, a millisecond apart, until they count as gone: two minutes.
 const LOOKS_MAX: u32 = 120_000;
 
-/// Sends numbered datagrams from `a` to `b` and answers which arrived.
+/// Sends numbered datagrams from `a` to `b` and returns those that arrived.
 fn arrived(lab: &Lab, count: u64) -> BTreeSet<u64> {
     let receiver = lab
         .within("b", || Ok(UdpSocket::bind((lab.address("b"), 4000))?))
@@ -49,7 +49,7 @@ fn arrived(lab: &Lab, count: u64) -> BTreeSet<u64> {
                 }
             }
         });
-        // Those that are neither seen nor, as the laboratory says, lost.
+        // Datagrams that are neither seen nor, by the laboratory's count, lost.
         let under_way = |sent: u64| {
             let lost = lab.status().unwrap().links[0].forth.segments.lost;
             sent.saturating_sub(lost + seen.load(Ordering::Acquire))
@@ -120,7 +120,7 @@ fn the_same_seed_loses_the_same() {
     );
 }
 
-/// The bytes both ends know.
+/// Returns the bytes that both ends know.
 fn content(bytes: usize) -> Vec<u8> {
     let mut number = 1_u32;
     let mut next = || {
@@ -130,8 +130,8 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
-/// Large packets are cut around what is lost. Devices with offloads compute no checksums, so only the
-/// bytes themselves tell whether the cuts were right.
+/// Checks that large packets are cut right around lost segments. Devices with offloads compute no
+/// checksums, so only the bytes themselves show whether the cuts were right.
 fn survives(lab: &Lab, to: IpAddr) {
     let content = content(30 << 20);
     let listener = lab

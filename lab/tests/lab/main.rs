@@ -1,5 +1,5 @@
 //! The laboratory against the kernel's own networking: distance, rate, loss, sharing, change, and
-//! that nothing is left. Needs root, /dev/net/tun, ip, ping and iperf3; fails without.
+//! clean removal. Needs root, /dev/net/tun, ip, ping and iperf3; fails without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

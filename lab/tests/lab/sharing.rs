@@ -1,4 +1,4 @@
-//! Flows over different links share the access of the host they have in common.
+//! Flows over different links share the access of their common host.
 
 use crate::support::{OTHER_PORT, PORT, Received, Server, build, iperf3, measure_until};
 
@@ -32,7 +32,8 @@ fn two_flows_share_the_access_both_ways() {
     let up = [(("home", PORT), "a"), (("home", OTHER_PORT), "b")];
     for (flows, access) in [(down, 20.0), (up, 8.0)] {
         let _servers = flows.map(|((host, port), _)| Server::start(&lab, host, port));
-        // A flow that stands still for a while leaves all to the other: then the next half second tells.
+        // A flow that stands still for a while leaves all to the other: then the next half second
+        // decides.
         let is_shared = |[one, other]: &[Received; 2]| {
             let mut halves = one.halves.iter().zip(&other.halves);
             halves.any(|(one, other)| {

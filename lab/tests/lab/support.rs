@@ -1,4 +1,4 @@
-//! Topologies in short, and what ping and iperf3 say.
+//! Short topologies, and results of ping and iperf3.
 
 use std::{
     fs,
@@ -14,21 +14,21 @@ use serde_json::Value;
 /// The executable under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste-lab");
 
-/// Between two looks whether something came about, and how many at most: two minutes.
+/// Interval between two checks whether something happened, and most checks: two minutes.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub const LOOKS_MAX: u32 = 6_000;
 
-/// How often a rate is measured before it counts as wrong.
+/// Measurements until a rate counts as wrong.
 const MEASURED_MAX: u32 = 20;
 
-/// Before a client that was turned away comes again.
+/// Pause until a rejected client tries again.
 const TURNED_AWAY_FOR: Duration = Duration::from_millis(500);
 
-/// The ports iperf3 listens on, of which each serves one client: each host has its own ports.
+/// Ports of iperf3, each for one client: each host has its own ports.
 pub const PORT: u16 = 5201;
 pub const OTHER_PORT: u16 = 5202;
 
-/// Two hosts, `a` and `b`, joined by `ab`, with these lines about it.
+/// Returns two hosts, `a` and `b`, joined by `ab`, with these lines about it.
 pub fn pair(link: &str) -> Lab {
     let sysctl = "{ \"net.ipv4.tcp_congestion_control\" = \"cubic\" }";
     build(&format!(
@@ -42,7 +42,7 @@ pub fn build(topology: &str) -> Lab {
     Lab::up(&Topology::parse(topology).unwrap()).unwrap()
 }
 
-/// Round trips in milliseconds, sorted.
+/// Returns round trips in milliseconds, sorted.
 pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Vec<f64> {
     let program = install::find_debian_program(PING).unwrap();
     let output = lab
@@ -59,8 +59,8 @@ pub fn ping(lab: &Lab, from: &str, to: &str, count: usize) -> Vec<f64> {
     times
 }
 
-/// Measures until `is_right`. A busy machine takes from any rate, and what it held back before a
-/// measurement comes in a lump in it; but it does so now and then, and a wrong rate is always wrong.
+/// Measures until `is_right`. A busy machine lowers any rate, and data held back before a
+/// measurement arrives in it at once. Both happen now and then, but a wrong rate is always wrong.
 pub fn measure_until<T: std::fmt::Debug>(
     is_right: impl Fn(&T) -> bool,
     mut measure: impl FnMut() -> T,
@@ -76,13 +76,13 @@ pub fn measure_until<T: std::fmt::Debug>(
     panic!("measured {measured:?}");
 }
 
-/// Whether anybody listens on a port in the network of a process. A connection would tell as well, but
-/// iperf3 turns others away while it wonders what that one wants.
+/// Returns whether a socket listens on a port in the network of a process. A connection would show
+/// it as well, but iperf3 rejects other clients while it examines that one.
 fn listens(process: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let text = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
         let own = format!(":{port:04X} ");
-        // The state is LISTEN.
+        // State LISTEN.
         text.lines()
             .any(|line| line.contains(&own) && line.contains(" 0A "))
     })
@@ -118,7 +118,8 @@ impl Drop for Server {
     }
 }
 
-/// The command for a client on `to` that receives from a server on `from`, to which more can be said.
+/// Returns the command for a client on `to` that receives from a server on `from`, to which
+/// arguments may be added.
 pub fn iperf3(lab: &Lab, (from, port): (&str, u16), to: &str) -> Command {
     let mut command = lab.command(to, install::find_debian_program(IPERF3).unwrap());
     command.args(["--json", "--interval", "0.5", "--reverse"]);
@@ -127,18 +128,18 @@ pub fn iperf3(lab: &Lab, (from, port): (&str, u16), to: &str) -> Command {
     command
 }
 
-/// What arrived at a client, in Mbit/s of payload.
+/// Data received by a client, in Mbit/s of payload.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// From the first byte that counts to the last.
+    /// Mean from the first byte that counts to the last.
     pub mean: f64,
-    /// In each half second.
+    /// Rate in each half second.
     pub halves: Vec<f64>,
 }
 
 impl Received {
-    /// What arrived once it has ended; nothing when the server turned it away, as it does before it has put
-    /// the last client behind it.
+    /// Returns the received data once the client has ended; none if the server rejected it, as it
+    /// does before it is done with the last client.
     pub fn of(client: Child) -> Self {
         let output = client.wait_with_output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -157,8 +158,8 @@ impl Received {
         }
     }
 
-    /// Whether it was at least the lower rate at the best of times, and no more than the upper one in all. Whoever
-    /// stands still for a while takes from the others.
+    /// Returns whether it reached the lower rate in its best time, and stayed below the upper one
+    /// overall. A flow that stands still for a while gives its share to the others.
     pub fn is_within(&self, lower: f64, upper: f64) -> bool {
         self.halves.iter().any(|rate| *rate > lower) && self.mean < upper
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench code`: the erasure code beside ISA-L, on one core.
 //!
 //! Two programs do the same to the same bytes: `crates/engine/examples/code_speed.rs` and a driver
-//! of Debian's ISA-L, compiled here. They take turns on one core, and what they computed is compared
+//! of Debian's ISA-L, compiled here. They take turns on one core, and their results are compared
 //! byte for byte. Figures are medians.
 
 use std::{
@@ -19,20 +19,20 @@ use crate::{root, succeed};
 /// Measurements of each program in each row.
 const RUNS: usize = 5;
 
-/// How long each operation is measured in one run.
+/// Length of one measurement of an operation, in seconds.
 const SECONDS: &str = "0.2";
 
-/// Data and parity fragments: what few depots allow, what objects stores use, as much parity as
-/// data, and wide with little.
+/// Data and parity fragments: for few depots, for object stores, as much parity as data, and wide
+/// with little.
 const CODES: [(u8, u8); 4] = [(4, 1), (8, 4), (10, 10), (16, 4)];
 
-/// Of fragments: one that fits the caches with all others, one that does not.
+/// Sizes of fragments: one that fits the caches with all others, one that does not.
 const SIZES: [(usize, &str); 2] = [(64 << 10, "64 KiB"), (1 << 20, "1 MiB")];
 
-/// Of the chunk that is followed on its way out: that of datasets of some gigabytes.
+/// Size of the chunk that is measured on its way out: that of datasets of some gigabytes.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// What a chunk goes through, as printed and for people.
+/// Steps of a chunk, as printed and for people.
 const STEPS: [(&str, &str); 4] = [
     ("digest ", "digest (BLAKE3)"),
     ("encrypt ", "digest, then AES-256-GCM"),
@@ -40,30 +40,30 @@ const STEPS: [(&str, &str); 4] = [
     ("encrypted ", "all, encrypted"),
 ];
 
-/// What the fastest kernel must reach of ISA-L in every row.
+/// Share of ISA-L's speed that the fastest kernel must reach in every row.
 const WANTED_RATIO: f64 = 0.7;
 
-/// What one run measured, in GB of data a second.
+/// Results of one run, in GB of data a second.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     encode: f64,
     decode: f64,
 }
 
-/// One code and fragment size.
+/// A code and a fragment size.
 #[derive(Debug)]
 struct Row {
     code: (u8, u8),
     size: &'static str,
     ours: Vec<Sample>,
-    /// Nothing where ISA-L could not be had.
+    /// Samples of ISA-L; empty if it is not available.
     theirs: Vec<Sample>,
 }
 
-/// Runs the benchmark; `--runs N` is the number of measurements, `--core N` where.
+/// Runs the benchmark; `--runs N` is the number of measurements, `--core N` the core.
 ///
 /// # Errors
-/// When it can't be prepared, or the two computed different bytes.
+/// Fails if it can't be prepared, or the two results differ in bytes.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // The first core answers more interrupts than the others.
@@ -99,12 +99,12 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     check(&rows)
 }
 
-/// Our program, as it ships.
+/// Builds our program, as it ships.
 fn build() -> anyhow::Result<PathBuf> {
     stage::build_example("posthaste-engine", "code_speed")
 }
 
-/// ISA-L's, compiled with the system's compiler.
+/// Compiles ISA-L's program with the system's compiler.
 fn driver(folder: &Path) -> anyhow::Result<PathBuf> {
     install::ensure_isal()?;
     let program = folder.join("isal");
@@ -118,10 +118,10 @@ fn driver(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// The two programs, and where they run.
+/// The two programs, and their core.
 struct Bench {
     ours: PathBuf,
-    /// Or why it could not be had.
+    /// Driver of ISA-L, or the reason why there is none.
     theirs: Result<PathBuf, String>,
     folder: Folder,
     core: usize,
@@ -156,7 +156,7 @@ impl Bench {
         })
     }
 
-    /// Our other kernels, each with what it measured: for processors that lack the fastest.
+    /// Returns our other kernels with their measurements: for processors that lack the fastest.
     fn kernels(&self, runs: usize) -> anyhow::Result<Vec<(String, Vec<Row>)>> {
         let listed = Command::new(&self.ours).arg("kernels").output()?;
         let names = String::from_utf8(listed.stdout)?;
@@ -181,7 +181,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// What a chunk costs on its way out, with and without encryption.
+    /// Returns the cost of a chunk on its way out, with and without encryption.
     fn chunks(&self, runs: usize) -> anyhow::Result<String> {
         let (k, m) = CODES[0];
         let words = [k.into(), m.into(), CHUNK_BYTES].map(|word: usize| word.to_string());
@@ -205,7 +205,7 @@ impl Bench {
         Ok(text)
     }
 
-    /// What the program prints, run on the one core.
+    /// Returns the output of the program, run on the one core.
     fn pinned(&self, program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         let output = Command::new("taskset")
             .args(["--cpu-list", &self.core.to_string()])
@@ -295,7 +295,7 @@ impl Bench {
     }
 }
 
-/// The figure a program printed under this name.
+/// Returns the figure that a program printed under this name.
 fn figure(text: &str, name: &str) -> anyhow::Result<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|figure| figure.trim().parse().ok())
@@ -329,7 +329,7 @@ impl Row {
     }
 }
 
-/// Says which rows are below what is wanted.
+/// Fails with the rows below the wanted ratio.
 fn check(rows: &[Row]) -> anyhow::Result<()> {
     let mut slow = Vec::new();
     for row in rows.iter().filter(|row| !row.theirs.is_empty()) {

@@ -36,7 +36,7 @@ use tool::{Role, Run, Tool, Way};
 /// Measurements of each contender.
 const RUNS: usize = 3;
 
-/// Whoever takes longer is no rival, and would make the benchmark take hours.
+/// Longest time of a contender: a slower one is no rival, and would make the benchmark take hours.
 const LONGEST: Duration = Duration::from_secs(90);
 
 /// A rival that takes more seconds is measured once.
@@ -45,21 +45,21 @@ const LONG_S: f64 = 15.0;
 /// The measurements of one contender in one row of the report.
 #[derive(Debug)]
 pub struct Row {
-    /// What was copied.
+    /// Files copied.
     pub load: Load,
-    /// Where the far end was.
+    /// Far end.
     pub place: Place,
-    /// Which way.
+    /// Direction.
     pub way: Way,
-    /// Who copied.
+    /// Contender.
     pub tool: &'static str,
-    /// What it is to the others.
+    /// Role of the contender.
     pub role: Role,
-    /// What it took, or why there is nothing.
+    /// Samples, or the reason why there are none.
     pub samples: Result<Vec<Sample>, String>,
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     folder: PathBuf,
     runs: usize,
@@ -68,12 +68,12 @@ struct Options {
     scale: Scale,
 }
 
-/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements;
+/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements.
 /// `--place NAME` and `--load NAME`, which may be repeated, and `--quick`, a tenth of the data,
 /// measure less and write no report.
 ///
 /// # Errors
-/// When it can't be prepared, or a contender copies wrongly.
+/// Fails if it can't be prepared, or a contender copies wrongly.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut options = Options {
         folder: std::env::temp_dir(),
@@ -171,7 +171,7 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The servers of these places, where they are missing.
+/// Installs the missing servers of these places.
 fn install_servers(places: &[Place]) -> anyhow::Result<()> {
     for place in places {
         match place {
@@ -188,7 +188,8 @@ fn install_servers(places: &[Place]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets all who can take turns. Who fails, or takes too long, is not asked again.
+/// Lets all able contenders take turns. A contender that fails, or takes too long, is not asked
+/// again.
 fn measure_all(run: &Run<'_>, tools: &[Tool], runs: usize) -> Vec<Row> {
     let entrants: Vec<_> = tools
         .iter()
@@ -243,7 +244,7 @@ fn measure_one(run: &Run<'_>, tool: &Tool, program: &Path) -> anyhow::Result<Sam
     let mut command = tool.command(program, run)?;
     let sample = measure::run_within(&mut command, LONGEST)?;
     let bytes = match run.way {
-        // What is thrown away does not arrive.
+        // Discarded bytes do not arrive.
         Way::To if tool.role == Role::Limit => return Ok(sample),
         Way::To => run.site.bytes("put")?,
         Way::From => stage::bytes_below(&there(run))?,
@@ -267,7 +268,7 @@ fn say_sample(run: &Run<'_>, tool: &Tool, turn: usize, sample: &Sample) {
     ));
 }
 
-/// Puts what is to be fetched where it will be fetched from.
+/// Puts the files to be fetched at the far end.
 fn put_source(run: &Run<'_>, posthaste: &Tool) -> anyhow::Result<()> {
     run.site.clear("held")?;
     let Ok(program) = &posthaste.program else {
@@ -286,12 +287,12 @@ fn put_source(run: &Run<'_>, posthaste: &Tool) -> anyhow::Result<()> {
     succeed(&mut command)
 }
 
-/// Where what is fetched ends up.
+/// Returns the place of fetched files.
 fn there(run: &Run<'_>) -> PathBuf {
     run.benchmark.join("there")
 }
 
-/// Removes what an earlier contender left, and what copies remember, and lets the disk finish.
+/// Removes the files of an earlier contender, and the state of copies, and lets the disk finish.
 fn clean(run: &Run<'_>) -> anyhow::Result<()> {
     match run.way {
         Way::To => run.site.clear("put")?,

@@ -1,8 +1,9 @@
-//! `cargo xtask bench deadlines`: who keeps how many deadlines, in one and the same simulated world.
+//! `cargo xtask bench deadlines`: deadlines met by each policy, in one and the same simulated
+//! world.
 //!
-//! `crates/sim/examples/deadlines.rs` plays, built for release, and tells of each seed as soon as it is over; what it says
-//! goes into a file at once, so that a run that is broken off is worth what it came to. Here its lines become a
-//! page.
+//! `crates/sim/examples/deadlines.rs`, built for release, plays and prints each seed as soon as it
+//! is over. Its lines go into a file at once, so that an interrupted run keeps its results. Here
+//! the lines become a page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,25 +19,25 @@ use crate::root;
 
 /// Seeds of each family.
 const SEEDS: u64 = 1000;
-/// Where what was played is written, below the project's folder.
+/// File of the played lines, below the project's folder.
 const PLAYED: &str = "target/deadlines.tsv";
 /// Fields of a line before its figures: family, summary, policy and seed.
 const NAMES: usize = 4;
-/// What sending and keeping costs at list prices, in dollars for 10^12 bytes: 0.09 dollars a gigabyte to leave a cloud,
-/// 0.023 to lie there for a month.
+/// Cost of sending and keeping at list prices, in dollars for 10^12 bytes: 0.09 dollars a gigabyte
+/// to leave a cloud, 0.023 to lie there for a month.
 const SEND_USD: f64 = 90.0;
 const KEEP_USD: f64 = 23.0;
-/// The mind as it ships, and the one that is asked what the clairvoyant keeps and nothing else.
+/// The mind as it ships, and the one that only counts the deadlines that the clairvoyant meets.
 const MIND: &str = "posthaste";
 const CHOSEN: &str = "posthaste, asked the feasible only";
 const USAGE: &str =
     "write `cargo xtask bench deadlines [--seeds N] [--after SEED] [--family NAME] [--from FILE]`";
 
-/// Plays `--seeds N` seeds of each family or one of them, or reads the lines of a `--from FILE` that was played before. With
-/// `--after SEED` it goes on where a run was broken off: what is played is added to what was.
+/// Plays `--seeds N` seeds of each family or one of them, or reads the lines of an earlier `--from
+/// FILE`. With `--after SEED` it continues an interrupted run and appends to its lines.
 ///
 /// # Errors
-/// When the program can't be built, or prints something else than figures.
+/// Fails if the program can't be built, or prints anything but figures.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (mut seeds, mut after, mut family, mut from) = (SEEDS, 0, None, None);
     for pair in arguments.chunks(2) {
@@ -66,7 +67,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     publish("deadlines", &page)
 }
 
-/// Plays, and returns the file that tells of it.
+/// Plays, and returns the file of the lines.
 fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<String> {
     let path = root().join(PLAYED);
     let file = File::options()
@@ -76,7 +77,7 @@ fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<Strin
         .truncate(after == 0)
         .open(&path);
     let file = file.with_context(|| format!("creating {}", path.display()))?;
-    // What was being written when the run before was broken off is played again.
+    // The last line of an interrupted run is played again.
     let before = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let whole = before.iter().rposition(|byte| *byte == b'\n');
     file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
@@ -98,10 +99,10 @@ fn play(seeds: u64, after: u64, family: Option<&String>) -> anyhow::Result<Strin
 /// The sums of one policy over some seeds, each with its name.
 type Sums = BTreeMap<String, u128>;
 
-/// All that was played.
+/// All played lines.
 #[derive(Debug, Default)]
 struct Played {
-    /// Each family: its name, its summary, and what everybody came to, in the order they were played.
+    /// Families, with name, summary and results of all policies, in the order of play.
     families: BTreeMap<String, Family>,
 }
 
@@ -143,15 +144,15 @@ impl<'a> Line<'a> {
 }
 
 impl Played {
-    /// Sums what was played. Of most deadlines that can be kept with a seed as many count as anybody kept, the
-    /// clairvoyant or whoever found more within its effort.
+    /// Sums the lines. The most deadlines that can be met with a seed are as many as any policy
+    /// met: the clairvoyant, or another that found more within its effort.
     fn parse(text: &str) -> anyhow::Result<Self> {
         let names = text.lines().next().unwrap_or_default();
         let head: Vec<&str> = names.split('\t').collect();
         ensure!(head.len() > NAMES, "nothing was played");
-        // What was being written when the run was broken off is no line.
+        // The last line of an interrupted run is incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // Whoever goes on begins with the names again, and may play again what was played.
+        // A continued run begins with the names again, and may repeat lines.
         let lines = whole.lines().filter(|line| *line != names);
         let lines = lines.map(|line| Line::parse(&head, line));
         let mut lines: Vec<Line<'_>> = lines.collect::<anyhow::Result<_>>()?;
@@ -188,13 +189,13 @@ impl Played {
     }
 }
 
-/// One figure of some sums divided by another.
+/// Returns one figure of some sums divided by another.
 #[expect(clippy::cast_precision_loss, reason = "ratios for people")]
 fn ratio(some: u128, all: u128) -> f64 {
     some as f64 / all.max(1) as f64
 }
 
-/// The share one sum has of another, as people read it.
+/// Returns the share of one sum in another, for people.
 fn percent(sums: &Sums, some: &str, all: &str) -> String {
     format!("{:.1} %", 100.0 * ratio(of(sums, some), of(sums, all)))
 }
@@ -258,7 +259,8 @@ const WHY: &str = "\nWhat is missing, and why. The row that is asked the feasibl
     - **volatile**, and these: taking what misses by a twentieth or a tenth of its time by the forecast kept no more: such \
     requests were late by seconds, as the clairvoyant fills every path to the last byte until the deadline, or their paths grew quicker later, which nobody could know.\n";
 
-/// What is to be reached, and what was: deadlines kept, bytes moved and infeasible requests refused in each family.
+/// Returns goals and results: deadlines met, bytes moved and infeasible requests refused in each
+/// family.
 fn goals(families: &BTreeMap<String, Family>) -> String {
     let mut text = String::from(
         "| posthaste | kept, of as many as the clairvoyant keeps: 99 % | of as many as can be | moved: 1.15 | infeasible refused: 95 % | \
@@ -286,7 +288,7 @@ fn goals(families: &BTreeMap<String, Family>) -> String {
     text
 }
 
-/// The sums, and what follows from them.
+/// Returns the sums, and figures derived from them.
 fn derived(sums: &Sums) -> Sums {
     let mut sums = sums.clone();
     let accepted = of(&sums, "asked").saturating_sub(of(&sums, "refused"));
@@ -339,7 +341,7 @@ fn page(lines: &str, facts: &str) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Deadlines kept by each policy in each family.
+/// Returns the deadlines met by each policy in each family.
 fn overview(families: &BTreeMap<String, Family>) -> String {
     let mut text = String::from("| kept |");
     for name in families.keys() {
@@ -370,7 +372,7 @@ fn table(policies: &[(String, Sums)]) -> String {
         let figure = |name: &str| of(&sums, name);
         let (moved, cost) = (moved(&sums), cost(&sums));
         let share = |some: &str, all: &str| percent(&sums, some, all);
-        // Of who only knows what could be kept nothing was sent.
+        // A policy that only counts what is possible sends nothing.
         let of_sent = |text: String| match figure("sent") {
             0 => "-".to_owned(),
             _ => text,
@@ -403,10 +405,11 @@ fn table(policies: &[(String, Sums)]) -> String {
     text
 }
 
-/// A hundred bytes for each, or a hundred dollars for a gigabyte, are no figures any more.
+/// Largest figure shown: a hundred bytes for each, or a hundred dollars for a gigabyte, mean
+/// nothing any more.
 const FIGURES_MAX: f64 = 100.0;
 
-/// Bytes sent for each byte that is needed.
+/// Returns the bytes sent for each byte that is needed.
 fn moved(sums: &Sums) -> String {
     let moved = ratio(of(sums, "sent"), of(sums, "needed bytes"));
     if moved < FIGURES_MAX {
@@ -416,7 +419,7 @@ fn moved(sums: &Sums) -> String {
     }
 }
 
-/// Dollars for 10^12 bytes that were safe in time.
+/// Returns the dollars for 10^12 bytes that were safe in time.
 fn cost(sums: &Sums) -> String {
     let kept = of(sums, "kept bytes");
     let sent = SEND_USD * ratio(of(sums, "sent"), kept);

@@ -1,4 +1,4 @@
-//! What reports say about figures and about the machine they were taken on.
+//! Text of reports about figures and the machine they were taken on.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,10 +6,10 @@ use anyhow::{Context, bail, ensure};
 
 use crate::root;
 
-/// What `--runs N` and `--seconds N` say: how often each case is measured, and for how long.
+/// Parses `--runs N` and `--seconds N`: the number of measurements of each case, and their length.
 ///
 /// # Errors
-/// When there is another word, or one of them is no number above 0.
+/// Fails if there is another word, or one of them is no number above 0.
 pub fn runs_and_seconds(arguments: &[String], usual: (usize, u64)) -> anyhow::Result<(usize, u64)> {
     let (mut runs, mut seconds) = usual;
     let mut words = arguments.iter();
@@ -30,7 +30,7 @@ pub fn runs_and_seconds(arguments: &[String], usual: (usize, u64)) -> anyhow::Re
     Ok((runs, seconds))
 }
 
-/// The middle of several measurements, and how far apart they lie.
+/// Median of several measurements, and their range.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
     pub median: f64,
@@ -39,7 +39,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of one figure of each sample; not a number when there is none.
+    /// Returns the spread of one figure of each sample; not a number without samples.
     pub fn of<T>(samples: &[T], figure: impl Fn(&T) -> f64) -> Self {
         let mut figures: Vec<f64> = samples.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -64,7 +64,7 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// The facts a reader needs to compare, as one item of a list; `folder` is where the files lie.
+/// Returns the facts for comparison, as one item of a list; `folder` is that of the files.
 pub fn machine(folder: &Path) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| -> String {
@@ -96,7 +96,7 @@ pub fn machine(folder: &Path) -> String {
     )
 }
 
-/// The commit and the machine that figures belong to, as items of a list.
+/// Returns the commit and the machine that figures belong to, as items of a list.
 pub fn facts() -> String {
     let commit = Command::new("git")
         .args(["describe", "--always", "--dirty"])
@@ -107,7 +107,7 @@ pub fn facts() -> String {
     format!("- commit: {}\n{}", first_line(&commit), machine(&root()))
 }
 
-/// The text as a heading begins.
+/// Returns the text with a capital first letter.
 pub fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
@@ -115,7 +115,7 @@ pub fn capitalized(text: &str) -> String {
     })
 }
 
-/// Its first line, or nothing.
+/// Returns its first line, or nothing.
 pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench lab`: what the laboratory itself carries, and what that costs.
+//! `cargo xtask bench lab`: throughput and cost of the laboratory itself.
 
 use std::{
     fmt::Write,
@@ -20,27 +20,27 @@ use super::{
 const RUNS: usize = 3;
 const SECONDS: u64 = 15;
 
-/// Seconds that do not count: a stream first finds out what the link carries.
+/// Seconds that do not count: a stream needs them to find the link's rate.
 const SLOW_START_S: u64 = 4;
 
-/// Payload of a segment, and what it takes on the wire with headers and Ethernet's framing.
+/// Payload of a segment, and its size on the wire with headers and Ethernet's framing.
 const PAYLOAD_BYTES: f64 = 1448.0;
 const WIRE_BYTES: f64 = 1538.0;
 
-/// How long a server may take to listen.
+/// Longest time for a server to listen.
 const STARTS_WITHIN: Duration = Duration::from_millis(300);
 
-/// Round trips looked at.
+/// Round trips measured.
 const PINGS: &str = "20";
 
-/// One way to load the link of `wan-60ms`.
+/// Way of loading the link of `wan-60ms`.
 struct Case {
     title: &'static str,
     /// The rate in Mbit/s; none without limit.
     rate_mbit_per_s: Option<f64>,
-    /// What is changed first.
+    /// Change of the link before it.
     change: &'static [&'static str],
-    /// What iperf3 is told.
+    /// Arguments of iperf3.
     iperf3: &'static [&'static str],
 }
 
@@ -91,14 +91,14 @@ const CASES: &[Case] = &[
 
 struct Sample {
     mbit_per_s: f64,
-    /// Of a core, while data flowed.
+    /// Busy share of a core, while data flowed.
     emulator: f64,
 }
 
 /// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer.
 ///
 /// # Errors
-/// When the laboratory can't be built, or iperf3 fails in it.
+/// Fails if the laboratory can't be built, or iperf3 fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (runs, seconds) = figures::runs_and_seconds(arguments, (RUNS, SECONDS))?;
     for program in [IP, PING, IPERF3] {
@@ -120,7 +120,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     super::publish("lab", &report(&site, idle_ms, &samples, runs, seconds)?)
 }
 
-/// The median round trip of an idle link.
+/// Returns the median round trip of an idle link.
 fn round_trips(site: &Site) -> anyhow::Result<Spread> {
     let ping = install::find_debian_program(PING)?;
     let text = output(

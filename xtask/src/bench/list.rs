@@ -25,10 +25,10 @@ const RUNS: usize = 3;
 const OBJECTS: usize = 100_000;
 const ENTRIES: usize = 10_000_000;
 
-/// Whoever takes longer is no rival.
+/// Longest time of a rival.
 const LONGEST: Duration = Duration::from_secs(180);
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     folder: PathBuf,
     runs: usize,
@@ -41,9 +41,9 @@ struct Options {
 pub struct Row {
     pub place: Place,
     pub tool: &'static str,
-    /// It does less than a listing.
+    /// True if it does less than a listing.
     pub is_limit: bool,
-    /// What it took, or why there is nothing.
+    /// Samples, or the reason why there are none.
     pub samples: Result<Vec<Sample>, String>,
 }
 
@@ -51,7 +51,7 @@ pub struct Row {
 /// `--objects N` and `--entries N` measure less and write no report.
 ///
 /// # Errors
-/// When it can't be prepared, or posthaste fails.
+/// Fails if it can't be prepared, or posthaste fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut options = Options {
         folder: std::env::temp_dir(),
@@ -124,7 +124,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// Lets all who can list the place take turns.
+/// Lets all contenders that can list the place take turns.
 fn measure_all(
     place: Place,
     site: &tool::Site<'_>,
@@ -174,7 +174,7 @@ fn measure_all(
     Ok(rows.collect())
 }
 
-/// Makes the kernel forget what it read of directories: only root may.
+/// Makes the kernel forget cached directories: only root may.
 fn forget() -> anyhow::Result<()> {
     succeed(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "3")

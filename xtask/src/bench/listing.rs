@@ -1,5 +1,6 @@
-//! `cargo xtask bench listing`: trees listed through the service, the first and the second time, beside rclone and a client that asks
-//! for one directory after the other, over 60 ms (Figure 5 of StorkCloud).
+//! `cargo xtask bench listing`: trees listed through the service, the first and the second time,
+//! beside rclone and a client that asks for one directory after the other, over 60 ms (Figure 5 of
+//! StorkCloud).
 
 mod far;
 mod report;
@@ -25,16 +26,17 @@ const RUNS: usize = 3;
 /// Directories of the trees.
 const SIZES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 
-/// Whoever takes longer is stopped: one directory after the other, six round trips each, takes an hour for the largest tree.
+/// Time after which a contender is stopped: one directory after the other, six round trips each,
+/// takes an hour for the largest tree.
 const LIMIT: Duration = Duration::from_secs(5_400);
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     folder: PathBuf,
     runs: usize,
     sizes: Vec<usize>,
     servers: Vec<Protocol>,
-    /// Nobody else takes part.
+    /// True if nobody else takes part.
     only_ours: bool,
 }
 
@@ -44,7 +46,7 @@ struct Row {
     protocol: Protocol,
     directories: usize,
     tool: Tool,
-    /// What it took, or why there is nothing.
+    /// Samples, or the reason why there are none.
     samples: Result<Vec<Sample>, String>,
 }
 
@@ -89,11 +91,12 @@ impl Options {
     }
 }
 
-/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements; `--most N` leaves larger trees out,
-/// `--least N` smaller ones, `--server SFTP` or `S3` the other, `--ours` everybody else; none of these writes a report.
+/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements; `--most
+/// N` leaves larger trees out, `--least N` smaller ones, `--server SFTP` or `S3` the other,
+/// `--ours` everybody else; none of these writes a report.
 ///
 /// # Errors
-/// When it can't be prepared, or posthaste fails.
+/// Fails if it can't be prepared, or posthaste fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::read(arguments)?;
     install::ensure_debian_program(IP)?;

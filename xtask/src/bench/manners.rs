@@ -1,4 +1,5 @@
-//! `cargo xtask bench manners`: what others on a path feel of an offload, and of one that gives way.
+//! `cargo xtask bench manners`: effect of an offload on others on its path, and of one that gives
+//! way.
 
 use std::{
     fmt::Write as _,
@@ -23,17 +24,17 @@ use super::{
 /// Measurements of each case, and the length of one.
 const RUNS: usize = 3;
 const SECONDS: u64 = 12;
-/// Before anything counts: both sides have found their pace.
+/// Time before anything counts: both sides have found their pace.
 const SETTLES: Duration = Duration::from_secs(10);
 /// Seconds of a stream that do not count.
 const SLOW_START_S: u64 = 6;
-/// What the path is like: its queue holds 80 ms.
+/// Conditions of the path: its queue holds 80 ms.
 const PATH: [&str; 3] = ["rate=200Mbit/s", "delay=10ms", "queue=2MB"];
-/// Of the offload: more than the path carries in the longest run.
+/// Bytes of the offload: more than the path carries in the longest run.
 const BYTES: u64 = 1500 << 20;
 
-/// Asks for a short answer fifty times a second, as somebody at a terminal does; says the time in milliseconds that half
-/// of the answers took at most, and nineteen of twenty.
+/// Script that asks for a short answer fifty times a second, as somebody at a terminal does. It
+/// prints the median and the p95 of the answer times in milliseconds.
 const ASKS: &str = "
 import socket, sys, time
 if sys.argv[1] == 'answer':
@@ -56,12 +57,12 @@ else:
     print('{\"half\": %.6f, \"most\": %.6f}' % (1e3 * took[len(took) // 2], 1e3 * took[len(took) * 19 // 20]))
 ";
 
-/// What goes on beside.
+/// Offload that runs beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
     Offload,
-    /// With `--priority low`.
+    /// An offload with `--priority low`.
     Humble,
 }
 
@@ -84,7 +85,7 @@ struct Sample {
 /// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer.
 ///
 /// # Errors
-/// When the laboratory can't be built, or a program fails in it.
+/// Fails if the laboratory can't be built, or a program fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (runs, seconds) = runs_and_seconds(arguments, (RUNS, SECONDS))?;
     for program in [IP, IPERF3] {
@@ -115,7 +116,7 @@ struct Bench {
     seconds: u64,
 }
 
-/// An offload under way; ends with its owner.
+/// A running offload; ends with its owner.
 struct Offload {
     _relay: Running,
     _service: Running,
@@ -153,7 +154,7 @@ impl Bench {
         })
     }
 
-    /// What half of the answers and nineteen of twenty take at most, in ms.
+    /// Returns the median and the p95 of the answer times, in ms.
     fn asks(&self) -> anyhow::Result<(f64, f64)> {
         let mut answers = self.site.command("far", &self.python);
         answers.args(["-c", ASKS, "answer"]).stdout(Stdio::piped());
@@ -232,14 +233,14 @@ impl Bench {
     }
 }
 
-/// The text behind a key of the line a program says when it is ready.
+/// Returns the text behind a key in the ready line of a program.
 fn word<'a>(ready: &'a str, key: &str) -> anyhow::Result<&'a str> {
     let rest = ready.split_once(&format!("\"{key}\":\""));
     let word = rest.and_then(|(_, rest)| rest.split('"').next());
     word.with_context(|| format!("no {key} in {ready}"))
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn noise() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(usize::try_from(BYTES).unwrap_or(0));
@@ -252,12 +253,12 @@ fn noise() -> Vec<u8> {
     bytes
 }
 
-/// Bytes that have arrived at the relay.
+/// Returns the bytes that have arrived at the relay.
 fn arrived(offload: Option<&Offload>) -> anyhow::Result<u64> {
     offload.map_or(Ok(0), |offload| below(&offload.folder.path().join("relay")))
 }
 
-/// Bytes of all files below a folder; what vanishes meanwhile does not count.
+/// Returns the bytes of all files below a folder; files that vanish meanwhile do not count.
 fn below(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -274,7 +275,7 @@ fn below(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// What something says, and the rate of the offload while it ran, in Mbit/s.
+/// Returns the result of a measurement, and the rate of the offload during it, in Mbit/s.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a few seconds")]
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn beside_offload<T>(

@@ -1,9 +1,9 @@
-//! What one process takes: wall time, processor time and memory.
+//! Cost of one process: wall time, processor time and memory.
 //!
 //! Linux keeps a dead child's processor time in `/proc/PID/stat` until it is waited for, and a
 //! living one's peak memory in `/proc/PID/status`; so both are read without unsafe code. Processor
-//! time comes in ticks of 10 ms, peak memory is looked at every 5 ms, and so is the processor time of
-//! programs it started: not everybody waits for them.
+//! time comes in ticks of 10 ms. Peak memory is read every 5 ms, and so is the processor time of
+//! its child processes: not every program waits for them.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use std::{
 
 use anyhow::{Context, bail};
 
-/// Between two looks at a running process.
+/// Interval between two checks of a running process.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Ticks of processor time a second: `USER_HZ`, the same on every Linux.
 const TICKS_PER_S: f64 = 100.0;
 
-/// What one run took.
+/// Cost of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// From start to end.
+    /// Wall time from start to end.
     pub wall_s: f64,
-    /// In user and kernel mode, all threads, and programs it started.
+    /// Time in user and kernel mode, all threads, and child processes.
     pub cpu_s: f64,
     /// Most resident memory.
     pub peak_mib: u64,
@@ -35,16 +35,16 @@ pub struct Sample {
 /// Runs the command to its end, or kills it.
 ///
 /// # Errors
-/// When it can't be started, fails or takes longer than `longest`.
+/// Fails if it can't be started, fails or takes longer than `longest`.
 pub fn run_within(command: &mut Command, longest: Duration) -> anyhow::Result<Sample> {
     let sample = run_unless_slow(command, longest)?;
     sample.with_context(|| format!("not done after {} s", longest.as_secs()))
 }
 
-/// Runs the command to its end, or ends it when the time is over: then there is nothing to tell.
+/// Runs the command to its end, or ends it at the time limit: then there is no sample.
 ///
 /// # Errors
-/// When it can't be started or fails.
+/// Fails if it can't be started or fails.
 #[expect(
     clippy::disallowed_methods,
     reason = "a benchmark measures the real clock"
@@ -53,7 +53,7 @@ pub fn run_unless_slow(command: &mut Command, limit: Duration) -> anyhow::Result
     let started = Instant::now();
     let mut child = command.stderr(Stdio::piped()).spawn().context("start it")?;
     let said = child.stderr.take().map(|stderr| {
-        // Read while it runs: a pipe that nobody empties stops whoever fills it.
+        // Read while it runs: a full pipe would stop the process.
         thread::spawn(|| std::io::read_to_string(stderr).unwrap_or_default())
     });
     let folder = format!("/proc/{}", child.id());
@@ -87,7 +87,7 @@ pub fn run_unless_slow(command: &mut Command, limit: Duration) -> anyhow::Result
     }))
 }
 
-/// Most resident memory of a running process.
+/// Returns the highest resident memory of a running process.
 pub fn peak_mib(process: u32) -> Option<u64> {
     Some(peak_of(&format!("/proc/{process}"))? / 1024)
 }
@@ -100,14 +100,14 @@ fn peak_of(folder: &str) -> Option<u64> {
 
 /// The processor time of a process so far.
 struct Ticks {
-    /// It has ended, and nobody has waited for it.
+    /// True if it has ended, and nobody has waited for it.
     is_over: bool,
     own: f64,
-    /// That of programs it started and has waited for.
+    /// Time of child processes that it has waited for.
     waited_for: f64,
 }
 
-/// What a process has used (`proc(5)`).
+/// Returns the processor time of a process (`proc(5)`).
 fn ticks_of(folder: &str) -> Option<Ticks> {
     let text = fs::read_to_string(format!("{folder}/stat")).ok()?;
     // The name in parentheses may hold anything.
@@ -125,7 +125,7 @@ fn ticks_of(folder: &str) -> Option<Ticks> {
     })
 }
 
-/// Notes what programs that a process started have used so far, by their number.
+/// Records the processor time of a process's children so far, by their number.
 fn look_at_children(folder: &str, children: &mut BTreeMap<String, f64>) {
     let Ok(threads) = fs::read_dir(format!("{folder}/task")) else {
         return;

@@ -1,6 +1,7 @@
-//! `cargo xtask bench mind`: what a step of the mind costs with many open requests and depots.
+//! `cargo xtask bench mind`: cost of a step of the mind with many open requests and depots.
 //!
-//! Runs `mind_speed.rs` and `stage_in_speed.rs` of `crates/core/examples` as they ship, which play the thinnest possible driver.
+//! Runs `mind_speed.rs` and `stage_in_speed.rs` of `crates/core/examples` as they ship, which play
+//! the thinnest possible driver.
 
 use std::{fmt::Write, path::PathBuf, process::Command};
 
@@ -11,16 +12,16 @@ use crate::root;
 
 /// Open requests and depots of each row.
 const SIZES: [(u64, u64); 4] = [(100, 10), (1000, 100), (10_000, 1000), (100_000, 1000)];
-/// Steps measured after the requests were taken.
+/// Steps measured after the requests were accepted.
 const STEPS: u64 = 100_000;
-/// Open stage-ins and sources of each row, and how many steps are measured.
+/// Open stage-ins and sources of each row, and the number of measured steps.
 const STAGE_INS: [(u64, u64); 2] = [(100, 10), (1000, 10)];
 const STAGE_IN_STEPS: u64 = 5000;
-/// What must be reached at the largest size: the median of a batch, in microseconds, and memory.
+/// Goals at the largest size: the median of a batch, in microseconds, and memory.
 const MEDIAN_US_MAX: f64 = 1000.0;
 const MEMORY_MAX: u64 = 1_000_000_000;
 
-/// One kind of batch: how many there were, and how long a step took, in microseconds.
+/// Kind of batch: its count, and the time of a step, in microseconds.
 struct Line {
     kind: String,
     count: u64,
@@ -41,7 +42,7 @@ struct Row {
 /// Runs the benchmark; `--steps N` is the number of steps measured.
 ///
 /// # Errors
-/// When it can't be built or run, or what must be reached is not.
+/// Fails if it can't be built or run, or a goal is missed.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let steps = match arguments {
         [] => STEPS,
@@ -121,7 +122,7 @@ fn report(rows: &[Row], stage_ins: &[Row], steps: u64) -> String {
     )
 }
 
-/// The rows, each with what they are called.
+/// Returns the rows under these names.
 fn table(names: &str, rows: &[Row]) -> String {
     let mut text = format!(
         "| {names} | batch | count | median | p99 | most | inputs/s | memory |\n|---|---|---|---|---|---|---|---|---|\n"

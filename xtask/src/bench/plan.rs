@@ -1,4 +1,4 @@
-//! `cargo xtask bench plan`: how long plans over time take, and what the linear program gains.
+//! `cargo xtask bench plan`: time to find plans over time, and the gain by the linear program.
 //!
 //! `crates/solve/examples/instances.rs` measures, built for release; here its lines become a page.
 
@@ -17,7 +17,7 @@ const FIELDS: usize = 14;
 /// Runs the benchmark; `--runs N` is the number of measurements.
 ///
 /// # Errors
-/// When the program can't be built, or prints something else than figures.
+/// Fails if the program can't be built, or prints anything but figures.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let runs = match arguments {
         [] => RUNS,
@@ -110,7 +110,7 @@ fn page(lines: &str, runs: u32) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Milliseconds as people read them.
+/// Returns milliseconds for people.
 fn readable(millis: f64) -> String {
     if millis < 10.0 {
         format!("{millis:.1} ms")

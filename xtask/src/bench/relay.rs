@@ -1,4 +1,4 @@
-//! `cargo xtask bench relay`: what a gateway on a long path is worth, and what it costs.
+//! `cargo xtask bench relay`: gain and cost of a gateway on a long path.
 
 mod chain;
 mod reserved;
@@ -27,14 +27,14 @@ use super::{
 /// Measurements of each case, and the length of one.
 const RUNS: usize = 3;
 const SECONDS: u64 = 15;
-/// Seconds that do not count: a stream first finds out what its path carries.
+/// Seconds that do not count: a stream needs them to find the path's rate.
 const SLOW_START_S: u64 = 4;
 /// Streams of the last measurement.
 const IDLE: u32 = 1000;
 const BUSY: u32 = 200;
 
-/// Opens streams through a port to a server of its own: some rest, some carry all they can. Says when all are busy,
-/// and how much has come after a while.
+/// Script that opens streams through a port to a server of its own: some rest, some send all they
+/// can. It reports when all are busy, and how many bytes have come after a while.
 const CROWD: &str = "
 import resource, selectors, socket, sys, time
 idle, busy, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -68,18 +68,18 @@ print(got, flush=True)
 sys.stdin.readline()
 ";
 
-/// What the two links are like.
+/// Conditions of the two links.
 struct Links {
     title: &'static str,
     first: [&'static str; 4],
     second: [&'static str; 4],
-    /// What the access carries of data at most, in Mbit/s, where the streams are to be compared with that: full frames
-    /// are 1538 bytes with Ethernet's framing, and 1448 of them data.
+    /// Most data that the access carries, in Mbit/s, if the streams are to be compared with that:
+    /// full frames are 1538 bytes with Ethernet's framing, and 1448 of them data.
     access_mbit: Option<f64>,
 }
 
-/// Each says what the queue before it holds too: what it carries in a round trip, and 100 packets at least. That of an access
-/// holds 50 ms, as home routers do.
+/// Pairs of links. Each also sets its queue: the bytes of a round trip, and at least 100 packets.
+/// The queue of an access holds 50 ms, as home routers do.
 const PATHS: [Links; 4] = [
     Links {
         title: "30 ms and 0.05 % loss on both segments",
@@ -107,13 +107,13 @@ const PATHS: [Links; 4] = [
     },
 ];
 
-/// How a stream gets from end to end.
+/// Route of a stream from end to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Way {
     title: &'static str,
-    /// Of the ends.
+    /// Congestion control of the ends.
     ends: &'static str,
-    /// Of the gateway, if it goes through it.
+    /// Congestion control of the gateway, if the stream goes through it.
     gateway: Option<&'static str>,
 }
 
@@ -147,15 +147,16 @@ const WAYS: [Way; 5] = [
 
 struct Sample {
     mbit_per_s: f64,
-    /// Of a core, the gateway alone.
+    /// Busy share of a core, the gateway alone.
     gateway: f64,
 }
 
-/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer. `section NAME` measures one section of the page alone and prints
-/// it: `1` and so on for a pair of links, `chain`, or `reserved`.
+/// Runs the benchmark; `--runs N` and `--seconds N` make it shorter or longer. `section NAME`
+/// measures one section of the page alone and prints it: `1` and so on for a pair of links,
+/// `chain`, or `reserved`.
 ///
 /// # Errors
-/// When the laboratory can't be built, or a program fails in it.
+/// Fails if the laboratory can't be built, or a program fails in it.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (chosen, options) = match arguments {
         [word, name, rest @ ..] if word == "section" => (Some(name.as_str()), rest),
@@ -208,7 +209,7 @@ fn measure_reserved(posthaste: &Path, runs: usize, seconds: u64) -> anyhow::Resu
     Ok(of_reserved(&kept))
 }
 
-/// The pair of links of this number, from one.
+/// Returns the pair of links of this number, from one.
 fn links(number: &str) -> anyhow::Result<&'static Links> {
     let place = number.parse::<usize>().ok();
     let place = place.and_then(|number| number.checked_sub(1));
@@ -220,8 +221,8 @@ fn links(number: &str) -> anyhow::Result<&'static Links> {
     })
 }
 
-/// Sends over each pair of links in every way, so many times. No other laboratory runs meanwhile: they would slow each other
-/// down.
+/// Sends over each pair of links on every route, so many times. No other laboratory runs meanwhile:
+/// they would slow each other down.
 fn measure_over(
     posthaste: &Path,
     paths: &[Links],
@@ -360,7 +361,7 @@ fn report(
     Ok(text)
 }
 
-/// What came of one pair of links.
+/// Returns the results of one pair of links.
 fn section(path: &Links, of_path: &[Vec<Sample>]) -> String {
     let direct = Spread::of(&of_path[0], |sample| sample.mbit_per_s).median;
     let mut text = format!(
@@ -388,7 +389,7 @@ fn section(path: &Links, of_path: &[Vec<Sample>]) -> String {
     text
 }
 
-/// What each way has of what the access carries.
+/// Returns each route's share of the access's rate.
 fn of_access(access_mbit: f64, of_path: &[Vec<Sample>]) -> String {
     let shares = WAYS.iter().zip(of_path).map(|(way, samples)| {
         let rate = Spread::of(samples, |sample| sample.mbit_per_s);

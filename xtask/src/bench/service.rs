@@ -1,6 +1,7 @@
-//! `cargo xtask bench service`: what the service answers in a second, how soon with many requests queued, and what they cost it.
+//! `cargo xtask bench service`: answers of the service in a second, their latency with many
+//! requests queued, and the cost of those.
 //!
-//! The service runs as it ships, with one relay that takes little a second, so that what is submitted stays queued.
+//! The service runs as it ships, with one slow relay, so that submitted requests stay queued.
 
 mod load;
 mod report;
@@ -23,8 +24,8 @@ use subject::{Kind, Subject};
 const REQUESTS: usize = 100_000;
 /// Clients that submit and ask at once, each over a connection of its own.
 const CLIENTS: usize = 16;
-/// Transfers that run while it is asked, over so many more depots, each of which takes little a second; files are small, so that what is on its
-/// way is little.
+/// Transfers that run while it is asked, over so many more slow depots; files are small, so that
+/// few bytes are in flight.
 const TRANSFERS: usize = 200;
 const BUSY_DEPOTS: usize = 220;
 const BUSY_REQUESTS: usize = 2200;
@@ -39,14 +40,14 @@ const LINES: usize = 30_000;
 /// Files that one request names, and such requests.
 const NAMES: usize = 100_000;
 const NAMINGS: usize = 3;
-/// Who listens to events.
+/// Clients that listen to events.
 const WATCHERS: usize = 100;
-/// For how long the processor's time is taken.
+/// Window of the processor measurement.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Nothing here may take longer.
+/// Longest time for anything here.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// What must be reached, with SQLite.
+/// Goals with SQLite.
 const SUBMITS_PER_S_MIN: f64 = 2000.0;
 const BULK_PER_S_MIN: f64 = 100_000.0;
 const STATUS_P99_MS_MAX: f64 = 50.0;
@@ -54,7 +55,7 @@ const BYTES_EACH_MAX: f64 = 2048.0;
 const IDLE_PERCENT_MAX: f64 = 5.0;
 const ANSWERS_AFTER_S_MAX: f64 = 5.0;
 
-/// What was measured with one journal.
+/// Results with one journal.
 struct Row {
     kind: Kind,
     submit: Latency,
@@ -78,7 +79,7 @@ struct Row {
 /// Runs the benchmark; `--requests N` are queued, `--journal sqlite` or `postgres` alone.
 ///
 /// # Errors
-/// When something can't be started or answers wrongly.
+/// Fails if something can't be started or answers wrongly.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut requests, mut kinds) = (REQUESTS, vec![Kind::Sqlite, Kind::Postgres]);
     let mut words = arguments.iter();
@@ -173,7 +174,7 @@ fn measure(subject: &mut Subject, requests: usize) -> Result<Row> {
     })
 }
 
-/// Has transfers run to more depots, until this many do.
+/// Starts transfers to more depots, until so many run.
 fn keep_busy(subject: &mut Subject) -> Result<Vec<u16>> {
     let names: Vec<String> = (0..BUSY_DEPOTS)
         .map(|number| format!("busy-{number}"))
@@ -198,7 +199,7 @@ fn keep_busy(subject: &mut Subject) -> Result<Vec<u16>> {
     Ok(ports)
 }
 
-/// Files in a second that jobs of many files bring.
+/// Returns the files in a second that jobs of many files submit.
 fn bulk(subject: &Subject) -> Result<f64> {
     let files: Vec<Value> = (0..BULK_FILES)
         .map(|number| {
@@ -213,7 +214,7 @@ fn bulk(subject: &Subject) -> Result<f64> {
     Ok(files / took.as_secs_f64())
 }
 
-/// Lines in a second that one call brings, while sources are scanned.
+/// Returns the lines in a second that one call submits, while sources are scanned.
 fn lines_of_one_call(subject: &Subject) -> Result<f64> {
     let source = subject.source(1 << 20)?;
     let lines = (0..LINES).map(|number| wanted(&source, "depot", &format!("line-{number}")) + "\n");
@@ -223,7 +224,7 @@ fn lines_of_one_call(subject: &Subject) -> Result<f64> {
     Ok(lines / took.as_secs_f64())
 }
 
-/// Files in a second that requests name, and after how long the last is scanned.
+/// Returns the files in a second that requests name, and the time until the last is scanned.
 fn names(subject: &Subject) -> Result<(f64, f64)> {
     let tree = subject.tree(NAMES)?;
     let mut names = String::new();
@@ -244,7 +245,7 @@ fn names(subject: &Subject) -> Result<(f64, f64)> {
     Ok((files / took.as_secs_f64(), begun.elapsed().as_secs_f64()))
 }
 
-/// A submission of one file.
+/// Returns a submission of one file.
 fn wanted(source: &str, depot: &str, submission: &str) -> String {
     let body = json!({
         "source": source, "to": ["away"], "via": [depot], "code": "1+0",

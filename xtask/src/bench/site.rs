@@ -23,7 +23,7 @@ impl Site {
     /// Builds the laboratory of this topology of the project.
     ///
     /// # Errors
-    /// When `posthaste-lab` does not compile or the laboratory can't be built.
+    /// Fails if `posthaste-lab` does not compile or the laboratory can't be built.
     pub fn start(topology: &str) -> anyhow::Result<Self> {
         let program = stage::build("posthaste-lab", "posthaste-lab")?;
         let path = root().join(format!("lab/topologies/{topology}.toml"));
@@ -54,7 +54,7 @@ impl Site {
         })
     }
 
-    /// The words before a command that make it run on a host.
+    /// Returns the words before a command that make it run on a host.
     pub fn words(&self, host: &str) -> Vec<String> {
         let program = self.program.display().to_string();
         [&program, "exec", "--lab", &self.name, host, "--"]
@@ -62,7 +62,7 @@ impl Site {
             .to_vec()
     }
 
-    /// A command that runs on a host.
+    /// Returns a command that runs on a host.
     pub fn command(&self, host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let words = self.words(host);
         let mut command = Command::new(&words[0]);
@@ -73,7 +73,7 @@ impl Site {
     /// Changes a link.
     ///
     /// # Errors
-    /// When it can't be so.
+    /// Fails if the change is impossible.
     pub fn change(&self, link: &str, words: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
         command
@@ -82,16 +82,16 @@ impl Site {
         succeed(&mut command)
     }
 
-    /// How it is, as JSON.
+    /// Returns its state, as JSON.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Fails if it does not answer.
     pub fn status(&self) -> anyhow::Result<String> {
         let mut command = Command::new(&self.program);
         output(command.args(["status", "--json", "--lab", &self.name]))
     }
 
-    /// The process of the emulator.
+    /// Returns the process of the emulator.
     pub fn process(&self) -> u32 {
         self.keeper.id()
     }
@@ -102,17 +102,17 @@ impl Drop for Site {
         let id = self.keeper.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &id]).status();
         if !asked.is_ok_and(|status| status.success()) {
-            // Then it has ended, or ends so; what it leaves, the next one removes.
+            // The keeper has ended then, or ends by this; the next one removes its remains.
             let _ = self.keeper.kill();
         }
         let _ = self.keeper.wait();
     }
 }
 
-/// What a command says.
+/// Returns the output of a command.
 ///
 /// # Errors
-/// When it can't be started or fails.
+/// Fails if it can't be started or fails.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stderr(Stdio::piped())
@@ -128,11 +128,11 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(said)
 }
 
-/// The number behind the last of these keys, each looked for behind the one before it. Enough JSON
-/// for reports whose form is known.
+/// Returns the number behind the last of these keys, each looked for behind the one before it.
+/// Enough JSON for reports whose form is known.
 ///
 /// # Errors
-/// When it is not there.
+/// Fails if it is not there.
 pub fn figure(json: &str, keys: &[&str]) -> anyhow::Result<f64> {
     let mut rest = json;
     for key in keys {
@@ -149,7 +149,7 @@ pub fn figure(json: &str, keys: &[&str]) -> anyhow::Result<f64> {
         .with_context(|| format!("{keys:?} is no number"))
 }
 
-/// What a folder of the machine's memory is: `/dev/shm`, where disks do not slow networks down.
+/// Returns a folder in the machine's memory: `/dev/shm`, where disks do not slow networks down.
 pub fn memory() -> &'static Path {
     Path::new("/dev/shm")
 }

@@ -1,4 +1,4 @@
-//! What benchmarks need before they measure: a folder, bytes to move, the program built as it ships.
+//! Preparation of benchmarks: a folder, bytes to move, the program built as it ships.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ impl Folder {
     /// Makes it below `parent`.
     ///
     /// # Errors
-    /// When it can't be made.
+    /// Fails if it can't be made.
     pub fn new(parent: &Path) -> anyhow::Result<Self> {
         remove_left(parent)?;
         let path = parent.join(format!("{FOLDER_PREFIX}{}", std::process::id()));
@@ -27,16 +27,16 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
-/// How the name of each benchmark's folder begins; the number of its process follows.
+/// Prefix of each benchmark's folder; the number of its process follows.
 const FOLDER_PREFIX: &str = "posthaste-bench-";
 
-/// Removes what benchmarks that were killed left below `parent`.
+/// Removes folders of killed benchmarks below `parent`.
 fn remove_left(parent: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(parent).with_context(|| format!("list {}", parent.display()))? {
         let entry = entry?;
@@ -59,10 +59,10 @@ impl Drop for Folder {
     }
 }
 
-/// Builds a program of the workspace as it ships, and says where it lies.
+/// Builds a program of the workspace as it ships, and returns its path.
 ///
 /// # Errors
-/// When it does not compile.
+/// Fails if it does not compile.
 pub fn build(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     succeed(
         cargo(&["build", "--release", "--locked", "--package", package]).stdout(Stdio::null()),
@@ -70,10 +70,10 @@ pub fn build(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     Ok(target_folder()?.join("release").join(program))
 }
 
-/// Builds an example of a package as it ships, and says where it lies.
+/// Builds an example of a package as it ships, and returns its path.
 ///
 /// # Errors
-/// When it does not compile.
+/// Fails if it does not compile.
 pub fn build_example(package: &str, example: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["--release", "--locked", "--package", package];
     succeed(
@@ -84,10 +84,10 @@ pub fn build_example(package: &str, example: &str) -> anyhow::Result<PathBuf> {
     Ok(target_folder()?.join("release/examples").join(example))
 }
 
-/// Where cargo puts what it builds.
+/// Returns the folder that cargo builds in.
 ///
 /// # Errors
-/// When this program was not built by cargo.
+/// Fails if this program was not built by cargo.
 pub fn target_folder() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("find the target folder")?;
     let target = this.ancestors().nth(2).context("find the target folder")?;
@@ -119,7 +119,7 @@ impl Noise {
 /// Removes a folder, if it is there.
 ///
 /// # Errors
-/// When the disk refuses.
+/// Fails if the disk refuses.
 pub fn remove(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
@@ -127,10 +127,10 @@ pub fn remove(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bytes of all files below `folder`.
+/// Returns the bytes of all files below `folder`.
 ///
 /// # Errors
-/// When it can't be listed.
+/// Fails if it can't be listed.
 pub fn bytes_below(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {

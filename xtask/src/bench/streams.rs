@@ -1,4 +1,4 @@
-//! Streams of `iperf3` between hosts of a laboratory, straight or through gateways.
+//! Streams of `iperf3` between hosts of a laboratory, direct or through gateways.
 
 use std::{
     fs,
@@ -17,9 +17,9 @@ use super::{
     stage,
 };
 
-/// Where `iperf3` listens, and gateways forward from and to.
+/// Port of `iperf3`, which gateways forward from and to.
 pub const PORT: u16 = 5201;
-/// How long a server may take to listen.
+/// Longest time for a server to listen.
 const STARTS_WITHIN: Duration = Duration::from_millis(300);
 /// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
 const TICKS_PER_S: f64 = 100.0;
@@ -36,7 +36,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// The first line it says.
+    /// Returns the first line that it prints.
     pub fn first_line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         let out = self.0.stdout.as_mut().context("its output is kept")?;
@@ -45,7 +45,7 @@ impl Running {
         Ok(line)
     }
 
-    /// Processor time it has had, in seconds.
+    /// Returns its processor time so far, in seconds.
     pub fn cpu_s(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let (_, fields) = stat.rsplit_once(") ").context("a stat without a name")?;
@@ -54,7 +54,8 @@ impl Running {
     }
 }
 
-/// A gateway on `host` that leads whoever connects to it on to `next`: to its server, or to the gateway there.
+/// Starts a gateway on `host` that forwards its clients to `next`: to its server, or to the gateway
+/// there.
 pub fn gateway(
     site: &Site,
     posthaste: &Path,
@@ -76,7 +77,7 @@ pub fn gateway(
     Ok(running)
 }
 
-/// The address of a host, as another one's names file has it.
+/// Returns the address of a host, by another one's names file.
 pub fn address(site: &Site, on: &str, host: &str) -> anyhow::Result<String> {
     let text = output(site.command(on, "getent").args(["ahostsv4", host]))?;
     let address = text.split_whitespace().next();
@@ -85,7 +86,7 @@ pub fn address(site: &Site, on: &str, host: &str) -> anyhow::Result<String> {
         .to_owned())
 }
 
-/// What is sent from one host to another.
+/// Stream from one host to another.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream<'a> {
     /// The host that sends.
@@ -98,14 +99,14 @@ pub struct Stream<'a> {
     pub congestion: Option<&'a str>,
     /// Connections side by side.
     pub count: u32,
-    /// Seconds that do not count: a stream first finds out what its path carries.
+    /// Seconds that do not count: a stream needs them to find the path's rate.
     pub skip_s: u64,
     /// Seconds that count.
     pub seconds: u64,
 }
 
 impl Stream<'_> {
-    /// What arrives in Mbit/s, headers not counted.
+    /// Returns the received rate in Mbit/s, without headers.
     pub fn mbit_per_s(&self, site: &Site) -> anyhow::Result<f64> {
         let iperf3 = install::find_debian_program(IPERF3)?;
         let mut server = site.command(self.server, &iperf3);

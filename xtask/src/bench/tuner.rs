@@ -1,5 +1,5 @@
-//! `cargo xtask bench tuner [FOLDER]`: every optimizer over paths that were measured at many settings, and
-//! over made-up ones. Nothing is sent: what a setting carries is looked up.
+//! `cargo xtask bench tuner [FOLDER]`: every optimizer over paths measured at many settings, and
+//! over made-up ones. Nothing is sent: the rate of a setting is looked up.
 
 mod replay;
 mod report;
@@ -14,35 +14,35 @@ use posthaste_plan::tuner::{Method, Setting};
 use super::{publish, say};
 use replay::{Outcome, Rival};
 
-/// A path that tells what each setting carries.
+/// A path with the rate of each setting.
 pub struct Course {
-    /// Whose measurements, or how it was made up: what results are grouped by.
+    /// Source of its measurements, or formula behind it; results are grouped by it.
     pub origin: String,
-    /// What an optimizer is told.
+    /// Facts given to an optimizer.
     pub facts: posthaste_plan::tuner::PathFacts,
-    /// What it may choose.
+    /// Bounds of its choice.
     pub bounds: posthaste_plan::tuner::Bounds,
-    /// Files there are, and their size.
+    /// Number of files, and their size.
     pub files: (u64, posthaste_types::Bytes),
-    /// What the best setting of the grid carries on average, in bytes a second.
+    /// Mean rate of the grid's best setting, in bytes a second.
     pub best: f64,
-    /// What a setting carries.
+    /// Rates of settings.
     pub road: Box<dyn Road>,
 }
 
-/// What settings carry, in bytes a second.
+/// Rates of settings, in bytes a second.
 pub trait Road {
-    /// In one measurement, the `turn`th in a row.
+    /// Returns the rate of one measurement, the `turn`th in a row.
     fn measure(&self, setting: Setting, turn: usize) -> f64;
 
-    /// On average.
+    /// Returns the mean rate.
     fn mean(&self, setting: Setting) -> f64;
 }
 
 /// Replays everything and writes the report.
 ///
 /// # Errors
-/// When the folder can't be read or has no sweeps, or the report can't be written.
+/// Fails if the folder can't be read or has no sweeps, or the report can't be written.
 pub fn run(options: &[String]) -> anyhow::Result<()> {
     let folder = match options {
         [] => None,
@@ -78,7 +78,7 @@ pub fn run(options: &[String]) -> anyhow::Result<()> {
     publish("tuner", &text)
 }
 
-/// Everything that is compared: fixed settings people use, rules, models, searches.
+/// Returns everything to compare: fixed settings people use, rules, models, searches.
 fn rivals() -> Vec<Rival> {
     let fixed = |concurrency, parallelism, pipelining| {
         let setting = Setting::new(concurrency, parallelism, pipelining);

@@ -25,13 +25,13 @@ use crate::root;
 /// Times each scenario is played with real processes; the simulator needs no second time.
 const RUNS: usize = 3;
 
-/// How far apart finish times may be, as a share of the simulator's.
+/// Largest difference of finish times, as a share of the simulator's.
 const APART_MAX: f64 = 0.15;
 
-/// A share of what all depots hold below which a depot was not used.
+/// Share of all depots' content below which a depot counts as unused.
 const HELD_MIN: f64 = 0.01;
 
-/// Why times differ, as far as it was found out.
+/// Known causes of different times.
 const CAUSES: &str = "
 ## Why they differ
 
@@ -52,15 +52,15 @@ const CAUSES: &str = "
 /// A mebibyte, in bytes.
 const MEBI: f64 = 1_048_576.0;
 
-/// What was asked for.
+/// Options of the command line.
 #[derive(Debug)]
 struct Options {
     runs: usize,
     /// Only these scenarios, by file name; all when there is none.
     scenarios: Vec<String>,
-    /// Where the files lie.
+    /// Folder of the files.
     folder: PathBuf,
-    /// Shows what each service said.
+    /// True to show the log of each service.
     log: bool,
     /// Another build of posthaste, to be compared with this one.
     program: Option<PathBuf>,
@@ -97,10 +97,10 @@ impl Options {
     }
 }
 
-/// What the simulator says of a scenario.
+/// Result of the simulator for a scenario.
 struct Simulated {
     summary: String,
-    /// For each request, seconds from submission until it was safe.
+    /// Seconds from submission to safety, for each request.
     safe_after_s: Vec<f64>,
     /// Bytes on each depot at the end.
     held: Vec<(String, u64)>,
@@ -110,14 +110,14 @@ struct Simulated {
 struct Pair {
     twin: Twin,
     simulated: Simulated,
-    /// One for each run.
+    /// Outcomes, one for each run.
     real: Vec<Outcome>,
 }
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// When something can't be built or started, or a request ends otherwise than in the simulator.
+/// Fails if something can't be built or started, or a request ends otherwise than in the simulator.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::read(arguments)?;
     install::ensure_debian_program(IP)?;
@@ -152,7 +152,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files of the scenarios, in the order of their names.
+/// Returns the files of the scenarios, in the order of their names.
 fn scenarios(options: &Options) -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join("scenarios/twins");
     let mut paths = Vec::new();
@@ -192,8 +192,7 @@ fn play(pair: &mut Pair, posthaste: &Path, options: &Options) -> anyhow::Result<
     Ok(())
 }
 
-/// Plays the scenario in the simulator. Nothing in it is left to the seed but when what goes wrong is
-/// noticed.
+/// Plays the scenario in the simulator. The seed only decides when a fault is noticed.
 fn simulate(path: &Path) -> anyhow::Result<Simulated> {
     let scenario = Scenario::load(path)?;
     let (report, recording) = simulate_recorded(&scenario, 0, Settings::default());
@@ -231,7 +230,7 @@ fn simulate(path: &Path) -> anyhow::Result<Simulated> {
     })
 }
 
-/// Seconds until each request was safe.
+/// Returns the seconds until each request was safe.
 fn safe_after_s(outcome: &Outcome, name: &str) -> anyhow::Result<Vec<f64>> {
     let requests = outcome.requests.iter().zip(1..);
     let times = requests.map(|(request, number)| {
@@ -243,7 +242,7 @@ fn safe_after_s(outcome: &Outcome, name: &str) -> anyhow::Result<Vec<f64>> {
     times.collect()
 }
 
-/// The depots that hold more than crumbs.
+/// Returns the depots that hold more than crumbs.
 fn used(held: &[(String, u64)]) -> Vec<&str> {
     let all: u64 = held.iter().map(|(_, bytes)| bytes).sum();
     held.iter()

@@ -34,10 +34,10 @@ const LIMIT_S: u64 = 120;
 /// 1 Gbit/s in segments of 1448 bytes of payload in 1538 on the wire.
 const PAYLOAD_MBIT_PER_S: f64 = 941.5;
 
-/// Between two runs, so that what a stopped one left on its way has passed.
+/// Pause between two runs, so that bytes of a stopped one have passed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often a folder is removed that fills again: for half a minute.
+/// Attempts to remove a folder that fills again: for half a minute.
 const LOOKS_MAX: u32 = 60;
 
 /// The cases: name on the command line, load, and loss.
@@ -48,7 +48,7 @@ const CASES: &[(&str, Load, Option<&str>)] = &[
     ("mixed", Load::Mixed, None),
 ];
 
-/// What was asked for.
+/// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
     runs: usize,
@@ -56,9 +56,9 @@ pub struct Options {
     /// Only these, by name; all when there is none.
     cases: Vec<String>,
     contenders: Vec<String>,
-    /// A tenth of the data.
+    /// True for a tenth of the data.
     quick: bool,
-    /// Where the files lie.
+    /// Folder of the files.
     folder: PathBuf,
 }
 
@@ -105,7 +105,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether only a piece of the benchmark runs; then the report is only shown.
+    /// Returns whether only some cases run; then the report is only shown.
     fn is_partial(&self) -> bool {
         self.quick || !self.cases.is_empty() || !self.contenders.is_empty()
     }
@@ -118,7 +118,7 @@ impl Options {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// When it can't be prepared, or posthaste copies wrongly.
+/// Fails if it can't be prepared, or posthaste copies wrongly.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::read(arguments)?;
     install::ensure_debian_program(IP)?;
@@ -171,7 +171,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     super::publish("wan", &text)
 }
 
-/// Lets all who are wanted take turns.
+/// Lets all chosen contenders take turns.
 fn measure_all(
     run: &Run<'_>,
     case: &str,
@@ -201,7 +201,8 @@ fn measure_all(
     Ok(rows)
 }
 
-/// One measurement. A rival that fails or is too slow is not asked again; posthaste has to copy.
+/// Makes one measurement. A rival that fails or is too slow is not asked again; posthaste has to
+/// copy.
 fn measure_one(
     run: &Run<'_>,
     contender: &Contender,
@@ -249,7 +250,7 @@ fn measure_one(
     clean(&[&arrival])
 }
 
-/// Removes what there is of these. Servers may still be writing what a stopped contender sent.
+/// Removes the content of these folders. Servers may still be writing bytes of a stopped contender.
 fn clean(folders: &[&Path]) -> anyhow::Result<()> {
     for folder in folders {
         let mut looks = 0;

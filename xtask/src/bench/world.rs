@@ -1,4 +1,4 @@
-//! `cargo xtask bench world`: what the simulated world costs, alone and with the mind.
+//! `cargo xtask bench world`: cost of the simulated world, alone and with the mind.
 
 use std::{
     fmt::Write,
@@ -13,26 +13,26 @@ use anyhow::{Context, bail};
 use super::{figures, measure, publish, say, stage};
 use crate::root;
 
-/// Whoever takes longer has lost.
+/// Longest time of a world; a slower one has lost.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// Measurements of each world; the quickest counts, for whatever else runs only makes it slower.
+/// Measurements of each world. The fastest counts, as other work on the machine only slows it down.
 const RUNS: usize = 3;
 
-/// A world that is played.
+/// A world to play.
 struct Case {
     title: &'static str,
     what: &'static str,
     scenario: String,
-    /// Events after which it ends, or `mind`.
+    /// Number of events after which it ends, or `mind`.
     until: &'static str,
 }
 
-/// Runs the benchmark. `--whole` also plays the scenario `scale` to its end with the mind, which takes
-/// minutes.
+/// Runs the benchmark. `--whole` also plays the scenario `scale` to its end with the mind, which
+/// takes minutes.
 ///
 /// # Errors
-/// When it can't be built or a world fails.
+/// Fails if it can't be built or a world fails.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let is_whole = match arguments {
         [] => false,
@@ -122,7 +122,7 @@ fn cases(is_whole: bool) -> anyhow::Result<Vec<Case>> {
 
 /// Requests of many fragments: every depot has a queue all the time.
 const QUEUES: &str = "count = 8000\nsize_mib = 64\nchunk_mib = 1\ncode = \"4+2\"\nvia_count = 6\n";
-/// Requests of one fragment each, as many as the way out carries.
+/// Requests of one fragment each, as many as the egress carries.
 const SINGLES: &str =
     "count = 100000\nat_s = [0, 95]\nsize_mib = 1\nchunk_mib = 1\ncode = \"1+0\"\nvia_count = 1\n";
 

@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// Variable that marks what this run of the tests starts; its value is this process.
+/// Variable that marks processes of this run of the tests; its value is this process.
 const MARK: &str = "POSTHASTE_FLAKY";
-/// Stops a process for a time, whatever becomes of who asked for it: `$0` is the process, `$1` seconds.
+/// Stops a process for a time, even if the caller ends: `$0` is the process, `$1` seconds.
 const STOP_FOR: &str = "kill -STOP $0 && sleep $1; kill -CONT $0";
 /// Longest time that a process stands still, and longest time between two that do.
 const STANDS_MS_MAX: u64 = 3_000;
@@ -50,13 +50,13 @@ impl Drop for Load {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has ended too.
+            // A thread that panicked has ended too.
             let _ = thread.join();
         }
     }
 }
 
-/// Stops one process of the tests after the other, until told to end.
+/// Stops one process of the tests after the other, until it shall end.
 fn stop_some(seed: u64, ends: &AtomicBool) {
     let mut numbers = Numbers(seed | 1);
     while !ends.load(Relaxed) {
@@ -71,22 +71,23 @@ fn stop_some(seed: u64, ends: &AtomicBool) {
     }
 }
 
-/// Returns the variable that the tests are to be started with, so that their processes are known.
+/// Returns the variable that marks processes of the tests.
 pub fn mark() -> (&'static str, String) {
     (MARK, std::process::id().to_string())
 }
 
-/// Stops one process for a while. A process of its own group does, so that none stays stopped when this run is killed.
+/// Stops one process for a while. A process of its own group does, so that none stays stopped when
+/// this run is killed.
 fn stop_for(process: &str, millis: u64) {
     let seconds = format!("{}.{:03}", millis / 1_000, millis % 1_000);
-    // One that has ended meanwhile can't be told.
+    // A process may have ended meanwhile.
     let _ = Command::new("sh")
         .args(["-c", STOP_FOR, process, &seconds])
         .process_group(0)
         .output();
 }
 
-/// Lists the processes of tests that run. Those that a test itself stopped are left alone.
+/// Lists the running processes of tests, without those that a test itself stopped.
 fn running() -> Vec<String> {
     let (mut running, (name, value)) = (Vec::new(), mark());
     let mark = format!("{name}={value}");
@@ -102,7 +103,7 @@ fn running() -> Vec<String> {
             running.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    // The order of a listing is nobody's promise.
+    // The order of a listing is not guaranteed.
     running.sort();
     running
 }
@@ -110,14 +111,14 @@ fn running() -> Vec<String> {
 /// Returns whether a process stands still, or has ended, by its folder below `/proc`.
 fn stands(folder: &std::path::Path) -> bool {
     let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
-    // The name before it may hold anything, also a parenthesis.
+    // The name before it may contain anything, also a parenthesis.
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     !matches!(state, Some('R' | 'S' | 'D'))
 }
 
-/// Pseudo-random numbers, xorshift64: nothing rests on their quality.
+/// Pseudo-random numbers, xorshift64: nothing depends on their quality.
 struct Numbers(u64);
 
 impl Numbers {

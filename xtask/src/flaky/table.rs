@@ -1,4 +1,4 @@
-//! How often each test failed.
+//! Failures of each test.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,7 +19,7 @@ pub struct Table {
 
 struct Failures {
     count: usize,
-    /// What it said the first time.
+    /// Words of its first failure.
     words: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Returns the line after the one that says where a test panicked, fit for a cell of a table.
+/// Returns the line after the one with the place of a panic, fit for a cell of a table.
 fn first_words(text: &str) -> String {
     let mut lines = text.lines();
     let place = lines.find(|line| line.contains("panicked at"));

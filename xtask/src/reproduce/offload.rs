@@ -1,5 +1,5 @@
-//! Timely Offloading (offload-ics08, section 5): the mind that ships, played in the simulator over the links
-//! that the paper's Figure 5 prints, beside what the paper measured.
+//! Timely Offloading (offload-ics08, section 5): the mind that ships, played in the simulator over
+//! the links that the paper's Figure 5 prints, beside the paper's measurements.
 
 mod availability;
 mod figure6;
@@ -32,10 +32,10 @@ is not printed, and not limited here.
 
 ";
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
-/// When a table can't be read or a scenario is none.
+/// Fails if a table can't be read or a scenario is invalid.
 pub fn page() -> anyhow::Result<String> {
     let (matrix, tables) = (Matrix::read()?, Tables::read()?);
     let mut text = String::from(HEAD);

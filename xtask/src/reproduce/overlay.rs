@@ -1,5 +1,5 @@
-//! On-demand overlay networks (`overlay-2010`, section IV): streams over its testbed in the laboratory, straight and by
-//! gateways, beside what the paper measured.
+//! On-demand overlay networks (`overlay-2010`, section IV): streams over its testbed in the
+//! laboratory, direct and by gateways, beside the paper's measurements.
 
 mod figures;
 mod tables;
@@ -22,7 +22,7 @@ const RUNS: usize = 3;
 const SECONDS: u64 = 6;
 /// Seconds that do not count.
 const SLOW_START_S: u64 = 4;
-/// What is lost on the long segment where nothing is reserved.
+/// Loss on the long segment without a reservation.
 const BEST_EFFORT_LOSS: &str = "loss=0.0002%";
 
 const PAPER: &str = include_str!("../../data/overlay/tables.toml");
@@ -41,21 +41,21 @@ losses of others that nobody wrote down; so shapes and ratios can be compared.
 
 ";
 
-/// How a stream gets from end to end.
+/// Route of a stream from end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     /// Over the Internet.
     Direct,
-    /// By both gateways, nothing reserved.
+    /// Both gateways, nothing reserved.
     BestEffort,
-    /// By both gateways, the long segment reserved.
+    /// Both gateways, the long segment reserved.
     Reserved,
-    /// The same, with BBR on the gateways.
+    /// Both gateways with BBR, the long segment reserved.
     ReservedBbr,
 }
 
 impl Way {
-    /// What the gateways use, if it takes them.
+    /// Returns the congestion control of the gateways, if it uses them.
     fn gateways(self) -> Option<&'static str> {
         match self {
             Self::Direct => None,
@@ -65,7 +65,7 @@ impl Way {
     }
 }
 
-/// One figure that is measured.
+/// Case to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Case {
     from: &'static str,
@@ -75,7 +75,7 @@ struct Case {
 }
 
 impl Case {
-    /// A single stream.
+    /// Returns a single stream.
     const fn single(from: &'static str, to: &'static str, way: Way) -> Self {
         Self {
             from,
@@ -86,14 +86,14 @@ impl Case {
     }
 }
 
-/// What was measured, in Mbit/s.
+/// Results, in Mbit/s.
 struct Measured {
     rates: BTreeMap<Case, Vec<f64>>,
     paper: Table,
 }
 
 impl Measured {
-    /// The median of a case.
+    /// Returns the median of a case.
     fn rate(&self, case: Case) -> f64 {
         Spread::of(&self.rates[&case], |rate| *rate).median
     }
@@ -102,7 +102,7 @@ impl Measured {
         self.rate(Case::single(from, to, way))
     }
 
-    /// A number of the paper.
+    /// Returns a number of the paper.
     fn printed(&self, table: &str, name: &str) -> anyhow::Result<f64> {
         let value = self.paper.get(table).and_then(|table| table.get(name));
         let number = value.and_then(|value| {
@@ -115,10 +115,11 @@ impl Measured {
     }
 }
 
-/// The page; `--runs N` and `--seconds N` as for benchmarks.
+/// Returns the page; `--runs N` and `--seconds N` as for benchmarks.
 ///
 /// # Errors
-/// When the laboratory can't be built, a program fails in it or the paper's tables can't be read.
+/// Fails if the laboratory can't be built, a program fails in it or the paper's tables can't be
+/// read.
 pub fn page(arguments: &[String]) -> anyhow::Result<String> {
     let (runs, seconds) = runs_and_seconds(arguments, (RUNS, SECONDS))?;
     for program in [IP, IPERF3] {
@@ -152,7 +153,7 @@ pub fn page(arguments: &[String]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What measures.
+/// Measuring equipment.
 struct Bench {
     posthaste: PathBuf,
     site: Site,
@@ -179,7 +180,7 @@ impl Bench {
         stream.mbit_per_s(&self.site)
     }
 
-    /// The gateways on the way of a stream, the nearest first.
+    /// Starts the gateways on the way of a stream, the nearest first.
     fn gateways(&self, case: Case) -> anyhow::Result<Vec<(&'static str, Running)>> {
         let Some(congestion) = case.way.gateways() else {
             return Ok(Vec::new());

@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::print;
 use crate::cargo;
 
-/// How many examples of the workspace pass, and how many fail.
+/// Examples of the workspace that pass and that fail.
 pub struct Counts {
     pub passed: usize,
     pub failed: usize,
@@ -16,7 +16,7 @@ pub struct Counts {
 /// Runs the examples of every crate.
 ///
 /// # Errors
-/// When cargo can't be run.
+/// Fails if cargo can't be run.
 pub fn run() -> anyhow::Result<Counts> {
     let output = cargo(&["test", "--workspace", "--locked", "--doc", "--no-fail-fast"])
         .stderr(Stdio::inherit())

@@ -27,7 +27,7 @@ pub struct Nextest {
     _alone: File,
 }
 
-/// One run of tests.
+/// A run of tests.
 pub struct Run<'a> {
     pub profile: Profile,
     /// Names and options that choose among all tests.
@@ -37,7 +37,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A run of every test.
+    /// Returns a run of every test.
     pub fn new(profile: Profile) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -48,10 +48,10 @@ impl Run<'_> {
     }
 }
 
-/// A test's name: the file of tests it lies in, and its path there.
+/// A test's name: its file of tests, and its path there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
-    /// As nextest writes it: `posthaste-cli::slurm`.
+    /// File of tests as nextest writes it: `posthaste-cli::slurm`.
     pub binary: String,
     pub test: String,
 }
@@ -69,16 +69,16 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// How one test ended.
+/// Outcome of one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub name: Name,
     pub seconds: f64,
-    /// What it printed, if it failed.
+    /// Output of the test, if it failed.
     pub failure: Option<String>,
 }
 
-/// How the tests of one run ended.
+/// Outcomes of the tests of one run.
 #[derive(Debug, Default, PartialEq)]
 pub struct Report {
     pub outcomes: Vec<Outcome>,
@@ -94,10 +94,11 @@ impl Report {
 }
 
 impl Nextest {
-    /// Installs the runner where it is missing, and waits until nobody else runs the tests of this checkout.
+    /// Installs the runner if it is missing, and waits until nobody else runs the tests of this
+    /// checkout.
     ///
     /// # Errors
-    /// When no registry serves it, or the operating system's.
+    /// Fails if no registry serves it, or with an error of the operating system.
     pub fn install() -> anyhow::Result<Self> {
         let program =
             install::ensure_cargo_program(install::NEXTEST).context("can't have cargo-nextest")?;
@@ -120,7 +121,7 @@ impl Nextest {
     /// Builds every test of the workspace.
     ///
     /// # Errors
-    /// When one doesn't build.
+    /// Fails if one doesn't build.
     pub fn build(&self, profile: Profile) -> anyhow::Result<()> {
         crate::succeed(self.command("run", profile).arg("--no-run"))
     }
@@ -128,7 +129,7 @@ impl Nextest {
     /// Counts the tests of the workspace.
     ///
     /// # Errors
-    /// When they can't be listed.
+    /// Fails if they can't be listed.
     pub fn count(&self, profile: Profile) -> anyhow::Result<usize> {
         let mut command = self.command("list", profile);
         let output = command
@@ -148,15 +149,15 @@ impl Nextest {
             let tests = suite["testcases"].as_object();
             tests.into_iter().flat_map(serde_json::Map::values)
         });
-        // What is left to the night is listed too.
+        // Tests left to the night are listed too.
         let is_run = |test: &&serde_json::Value| test["filter-match"]["status"] == "matches";
         Ok(tests.filter(is_run).count())
     }
 
-    /// Runs tests to the last one, and returns how each ended.
+    /// Runs tests to the last one, and returns the outcome of each.
     ///
     /// # Errors
-    /// When one doesn't build, none is chosen, or the runner itself fails.
+    /// Fails if one doesn't build, none is chosen, or the runner itself fails.
     pub fn run(&self, run: &Run<'_>) -> anyhow::Result<Report> {
         let mut command = self.start(run)?;
         let status = command
@@ -168,7 +169,7 @@ impl Nextest {
     /// Makes the command of a run, with no report of an earlier one left.
     ///
     /// # Errors
-    /// When an earlier report can't be removed.
+    /// Fails if an earlier report can't be removed.
     pub fn start(&self, run: &Run<'_>) -> anyhow::Result<Command> {
         let report = report_path(run.profile);
         if report.exists() {
@@ -186,7 +187,7 @@ impl Nextest {
     /// Reads the report of a run that ended with `status`.
     ///
     /// # Errors
-    /// When the runner failed, or ran no test.
+    /// Fails if the runner failed, or ran no test.
     pub fn finish(run: &Run<'_>, status: std::process::ExitStatus) -> anyhow::Result<Report> {
         ensure!(
             status.code() != Some(NO_TESTS),
@@ -209,7 +210,7 @@ impl Nextest {
         Ok(report)
     }
 
-    /// A command of nextest over the workspace.
+    /// Returns a command of nextest over the workspace.
     fn command(&self, verb: &str, profile: Profile) -> Command {
         // The environment and the place are those of cargo.
         let plain = cargo(&[]);
@@ -217,10 +218,10 @@ impl Nextest {
         command
             .args(["nextest", verb, "--workspace", "--locked"])
             .args(["--profile", profile.name()])
-            // The programs of `examples` are built by what runs them, and checked with the lints.
+            // The programs of `examples` are built by their callers, and checked with the lints.
             .args(["--lib", "--bins", "--tests"])
             .current_dir(root())
-            // Of a test that fails, its place and words tell enough; a hundred frames hide them.
+            // The place and the words of a failed test suffice; a hundred frames hide them.
             .env("RUST_BACKTRACE", "0");
         for (name, value) in plain.get_envs() {
             if value.is_none() {
@@ -231,7 +232,7 @@ impl Nextest {
     }
 }
 
-/// Where nextest leaves the report of a profile.
+/// Returns nextest's path of a profile's report.
 fn report_path(profile: Profile) -> PathBuf {
     Path::new(&root())
         .join("target/nextest")
@@ -278,11 +279,11 @@ struct Failure {
     words: String,
 }
 
-/// Lines of what a test printed that are kept where it did not say itself why it failed.
+/// Lines kept of a test's output if it did not report the reason of its failure.
 const LAST_LINES: usize = 8;
 
 impl Case {
-    /// Returns why it failed, if it did.
+    /// Returns the reason of the failure, if it failed.
     fn words(self) -> Option<String> {
         let failure = self.failure.or(self.error)?;
         let mut words = format!("{}: {}", failure.kind, failure.words);

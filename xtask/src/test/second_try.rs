@@ -1,4 +1,5 @@
-//! What a failure means: a test that fails is run again, with nothing beside it. One that passes then is flaky.
+//! Meaning of a failure: a failed test runs again, with nothing beside it. A test that passes then
+//! is flaky.
 
 use super::{
     Profile,
@@ -9,20 +10,20 @@ use super::{
 const TRIES_MAX: usize = 2;
 /// Flaky tests with which a run is still accepted.
 const FLAKY_MAX: usize = 5;
-/// Failures with which nothing is tried again, and what they may have taken together, in seconds: so many are not
-/// chance, and what hangs may hang again.
+/// Failures from which on nothing is tried again, and their longest total time, in seconds: so many
+/// are not chance, and a hanging test may hang again.
 const TRIED_AGAIN_MAX: usize = 20;
 const TRIED_AGAIN_MAX_S: f64 = 1_800.0;
 /// Lines of a failure that are shown once more at the end.
 const LINES_MAX: usize = 12;
 
-/// A test that failed first, and what it said then.
+/// A test that failed first, and its words then.
 pub struct Failed {
     pub name: Name,
     pub words: String,
 }
 
-/// How a run is judged.
+/// Judgement of a run.
 pub struct Verdict {
     /// Tests that passed, the flaky ones among them.
     pub passed: usize,
@@ -36,7 +37,7 @@ impl Verdict {
         self.failed.is_empty() && self.flaky.len() <= FLAKY_MAX
     }
 
-    /// Tells each test that failed, with the words of its first failure, and counts the flaky ones.
+    /// Lists each failed test, with the words of its first failure, and counts the flaky ones.
     pub fn summary(&self) -> String {
         let mut lines = Vec::new();
         for (kind, tests) in [("FAILED", &self.failed), ("FLAKY", &self.flaky)] {
@@ -65,7 +66,7 @@ impl Verdict {
 /// Runs each test that failed again, alone, and judges by that.
 ///
 /// # Errors
-/// When the runner itself fails.
+/// Fails if the runner itself fails.
 pub fn judge(nextest: &Nextest, profile: Profile, report: &Report) -> anyhow::Result<Verdict> {
     let mut failed: Vec<Failed> = report
         .failed()

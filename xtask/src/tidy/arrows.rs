@@ -9,7 +9,7 @@ const GROUND: u8 = 0;
 const MIND: u8 = 1;
 const HANDS: u8 = 2;
 const ROOF: u8 = 3;
-/// Not in the house: what only tests and chores use.
+/// Outside the house: used by tests and chores only.
 const YARD: u8 = 4;
 
 struct Room {
@@ -50,7 +50,7 @@ fn room(name: &str) -> Option<&'static Room> {
     HOUSE.iter().find(|room| room.name == name)
 }
 
-/// The room whose manifest lies at this path: all but the laboratory are under `crates`.
+/// Returns the room whose manifest lies at this path: all but the laboratory are under `crates`.
 fn room_at(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
     folder
@@ -130,7 +130,7 @@ fn check_room(room: &Room, path: &str, text: &str, manifest: &Table, found: &mut
     }
 }
 
-/// Names of all dependencies, of every target, and whether only tests have them.
+/// Returns the names of all dependencies, of every target, and whether only tests have them.
 fn dependencies(manifest: &Table) -> Vec<(String, bool)> {
     let targets = manifest
         .get("target")
@@ -164,7 +164,7 @@ fn line_of(text: &str, dependency: &str) -> usize {
         .map_or(1, |place| place + 1)
 }
 
-/// `#![no_std]` at the root, and `std` only under `cfg(test)`.
+/// Checks for `#![no_std]` at the root, and `std` only under `cfg(test)`.
 fn check_floor(tree: &Tree, room: &Room, found: &mut Vec<Finding>) {
     let folder = format!("crates/{}/src/", room.name);
     let root = format!("{folder}lib.rs");

@@ -38,7 +38,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Documents a comment sends its reader to: `docs/….md`, without placeholders.
+/// Checks the documents that a comment refers to: `docs/….md`, without placeholders.
 fn check_mentions(tree: &Tree, path: &str, comment: &source::Piece<'_>, found: &mut Vec<Finding>) {
     for (offset, line) in comment.text.lines().enumerate() {
         for word in
@@ -55,7 +55,7 @@ fn check_mentions(tree: &Tree, path: &str, comment: &source::Piece<'_>, found: &
     }
 }
 
-/// Lines of prose with their number: code blocks and code spans are blanked.
+/// Returns lines of prose with their number: code blocks and code spans are blanked.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -70,7 +70,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Targets of `[text](target)`, `![text](target)` and `[name]: target`.
+/// Returns targets of `[text](target)`, `![text](target)` and `[name]: target`.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (line, words) in prose(text) {
@@ -90,7 +90,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// What is wrong with a link in the document at `path`; nothing for links out of the project.
+/// Returns the error of a link in the document at `path`; none for links out of the project.
 fn broken(tree: &Tree, path: &str, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -113,7 +113,7 @@ fn broken(tree: &Tree, path: &str, link: &str) -> Option<String> {
     (!anchored).then(|| format!("{file} has no heading #{anchor}"))
 }
 
-/// The path from the root that `target` means in the document at `path`.
+/// Returns the path from the root that `target` means in the document at `path`.
 fn resolve(path: &str, target: &str) -> Option<String> {
     let mut names: Vec<&str> = path.split('/').collect();
     names.pop();
@@ -129,7 +129,7 @@ fn resolve(path: &str, target: &str) -> Option<String> {
     Some(names.join("/"))
 }
 
-/// The anchor that hosting sites make of a heading.
+/// Returns the anchor that hosting sites make of a heading.
 fn anchor_of(line: &str) -> Option<String> {
     let heading = line.trim_start_matches('#');
     if heading.len() == line.len() || !heading.starts_with(' ') {

@@ -8,7 +8,7 @@ use super::{
 };
 
 const PAGES: &str = "docs/errors/";
-/// What each page answers, in this order.
+/// Headings of each page, in this order.
 const HEADINGS: [&str; 4] = [
     "## What happened",
     "## Likely causes",
@@ -72,7 +72,7 @@ fn is_kebab(code: &str) -> bool {
         })
 }
 
-/// The texts in the body of each `fn code(…) -> &'static str`.
+/// Returns the texts in the body of each `fn code(…) -> &'static str`.
 fn codes_in(text: &str) -> Vec<Piece<'_>> {
     let pieces = source::pieces(text);
     let mut codes = Vec::new();

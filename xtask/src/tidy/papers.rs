@@ -43,14 +43,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether the line cites a section of "algorithms", which is no document anybody can open.
+/// Returns whether the line cites a section of "algorithms", which is no document anybody can open.
 fn is_loose(line: &str) -> bool {
     line.split("algorithms ")
         .skip(1)
         .any(|after| after.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// Words that look like a paper's key: a name, a hyphen, a venue with two digits or a year.
+/// Returns words that look like a paper's key: a name, a hyphen, a venue with two digits or a year.
 fn keys(line: &str) -> impl Iterator<Item = &str> {
     line.split(|mark: char| {
         !(mark.is_ascii_alphanumeric() || matches!(mark, '-' | '_' | '/' | '.'))

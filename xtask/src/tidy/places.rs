@@ -1,4 +1,4 @@
-//! What only one machine knows stays out of the project.
+//! Private names of one machine, which stay out of the project.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use super::{Finding, Tree};
 /// Words, one a line, that this checkout keeps to itself. Never committed: it lies inside `.git`.
 const PRIVATE: &str = ".git/info/private-words";
 
-/// Where the checkout lies, and what its owner listed in `.git/info/private-words`.
+/// Returns the path of the checkout, and the words that its owner listed in
+/// `.git/info/private-words`.
 pub fn private_words(root: &Path) -> Vec<String> {
     let listed = std::fs::read_to_string(root.join(PRIVATE)).unwrap_or_default();
     let mut words: Vec<String> = listed

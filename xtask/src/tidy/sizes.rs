@@ -41,7 +41,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Lines up to the inline test module, which stands last in a file.
+/// Counts the lines up to the inline test module, which stands last in a file.
 fn lines_before_tests(text: &str) -> usize {
     let mut guarded = None;
     for (place, line) in text.lines().map(str::trim).enumerate() {
@@ -60,7 +60,7 @@ fn lines_before_tests(text: &str) -> usize {
     text.lines().count()
 }
 
-/// A test that is ignored is a promise nobody keeps.
+/// Checks for ignored tests, as such a test is a promise that nobody keeps.
 fn check_ignored(path: &str, text: &str, found: &mut Vec<Finding>) {
     for window in source::pieces(text).windows(3) {
         if window[0].is("#") && window[1].is("[") && window[2].is("ignore") {

@@ -3,7 +3,7 @@
 //! Enough for house rules: a forbidden word in a text is the wire's business, in a comment it is
 //! prose, in a name it is ours.
 
-/// What a piece of source is.
+/// Kind of a piece of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An identifier or keyword, without a leading `r#`.
@@ -14,29 +14,29 @@ pub enum Kind {
     Comment,
     /// A number, a character, a lifetime.
     Literal,
-    /// One character of punctuation; `::` is one piece.
+    /// Character of punctuation; `::` is one piece.
     Mark,
 }
 
 /// A piece of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How it is written.
+    /// Its text in the source.
     pub text: &'a str,
     /// Its first line, from 1.
     pub line: usize,
 }
 
 impl Piece<'_> {
-    /// Whether it is this word or this mark.
+    /// Returns whether it is this word or this mark.
     pub fn is(&self, text: &str) -> bool {
         matches!(self.kind, Kind::Word | Kind::Mark) && self.text == text
     }
 }
 
-/// Cuts Rust source into pieces; white space falls away. Total: what is no Rust becomes marks.
+/// Cuts Rust source into pieces and drops white space. Total: anything but Rust becomes marks.
 pub fn pieces(source: &str) -> Vec<Piece<'_>> {
     let mut reader = Reader {
         source,
@@ -122,7 +122,7 @@ fn word_len(rest: &str) -> usize {
         .unwrap_or(rest.len())
 }
 
-/// Length of a block comment; they nest.
+/// Returns the length of a block comment; they nest.
 fn block_comment_len(rest: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -143,7 +143,8 @@ fn block_comment_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// Length of a string literal, and of its opening and closing marks; none if no string starts here.
+/// Returns the length of a string literal, and of its opening and closing marks; none if no string
+/// starts here.
 fn text_len(rest: &str) -> Option<(usize, usize, usize)> {
     let prefix = rest.find(|mark| !matches!(mark, 'b' | 'c' | 'r'))?;
     let after = &rest[prefix..];
@@ -173,7 +174,7 @@ fn text_len(rest: &str) -> Option<(usize, usize, usize)> {
     Some((rest.len(), head, 0))
 }
 
-/// Length of a character literal or a lifetime.
+/// Returns the length of a character literal or a lifetime.
 fn quote_len(rest: &str) -> usize {
     let open = rest.find('\'').unwrap_or(0) + 1;
     let mut inside = rest[open..].chars();

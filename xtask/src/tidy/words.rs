@@ -29,14 +29,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// A word that is not used in names, and what is said instead.
+/// A word banned from names, and its replacements.
 struct Word {
     /// Lowercase; "SLA miss" is two.
     segments: Vec<String>,
     instead: String,
 }
 
-/// First two cells of each row of the table under `heading`.
+/// Returns the first two cells of each row of the table under `heading`.
 fn rows<'a>(glossary: &'a str, heading: &str) -> Vec<(&'a str, &'a str)> {
     glossary
         .lines()
@@ -61,7 +61,7 @@ fn forbidden(glossary: &str) -> Vec<Word> {
         .collect()
 }
 
-/// The pieces of each name the glossary lists between backticks, as `tokio::task`.
+/// Returns the pieces of each name the glossary lists between backticks, as `tokio::task`.
 fn foreign(glossary: &str) -> Vec<Vec<String>> {
     rows(glossary, FOREIGN)
         .into_iter()
@@ -75,7 +75,7 @@ fn foreign(glossary: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The words a name is made of, lowercase: `intoParts` and `INTO_PARTS` are both into, parts.
+/// Returns the words of a name, lowercase: `intoParts` and `INTO_PARTS` are both into, parts.
 fn segments(name: &str) -> Vec<String> {
     let mut segments = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();
@@ -144,7 +144,7 @@ fn check_names(
     }
 }
 
-/// Whether the word at `place` stands inside a name that is not ours.
+/// Returns whether the word at `place` stands inside a name of others.
 fn is_foreign(pieces: &[Piece<'_>], place: usize, foreign: &[Vec<String>]) -> bool {
     foreign.iter().any(|name| {
         (0..name.len())

@@ -8,38 +8,38 @@ use posthaste_types::{
 use super::{DepotState, Fault, Forecast, Knowledge, Pause, Priority, SourcePrice};
 
 record! {
-    /// A stage-in as the mind sees it: what its sources hold, and when it must be at the centre.
+    /// Specification of a stage-in: its sources, its size and its deadline at the centre.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ArrivalSpec {
         /// Size of the byte stream of all its files.
         pub bytes: Bytes,
-        /// How many those are.
+        /// Files of the stage-in.
         pub files: u64,
         /// Size of every chunk but the last.
         pub chunk_size: Bytes,
-        /// When all of it must be here.
+        /// Deadline: all of it must be at the centre.
         pub deadline: Timestamp,
-        /// Before this it is in the way, and comes only as far as the deadline needs it.
+        /// Earliest welcome time. Before it, data comes only as far as the deadline needs it.
         pub not_before: Option<Timestamp>,
-        /// Where it can be read.
+        /// Sources to read from.
         pub sources: Vec<SourceId>,
-        /// How much it matters beside others that can't be on time either.
+        /// Priority among requests that can't all be on time.
         pub priority: Priority,
-        /// Most that may be read for it.
+        /// Limit on the rate of its reads.
         pub rate_max: Option<ByteRate>,
-        /// Take it even if the deadline can't be met, and do what can be done.
+        /// Accepts the stage-in even if the deadline can't be met, and does what is possible.
         pub best_effort: bool,
     }
 }
 
 record! {
-    /// Files of a stage-in that lie at the same sources: a run of its byte stream, in chunks of its own, so
-    /// that each source that is named gives every one of them.
+    /// Files of a stage-in that lie at the same sources. They form one run of the byte stream, in
+    /// chunks of their own, so that each named source holds every byte of each chunk.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Holding {
-        /// Bytes of those files.
+        /// Bytes of the files.
         pub bytes: Bytes,
-        /// Where they lie; each is a source of the stage-in.
+        /// Sources that hold the files, all of them sources of the stage-in.
         pub sources: Vec<SourceId>,
     }
 }
@@ -48,118 +48,121 @@ record! {
     /// A depot near the centre, on which a stage-in may wait.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NearDepot {
-        /// To which it is sent.
+        /// Depot that stores the chunks.
         pub depot: DepotId,
-        /// As which it is read.
+        /// Source under which the depot is read.
         pub source: SourceId,
     }
 }
 
 record! {
-    /// What became known of a stage-in: which way it goes, and how it stands with depots near the centre, on which it may
+    /// News of a stage-in: its direction, and the state of depots near the centre on which it may
     /// wait.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum StageInNews {
-        /// It may wait at these.
+        /// The stage-in may wait at these depots.
         0 = MayWait {
-            /// Those depots, and as what they are read.
+            /// The depots, with the sources under which they are read.
             near: Vec<NearDepot>,
         },
-        /// One stored a chunk and checked its digest, which is noted.
+        /// A near depot stored a chunk and verified its digest, which is noted.
         1 = Stored {
-            /// Read from this source.
+            /// Source the chunk was read from.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
         },
-        /// One did not take a chunk; its source did give it.
+        /// A near depot did not store a chunk that the source gave.
         2 = Failed {
-            /// Read from this source.
+            /// Source the chunk was read from.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// Why.
+            /// Reason.
             fault: Fault,
         },
-        /// It goes the other way: from scratch to an address elsewhere. Told before it is asked for.
+        /// The stage-in goes from scratch to an address elsewhere. Reported before it is submitted.
         3 = GoesOut {
-            /// Whether what it reads is removed from scratch once all of it is there.
+            /// True if the source is removed from scratch once all of it is delivered.
             release: bool,
         },
-        /// It goes to an address elsewhere, and is read from the depots of a request once that is safe. Told before either is
-        /// asked for.
+        /// The stage-in goes to an address elsewhere, read from the depots of a request once that
+        /// is safe. Reported before either is submitted.
         4 = GoesOn {
-            /// That request.
+            /// The request.
             of: RequestId,
         },
-        /// Whose it is, told right after it is asked for: what can't be on time is shared evenly. Otherwise it is nobody's.
+        /// Owner and project of the stage-in, for even sharing among what can't be on time.
+        /// Reported right after submission; without it, the stage-in has no owner.
         5 = IsFor {
-            /// Whose; empty: nobody said.
+            /// Owner; empty if not given.
             owner: String,
-            /// On whose account it comes; empty: nobody said.
+            /// Project that pays; empty if not given.
             project: String,
         },
-        /// What it may cost, and what reading from its sources costs. Told before it is asked for; otherwise all of them give for
-        /// nothing.
+        /// Budget, and prices of reading from the sources. Reported before submission; without it,
+        /// all sources are free.
         6 = Costs {
-            /// Most that it may cost, in millionths of a dollar; none: anything.
+            /// Budget, in millionths of a dollar; none means unlimited.
             budget: Option<u64>,
-            /// Those that cost something.
+            /// Sources that have a price.
             prices: Vec<SourcePrice>,
         },
-        /// Where it goes refuses what came. Told before what was refused is.
+        /// The destination refuses what came. Reported before the chunk that it refused.
         7 = Refused {
-            /// What the system said of what.
+            /// Error of the system and the name it is about.
             said: String,
         },
-        /// Where it goes keeps some of its files without something. Told before they have their names.
+        /// The destination can't store some attributes of files. Reported before the files get
+        /// their names.
         8 = Unkept {
-            /// How many without their mode.
+            /// Files without their mode.
             modes: u64,
-            /// How many without their time.
+            /// Files without their modification time.
             times: u64,
         },
-        /// Some of its files are not where it goes, and the rest is. Told before it is told that all of it is there.
+        /// Some files are missing at the destination, and the rest is there. Reported before the
+        /// arrival.
         9 = LeftOut {
-            /// Those.
+            /// The missing files.
             left_out: LeftOut,
         },
     }
 }
 
 record! {
-    /// Files that are not where a stage-in goes, each for a reason of its own.
+    /// Files missing at the destination of a stage-in, each for its own reason.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct LeftOut {
-        /// How many.
+        /// Number of files.
         pub files: u64,
-        /// Bytes of those.
+        /// Bytes of the files.
         pub bytes: Bytes,
-        /// A line for each of the first of them, with its name and what was found.
+        /// Name and cause for each of the first [`LeftOut::NAMED_MAX`] files, one line each.
         pub named: Vec<String>,
     }
 }
 
 impl LeftOut {
-    /// Lines that are kept of one request.
+    /// Lines kept for one request.
     pub const NAMED_MAX: usize = 100;
 }
 
 impl NearDepot {
-    /// Most that one stage-in may wait on.
+    /// Most near depots for one stage-in.
     pub const MOST: usize = 8;
-    /// How long after a deadline it keeps what waits there: jobs may start late.
+    /// Time that near depots keep data after the deadline: jobs may start late.
     pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
 impl ArrivalSpec {
-    /// How it is cut into chunks, where its sources hold this; none when it can't be.
+    /// Cuts the stage-in into chunks; none if its sizes do not fit `holdings`.
     ///
-    /// `holdings` is in the order of the byte stream, and empty where each source holds all of it.
+    /// `holdings` is in the order of the byte stream, and empty if each source holds all of it.
     #[must_use]
     pub fn cut(&self, holdings: &[Holding]) -> Option<Cut> {
         if holdings.is_empty() {
@@ -172,24 +175,25 @@ impl ArrivalSpec {
 }
 
 record! {
-    /// How a stage-in is cut into chunks: each holding for itself, so the last chunk of each may be short.
+    /// Division of a stage-in into chunks. Each holding is cut by itself, so its last chunk may be
+    /// short.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Cut {
         chunk_size: Bytes,
-        /// Where each holding begins in the byte stream, and where the last one ends.
+        /// Offset of each holding in the byte stream, and the end of the last one.
         starts: Vec<u64>,
-        /// The first chunk of each, and the number of all.
+        /// First chunk of each holding, and the number of all chunks.
         firsts: Vec<u32>,
     }
 }
 
 impl Cut {
-    /// Chunks of a stage-in: a bit for each, twice, must fit into memory.
+    /// Most chunks of a stage-in: two bits for each must fit into memory.
     const CHUNKS_MAX: u64 = 1 << 26;
-    /// Holdings of a stage-in: each is weighed at every look.
+    /// Most holdings of a stage-in: each look weighs all of them.
     pub const HOLDINGS_MAX: usize = 256;
 
-    /// Cuts holdings of these sizes; none when that makes too many chunks.
+    /// Cuts holdings of these sizes; none if there are too many chunks.
     #[must_use]
     pub fn new(sizes: &[Bytes], chunk_size: Bytes) -> Option<Self> {
         let is_cut = chunk_size > Bytes::ZERO || sizes.iter().all(|size| *size == Bytes::ZERO);
@@ -216,49 +220,49 @@ impl Cut {
         })
     }
 
-    /// Bytes of each chunk but the last of a holding.
+    /// Returns the size of each chunk but the last of a holding.
     #[must_use]
     pub fn chunk_size(&self) -> Bytes {
         self.chunk_size
     }
 
-    /// Number of holdings.
+    /// Returns the number of holdings.
     #[must_use]
     pub fn holdings(&self) -> usize {
         self.firsts.len() - 1
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u32 {
         self.firsts.last().copied().unwrap_or(0)
     }
 
-    /// Size of the byte stream.
+    /// Returns the size of the byte stream.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes::new(self.starts.last().copied().unwrap_or(0))
     }
 
-    /// The chunks of a holding.
+    /// Returns the chunks of a holding.
     ///
     /// # Panics
-    /// When there is no such holding.
+    /// Panics if there is no such holding.
     #[must_use]
     pub fn chunks_of(&self, holding: usize) -> Range<u32> {
         self.firsts[holding]..self.firsts[holding + 1]
     }
 
-    /// The size of a holding.
+    /// Returns the size of a holding.
     ///
     /// # Panics
-    /// When there is no such holding.
+    /// Panics if there is no such holding.
     #[must_use]
     pub fn bytes_of(&self, holding: usize) -> Bytes {
         Bytes::new(self.starts[holding + 1] - self.starts[holding])
     }
 
-    /// The place of the holding that a chunk is of; that of the last one for a chunk that is none.
+    /// Returns the place of the holding of a chunk; of the last holding for a chunk out of range.
     #[must_use]
     pub fn holding_of(&self, chunk: u32) -> usize {
         let after = self.firsts.partition_point(|first| *first <= chunk);
@@ -267,7 +271,7 @@ impl Cut {
             .min(self.holdings().saturating_sub(1))
     }
 
-    /// Where a chunk lies in the byte stream; nowhere if it is none.
+    /// Returns the range of a chunk in the byte stream; an empty range for a chunk out of range.
     #[must_use]
     pub fn range(&self, chunk: u32) -> Range<u64> {
         if chunk >= self.chunks() {
@@ -280,14 +284,14 @@ impl Cut {
         from..from.saturating_add(self.chunk_size.get()).min(end)
     }
 
-    /// Size of a chunk: the chunk size, or what is left for the last one of a holding.
+    /// Returns the size of a chunk: the chunk size, or the remainder for the last of a holding.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> Bytes {
         let range = self.range(chunk);
         Bytes::new(range.end - range.start)
     }
 
-    /// Whether bytes from outside made a cut of these sizes.
+    /// Returns whether a cut from outside data is consistent.
     pub(crate) fn is_sound(&self) -> bool {
         let is_ordered = self.starts.is_sorted() && self.firsts.len() == self.starts.len();
         let sizes = self.starts.windows(2);
@@ -298,23 +302,23 @@ impl Cut {
 }
 
 record! {
-    /// What lies at some of a stage-in's sources only, and is forecast to be here last.
+    /// Data that only some sources of a stage-in hold, and that is forecast to arrive last.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Binding {
-        /// Names of those sources.
+        /// Names of the sources.
         pub names: Vec<String>,
-        /// How much of it is missing.
+        /// Bytes still missing.
         pub bytes: Bytes,
     }
 }
 
 record! {
-    /// Where a stage-in stands.
+    /// State of a stage-in.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ArrivalState {
-        /// Not taken.
+        /// Rejected.
         0 = Refused,
-        /// Taken, and nothing was fetched yet.
+        /// Accepted; nothing was fetched yet.
         1 = Waiting,
         /// Chunks are being fetched.
         2 = Moving,
@@ -324,15 +328,15 @@ record! {
         4 = Arrived,
         /// Cancelled by a user.
         5 = Cancelled,
-        /// Can't go on; nothing of it is here.
+        /// Unable to go on; nothing of it is here.
         6 = Failed,
-        /// All of it is where it was to go, and its source was removed.
+        /// Delivered in full, and its source was removed.
         7 = Released,
     }
 }
 
 impl ArrivalState {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -347,7 +351,7 @@ impl ArrivalState {
         }
     }
 
-    /// Whether something is still to be done for it.
+    /// Returns whether work remains for the stage-in.
     #[must_use]
     pub const fn is_live(self) -> bool {
         match self {
@@ -360,112 +364,112 @@ impl ArrivalState {
 }
 
 record! {
-    /// What one source gave to one stage-in.
+    /// Share of one source in one stage-in.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SourceShareView {
         /// The source.
         pub source: SourceId,
-        /// The name people use.
+        /// Name shown to people.
         pub name: String,
-        /// How it is doing.
+        /// State.
         pub state: DepotState,
-        /// It no longer holds what it held: nothing more is read from it for this stage-in.
+        /// True if the source lost what it held: this stage-in reads no more from it.
         pub is_gone: bool,
-        /// Chunks that came from it first.
+        /// Chunks that came from the source first.
         pub arrived: u32,
-        /// Bytes of those.
+        /// Bytes of those chunks.
         pub bytes: Bytes,
-        /// Chunks on their way from it.
+        /// Chunks in flight from the source.
         pub in_flight: u32,
-        /// How much of the stage-in lies there.
+        /// Bytes of the stage-in that the source holds.
         pub holds: Bytes,
-        /// Of those, what no other source holds.
+        /// Bytes that no other source holds.
         pub alone: Bytes,
-        /// What it is forecast to give, to all stage-ins together.
+        /// Forecast rate for all stage-ins together.
         pub rates: Quantiles,
-        /// The depot near the centre that it is, on which the stage-in waits; none of any other source. What it holds
-        /// is what lies there now and is not here yet.
+        /// Near depot that this source stands for; none for any other source. What it `holds` is
+        /// what lies there now and is not here yet.
         pub near: Option<DepotId>,
     }
 }
 
 record! {
-    /// One stage-in, as the mind sees it now.
+    /// State of a stage-in, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ArrivalView {
         /// The request.
         pub request: RequestId,
-        /// What was asked for.
+        /// Specification of the stage-in.
         pub spec: ArrivalSpec,
-        /// Where it stands.
+        /// State.
         pub state: ArrivalState,
-        /// Who lets it wait; none while it may go on.
+        /// Pause and its user; none while the stage-in may go on.
         pub paused: Option<Pause>,
-        /// Whether it goes the other way: from scratch to an address elsewhere.
+        /// True if it goes from scratch to an address elsewhere.
         pub goes_out: bool,
-        /// Whether its source is still to be removed, once all of it is there.
+        /// True if its source is still to be removed after delivery.
         pub releases: bool,
-        /// Whether that stays for good, since it could not be removed.
+        /// True if its source stays for good because its removal failed.
         pub source_kept: bool,
-        /// The request from whose depots it is read; none of what is read elsewhere.
+        /// Request whose depots it is read from; none if it is read elsewhere.
         pub of: Option<RequestId>,
-        /// Whether its deadline is in danger.
+        /// True if the deadline is in danger.
         pub at_risk: bool,
-        /// Whether the deadline passed before it was here.
+        /// True if the deadline passed before the arrival.
         pub missed: bool,
-        /// When it was submitted.
+        /// Time of submission.
         pub submitted: Timestamp,
-        /// The latest moment to begin, or go on, that still holds the deadline with its margin; none
-        /// once it is over or when there is no such moment.
+        /// Latest start that still meets the deadline with its margin; none once it is over or
+        /// without such a moment.
         pub begin_by: Option<Timestamp>,
-        /// When the first chunk was asked for.
+        /// Time of the first fetch.
         pub begun_at: Option<Timestamp>,
-        /// When all of it was here.
+        /// Time of arrival of all of it.
         pub arrived_at: Option<Timestamp>,
-        /// When it is forecast to be here; none once it is, or while no source answers.
+        /// Forecast finish; none after the arrival, or while no source answers.
         pub finish: Option<Forecast>,
-        /// Chunks it has.
+        /// Chunks of the stage-in.
         pub chunks: u32,
-        /// What binds its finish, where that lies at some of its sources only.
+        /// Data that determines the finish, if only some sources hold it.
         pub binding: Option<Binding>,
         /// Chunks that are here.
         pub chunks_here: u32,
-        /// Bytes of those.
+        /// Bytes of those chunks.
         pub bytes_here: Bytes,
-        /// Chunks that were asked for a second time because the first source was late.
+        /// Chunks requested a second time because the first source was late.
         pub duplicates: u32,
-        /// Most that it may cost, in millionths of a dollar; none: anything.
+        /// Budget, in millionths of a dollar; none means unlimited.
         pub budget_micro_usd: Option<u64>,
-        /// What was begun for it cost, in millionths of a dollar.
+        /// Cost of what was begun for it, in millionths of a dollar.
         pub spent_micro_usd: u64,
-        /// What it is forecast to cost in all, in millionths of a dollar.
+        /// Forecast of its total cost, in millionths of a dollar.
         pub cost_micro_usd: u64,
-        /// Files of it that are not where it goes.
+        /// Files missing at the destination.
         pub left_out: LeftOut,
-        /// What each source does for it, in the user's order.
+        /// Share of each source, in the user's order.
         pub shares: Vec<SourceShareView>,
     }
 }
 
 record! {
-    /// One source, as the mind sees it now.
+    /// State of a source, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SourceView {
         /// The source.
         pub source: SourceId,
-        /// The name people use.
+        /// Name shown to people.
         pub name: String,
-        /// How it is doing.
+        /// State.
         pub state: DepotState,
-        /// What it is forecast to give.
+        /// Forecast rate.
         pub rates: Quantiles,
-        /// How that is known.
+        /// Origin of the forecast.
         pub knowledge: Knowledge,
-        /// When it was last measured; none when it never was.
+        /// Time of the last measurement; none without one.
         pub measured_at: Option<Timestamp>,
-        /// Measurements taken so far.
+        /// Measurements so far.
         pub transfers: u64,
-        /// How well it was forecast so far.
+        /// Accuracy of the forecasts so far.
         pub score: Score,
     }
 }

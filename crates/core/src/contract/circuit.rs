@@ -3,28 +3,28 @@ use core::{fmt, str::FromStr, time::Duration};
 use posthaste_types::{ByteRate, CircuitId, DepotId, RequestId, ReservationId, Timestamp, record};
 
 record! {
-    /// On which terms rate on the way to some depots can be reserved.
+    /// Terms on which rate to some depots can be reserved.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct CircuitTerms {
-        /// The name people use.
+        /// Name shown to people.
         pub name: String,
-        /// Depots that it leads to.
+        /// Depots that the circuit leads to.
         pub depots: Vec<DepotId>,
-        /// Most that may be reserved.
+        /// Largest rate that may be reserved.
         pub rate_max: ByteRate,
-        /// Time from asking until data can flow.
+        /// Time from the reservation to the first data.
         pub lead: Duration,
-        /// The shortest that may be reserved.
+        /// Shortest reservation.
         pub least: Duration,
-        /// What an hour of it costs, in millionths of a dollar.
+        /// Price of an hour, in millionths of a dollar.
         pub hour_micro_usd: u64,
-        /// Names of the ways to its depots that lie on it; none where all of them do.
+        /// Names of the ways to its depots that the circuit carries; none if it carries all.
         pub ways: Vec<String>,
     }
 }
 
 impl CircuitTerms {
-    /// What so long costs, in millionths of a dollar: begun seconds count.
+    /// Returns the price of such a span, in millionths of a dollar: begun seconds count.
     #[must_use]
     pub fn cost(&self, span: Duration) -> u64 {
         let seconds = u128::from(span.as_secs()) + u128::from(span.subsec_nanos() > 0);
@@ -34,20 +34,20 @@ impl CircuitTerms {
 }
 
 record! {
-    /// Whether rate is reserved for a request.
+    /// Reservation of rate for a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Reserve {
-        /// Where its deadline asks for it and the time to set it up pays.
+        /// Reserves where the deadline needs it and the setup time pays.
         #[default]
         0 = Auto,
-        /// Wherever it can be.
+        /// Reserves wherever possible.
         1 = Always,
-        /// Not at all.
+        /// Never reserves.
         2 = Never,
     }
 }
 
-/// No such word for whether rate is reserved.
+/// Unknown word for a reservation policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReserveError;
 
@@ -83,60 +83,60 @@ impl FromStr for Reserve {
 }
 
 record! {
-    /// What became of a reservation.
+    /// Result of a reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum News {
-        /// It is granted as asked.
+        /// Granted as asked.
         0 = Granted,
-        /// It is not.
+        /// Refused.
         1 = Refused {
-            /// What would have been, over the same time, where that is known.
+            /// Rate that would fit into the same time, if known.
             fits: Option<ByteRate>,
         },
-        /// It was changed as asked.
+        /// Changed as asked.
         2 = Changed,
-        /// It could not be changed: it is as before.
+        /// Unchanged: the change was refused.
         3 = Unchanged,
         /// Data can flow.
         4 = Up,
-        /// Data goes the way it goes without, for now.
+        /// Interrupted: data takes the way without a reservation for now.
         5 = Down,
-        /// It is over: given back, or its time has passed.
+        /// Over: given back or expired.
         6 = Over,
-        /// It is over before its time, and nobody asked for that.
+        /// Ended before its time, unasked.
         7 = Failed,
-        /// It can't be asked for.
+        /// Unobtainable.
         8 = Unobtainable {
-            /// Why.
+            /// Reason.
             why: Obstacle,
         },
     }
 }
 
 record! {
-    /// Why a reservation can't be asked for, whatever its owner's calendar would say.
+    /// Obstacle to any reservation, whatever the calendar of the circuit's owner.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Obstacle {
-        /// Its owner does not know us, or does not let us.
+        /// The owner does not know us or gives us no permission.
         0 = NotKnown,
-        /// Its owner makes no sense of the question, or can't do what it asks.
+        /// The owner does not understand the request, or can't serve it.
         1 = NotUnderstood,
-        /// Its circuit is not open here any more.
+        /// The circuit is no longer open here.
         2 = NotOpen,
     }
 }
 
 record! {
-    /// Where a reservation stands.
+    /// State of a reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ReservationState {
         /// No answer yet.
         0 = Asked,
-        /// Granted, and not up yet.
+        /// Granted, not up yet.
         1 = Granted,
         /// Data flows at its rate.
         2 = Up,
-        /// It should be up, and is not.
+        /// Down although it should be up.
         3 = Down,
         /// Being given back.
         4 = Returning,
@@ -144,7 +144,7 @@ record! {
 }
 
 impl ReservationState {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,32 +158,32 @@ impl ReservationState {
 }
 
 record! {
-    /// What happened to a reservation of a request.
+    /// Step in the life of a request's reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Step {
-        /// It is asked for.
+        /// Asked for.
         0 = Asked,
-        /// It is granted.
+        /// Granted.
         1 = Granted,
-        /// It is refused.
+        /// Refused.
         2 = Refused,
-        /// Data flows at its rate from now on.
+        /// Data flows at the reserved rate from now on.
         3 = Up,
         /// Data goes at best effort from now on.
         4 = Down,
-        /// Another rate or another end is asked for.
+        /// Change of rate or end asked for.
         5 = Changing,
-        /// It has another rate or another end.
+        /// Rate or end changed.
         6 = Changed,
-        /// It could not be changed.
+        /// Change refused.
         7 = Unchanged,
-        /// It is being given back.
+        /// Being given back.
         8 = Returned,
-        /// It is over.
+        /// Over.
         9 = Ended,
-        /// It goes on for another request.
+        /// Passed on to another request.
         10 = Passed,
-        /// It can't be asked for.
+        /// Unobtainable.
         11 = Unobtainable,
     }
 }
@@ -225,28 +225,28 @@ impl fmt::Display for Step {
 }
 
 record! {
-    /// One reservation, as the mind sees it now.
+    /// State of a reservation, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReservationView {
         /// The reservation.
         pub reservation: ReservationId,
-        /// For this request.
+        /// Request it serves.
         pub request: RequestId,
-        /// On this circuit.
+        /// Circuit it is on.
         pub circuit: CircuitId,
-        /// The name people use for that.
+        /// Name shown to people.
         pub name: String,
         /// Depots that it leads to and its request uses.
         pub depots: Vec<DepotId>,
-        /// How much, all of them together.
+        /// Rate for all depots together.
         pub rate: ByteRate,
-        /// From when.
+        /// Start.
         pub from: Timestamp,
-        /// Until when.
+        /// End.
         pub until: Timestamp,
-        /// Where it stands.
+        /// State.
         pub state: ReservationState,
-        /// What it costs for its whole time, in millionths of a dollar.
+        /// Price of its whole time, in millionths of a dollar.
         pub cost_micro_usd: u64,
     }
 }

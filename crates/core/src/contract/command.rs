@@ -8,338 +8,344 @@ use posthaste_types::{
 use super::Reason;
 
 record! {
-    /// Everything the mind can want done. The driver answers each with an input.
+    /// Commands of the mind. The driver answers each with an input.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Command {
-        /// Read the chunk, encode it, send this fragment. Answered by `FragmentStored` or
+        /// Reads the chunk, encodes it and sends this fragment. Answered by `FragmentStored` or
         /// `FragmentFailed`.
         0 = Send {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it; [`FragmentIndex::WHOLE`] for the chunk itself.
+            /// Fragment of the chunk; [`FragmentIndex::WHOLE`] for the chunk itself.
             fragment: FragmentIndex,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Take a send back of which nothing has left yet. Answered by `Recalled` where it was; otherwise the send goes on
-        /// and is answered as ever.
+        /// Withdraws a send that has not started. Answered by `Recalled` on success; otherwise the
+        /// send goes on and is answered as usual.
         68 = Recall {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it.
+            /// Fragment of the chunk.
             fragment: FragmentIndex,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Stop every send of the request to the depot; each unfinished one ends in
-        /// `FragmentFailed` or is forgotten: the mind no longer counts on them.
+        /// Stops every send of the request to the depot. Each unfinished one ends in
+        /// `FragmentFailed` or without an answer: the mind no longer counts on them.
         1 = Abandon {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Ask the depot what it holds of the dataset. Answered by `DepotInventory` or `DepotDown`.
+        /// Asks the depot for its inventory of the dataset. Answered by `DepotInventory` or
+        /// `DepotDown`.
         2 = Inventory {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Remove the source from scratch: the dataset is safe. Answered by `SourceReleased` or
+        /// Removes the source from scratch: the dataset is safe. Answered by `SourceReleased` or
         /// `SourceKept`.
         3 = Release {
             /// The request.
             request: RequestId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Leave a file out of the dataset: its bytes are zeros from now on, whoever pulls makes no file of them, and nobody removes
-        /// it from the source. Not answered.
+        /// Leaves a file out of the dataset. Its bytes are zeros from now on, a pull creates no
+        /// file for them, and its source is never removed. Not answered.
         69 = LeaveOut {
-            /// Of this request.
+            /// The request.
             request: RequestId,
-            /// Its place in the list of files.
+            /// Place in the list of files.
             file: u64,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Take the chunk from now on for what it was when it was read last: its fragments of before don't count. Not answered.
+        /// Adopts the content of the chunk's last read: earlier fragments no longer count. Not
+        /// answered.
         70 = Renew {
-            /// Of this request.
+            /// The request.
             request: RequestId,
             /// The chunk.
             chunk: ChunkIndex,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Delete the dataset's fragments at the depot. Answered by `Forgotten`; best effort where the request
-        /// was cancelled or failed: the depot's own expiry does it in the end.
+        /// Deletes the dataset's fragments at the depot. Answered by `Forgotten`. Best effort if
+        /// the request was cancelled or failed: the depot's own expiry deletes them in the end.
         4 = Forget {
             /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let one depot send a fragment that it holds to another one. Answered, for the depot that gets
-        /// it, by `FragmentStored` or `FragmentFailed`; a fault of the source says that the sending depot
-        /// does not hold it.
+        /// Makes a depot send a fragment that it holds to another depot. Answered, for the
+        /// receiving depot, by `FragmentStored` or `FragmentFailed`. A fault of the source means
+        /// that the sender does not hold the fragment.
         32 = Forward {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// From this depot.
+            /// Sending depot.
             from: DepotId,
-            /// To this one.
+            /// Receiving depot.
             to: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it.
+            /// Fragment of the chunk.
             fragment: FragmentIndex,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Let one depot send a fragment on to another one while it still gets it from the centre. Answered as
-        /// `Forward`, never before the send that it follows; where that one fails or is abandoned, by a
-        /// `FragmentFailed` with the source vanished.
+        /// Makes a depot send a fragment on while it still arrives from the centre. Answered as
+        /// `Forward`, never before the send that it follows. If that send fails or is abandoned,
+        /// the answer is `FragmentFailed` with the source vanished.
         59 = Follow {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// From this depot, to which this fragment is on its way.
+            /// Sending depot, to which this fragment is in flight.
             from: DepotId,
-            /// To this one.
+            /// Receiving depot.
             to: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it.
+            /// Fragment of the chunk.
             fragment: FragmentIndex,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Let a destination take fragments of a chunk from depots that hold them, rebuild the chunk and
-        /// keep it whole. Answered, for the destination and the whole chunk, by `FragmentStored` or
-        /// `FragmentFailed`, and before that by `GatherTold` where something is known of those who sent.
+        /// Makes a destination gather fragments of a chunk, rebuild the chunk and keep it whole.
+        /// Answered, for the destination and the whole chunk, by `FragmentStored` or
+        /// `FragmentFailed`. A `GatherTold` precedes that if something is known of the senders.
         50 = Gather {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this destination.
+            /// Receiving destination.
             to: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// From these, each another fragment: as many as the code needs, those that would be through
-            /// first, then some in reserve.
+            /// Senders, each with a different fragment: as many as the code needs, fastest first,
+            /// then some in reserve.
             from: Vec<(DepotId, FragmentIndex)>,
-            /// Why from there and why now.
+            /// Reason for these senders and this moment.
             reason: Reason,
         },
-        /// Let a depot take fragments of a chunk from others that hold them, rebuild this one and keep it alone. Answered as
-        /// `Gather`, for this fragment.
+        /// Makes a depot gather fragments of a chunk, rebuild this one and keep it alone. Answered
+        /// as `Gather`, for this fragment.
         66 = Mend {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this depot.
+            /// Receiving depot.
             to: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it, which lies nowhere.
+            /// Fragment of the chunk that lies nowhere.
             fragment: FragmentIndex,
-            /// From these, each another fragment: as many as the code needs, those that would be through
-            /// first, then some in reserve.
+            /// Senders, each with a different fragment: as many as the code needs, fastest first,
+            /// then some in reserve.
             from: Vec<(DepotId, FragmentIndex)>,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Read the chunk and send it once, whole, to a depot that codes it, keeps one fragment and sends the
-        /// others on. Answered for each of them by `FragmentStored` or `FragmentFailed`, where one was sent
-        /// on after a `PieceTold`; or once for all, where nothing of it was begun, by `ScatterFailed`.
+        /// Reads the chunk and sends it once, whole, to a depot that encodes it, keeps one fragment
+        /// and forwards the others. Answered for each fragment by `FragmentStored` or
+        /// `FragmentFailed`, after a `PieceTold` if it was forwarded. If nothing was begun,
+        /// `ScatterFailed` is the one answer.
         51 = Scatter {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// The fragment that it keeps.
+            /// Fragment that the depot keeps.
             fragment: FragmentIndex,
-            /// To whom it sends which others.
+            /// Receivers of the other fragments.
             to: Vec<(DepotId, FragmentIndex)>,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Read the chunk from the source, write it where it belongs and note its digest. Answered by
-        /// `ChunkArrived` or `ChunkMissed`.
+        /// Reads the chunk from the source, writes it to its place and notes its digest. Answered
+        /// by `ChunkArrived` or `ChunkMissed`.
         40 = Fetch {
-            /// For this stage-in.
+            /// The stage-in.
             request: RequestId,
-            /// From this source.
+            /// The source.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// Why from there and why now.
+            /// Reason for this source and this moment.
             reason: Reason,
         },
-        /// Read the chunk from the source, note its digest and store it whole at a depot near the centre, to be fetched
-        /// from there later. Answered by `StageInTold`, or by `ChunkMissed` where the source did not give it.
+        /// Reads the chunk from the source, notes its digest and stores it whole at a depot near
+        /// the centre for a later fetch. Answered by `StageInTold`, or by `ChunkMissed` if the
+        /// source did not give it.
         67 = Prestage {
-            /// For this stage-in.
+            /// The stage-in.
             request: RequestId,
-            /// From this source.
+            /// The source.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
-            /// Why there and why now.
+            /// Reason for this depot and this moment.
             reason: Reason,
         },
-        /// Stop everything that the stage-in reads from the source, wherever it goes; none of it is written here afterwards,
-        /// and the mind no longer counts on it.
+        /// Stops every read of the stage-in from the source, whatever its destination. Nothing of
+        /// it is written here afterwards, and the mind no longer counts on it.
         41 = Quit {
-            /// For this stage-in.
+            /// The stage-in.
             request: RequestId,
-            /// From this source.
+            /// The source.
             source: SourceId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Say which chunks of the stage-in are here. Answered by `ArrivalSurveyed`.
+        /// Lists the chunks of the stage-in that are here. Answered by `ArrivalSurveyed`.
         42 = Survey {
             /// The stage-in.
             request: RequestId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Everything of a stage-in was fetched that ever will be: give its files their names, or remove
-        /// what was written of them. Answered by `Landed` or `LandingFailed` when they are kept.
+        /// Finishes a stage-in that fetches no more: its files get their names, or what was written
+        /// is removed. Answered by `Landed` or `LandingFailed` if they are kept.
         43 = Settle {
             /// The stage-in.
             request: RequestId,
-            /// Whether they are kept.
+            /// True if the files are kept.
             keep: bool,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Measure the path to the depot with bytes that are thrown away there. Answered by `Probed`,
-        /// also when it failed.
+        /// Measures the path to the depot with bytes that the depot discards. Answered by `Probed`,
+        /// also on failure.
         16 = Probe {
-            /// To this depot.
+            /// Receiving depot.
             depot: DepotId,
             /// Most bytes to send.
             budget: Bytes,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let one depot measure the path to another with bytes that are thrown away there. Answered by
-        /// `CrossingProbed`, also when it failed.
+        /// Makes a depot measure the path to another with bytes that are discarded there. Answered
+        /// by `CrossingProbed`, also on failure.
         57 = ProbeCrossing {
-            /// From this depot.
+            /// Sending depot.
             from: DepotId,
-            /// To this one.
+            /// Receiving depot.
             to: DepotId,
             /// Most bytes to send.
             budget: Bytes,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Find the best plan over time that the effort allows. Answered by `PlanSolved`; until then, and
-        /// without an answer, the greedy plan stays in force.
+        /// Finds the best plan over time that the effort allows. Answered by `PlanSolved`. The
+        /// greedy plan stays in force until the answer.
         48 = Solve {
-            /// Which question: an answer to an earlier one is of no use any more.
+            /// Number of the question: an answer to an earlier one is useless.
             number: u64,
-            /// What is to be planned.
+            /// Problem to solve.
             problem: Problem,
-            /// Most that may be spent on it.
+            /// Most effort to spend.
             effort: Effort,
-            /// Why a plan is wanted.
+            /// Reason for the plan.
             reason: Reason,
         },
-        /// Reserve rate on a circuit; one that is reserved already under this number is taken up again.
-        /// Answered by `ReservationTold`: granted or refused, then up, down, failed or over as it comes.
+        /// Reserves rate on a circuit, or adopts an existing reservation of this number. Answered
+        /// by `ReservationTold`: granted or refused, then up, down, failed or over as it comes.
         52 = Reserve {
-            /// Its number, for good.
+            /// Permanent number of the reservation.
             reservation: ReservationId,
-            /// On this circuit.
+            /// The circuit.
             circuit: CircuitId,
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// Until when.
+            /// End.
             until: Timestamp,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let a reservation have another rate or another end. Answered by `ReservationTold`: changed or
+        /// Changes the rate or the end of a reservation. Answered by `ReservationTold`: changed or
         /// unchanged.
         53 = Rearrange {
             /// The reservation.
             reservation: ReservationId,
-            /// How much from now on.
+            /// New rate.
             rate: ByteRate,
-            /// Until when.
+            /// New end.
             until: Timestamp,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let data for a depot go this way as long as it opens; what is under way ends where it began. Not answered.
+        /// Routes new data for a depot by this way while it opens; running transfers stay where
+        /// they began. Not answered.
         56 = Take {
             /// The depot.
             depot: DepotId,
-            /// Its place among the ways.
+            /// Place among the depot's ways.
             way: u8,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let a depot keep so much space for the request's dataset, what it stores of it included: more, less or longer
-        /// than it keeps already, or for the first time. Answered by `SpaceTold`.
+        /// Makes a depot reserve space for the request's dataset, including what it stores already.
+        /// The reservation may be new, or change the size or end of an older one. Answered by
+        /// `SpaceTold`.
         64 = ReserveSpace {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// How much.
+            /// Space.
             bytes: Bytes,
-            /// Until when.
+            /// End.
             until: Timestamp,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Let a depot keep no more for the request's dataset than it stores. Answered by `SpaceTold`: released, also
-        /// where it kept none.
+        /// Ends a depot's reservation for the request's dataset beyond what it stores. Answered by
+        /// `SpaceTold`: released, also without a reservation.
         65 = ReleaseSpace {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
-        /// Give a reservation back, whatever became of it. Answered by `ReservationTold`: over, also where
-        /// there is none.
+        /// Gives a reservation back, whatever its state. Answered by `ReservationTold`: over, also
+        /// if there is none.
         54 = GiveBack {
             /// The reservation.
             reservation: ReservationId,
-            /// Why.
+            /// Reason.
             reason: Reason,
         },
     }
 }
 
 impl Command {
-    /// Why it was given.
+    /// Returns the reason of the command.
     #[must_use]
     pub const fn reason(&self) -> &Reason {
         match self {

@@ -1,24 +1,24 @@
-//! What a depot does that is to be switched off, and why something is done about it.
+//! Draining of depots that are to be switched off, and its reasons.
 
 use core::fmt;
 use posthaste_types::record;
 
 record! {
-    /// Whether a depot is being drained: it is to be switched off.
+    /// Draining of a depot that is to be switched off.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub enum Drain {
-        /// It is not.
+        /// Not drained.
         #[default]
         0 = Off,
-        /// Nothing new goes there; what lies there stays and is served until it expires.
+        /// Nothing new goes there; stored data stays and is served until it expires.
         1 = Keep,
-        /// The same, and what lies only there goes on to other depots.
+        /// Like `Keep`, and data that lies only there moves to other depots.
         2 = Move,
     }
 }
 
 impl Drain {
-    /// The word programs know it by.
+    /// Returns the name used in the API and in logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,22 +30,22 @@ impl Drain {
 }
 
 record! {
-    /// How far the draining of a depot is.
+    /// Progress of a depot's draining.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct DrainView {
-        /// What becomes of what it holds.
+        /// Treatment of stored data.
         pub drain: Drain,
-        /// Whether the depot itself says that it ends.
+        /// True if the depot itself announces its end.
         pub is_own: bool,
-        /// Fragments on their way to it.
+        /// Fragments in flight to the depot.
         pub under_way: u64,
-        /// Fragments that somebody may still want and that lie nowhere else, when last counted.
+        /// Fragments still of use that lie nowhere else, at the last count.
         pub only_there: Option<u64>,
     }
 }
 
 impl DrainView {
-    /// Whether it may be switched off, and nobody misses anything.
+    /// Returns whether the depot may be switched off without loss.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.under_way == 0 && self.only_there == Some(0)
@@ -53,23 +53,23 @@ impl DrainView {
 }
 
 record! {
-    /// Why something is decided about a depot that is drained.
+    /// Reason of a decision about a drained depot.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum DrainReason {
-        /// It is to be switched off.
+        /// The depot is to be switched off.
         0 = Begun {
-            /// What becomes of what it holds.
+            /// Treatment of stored data.
             drain: Drain,
-            /// Whether the depot itself says so.
+            /// True if the depot itself announces it.
             is_own: bool,
         },
-        /// Nobody wants to switch it off any more.
+        /// Nobody wants to switch the depot off any more.
         1 = Ended,
-        /// What lies at such a depot goes on to others.
+        /// Data at the drained depot moves to others.
         2 = Leaves,
-        /// Whatever lies there that anybody may want lies elsewhere too.
+        /// All data of use at the depot lies elsewhere too.
         3 = NothingOnlyThere,
-        /// It is a destination: what is wanted there still goes there.
+        /// The depot is a destination: its requested data still goes there.
         4 = IsDestination,
     }
 }

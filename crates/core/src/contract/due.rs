@@ -4,37 +4,37 @@ use posthaste_types::{ByteRate, Bytes, RequestId, Timestamp, record};
 use super::Forecast;
 
 record! {
-    /// What keeps a destination waiting for all of it.
+    /// Hindrance to a complete delivery at a destination.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Hindrance {
-        /// What is not safe yet leaves the centre first.
+        /// Data that is not safe yet leaves the centre first.
         0 = Centre {
-            /// When all of it will have.
+            /// Time at which all of it will have left.
             safe: Timestamp,
         },
-        /// It is away.
+        /// The destination is away.
         1 = Away,
-        /// It has no space for all of it.
+        /// The destination has too little space.
         2 = Full {
-            /// Space that is missing.
+            /// Missing space.
             bytes: Bytes,
         },
-        /// Of those that are there nobody has what it lacks.
+        /// No depot that answers holds what the destination lacks.
         #[default]
         3 = NoGiver,
-        /// Another request is wanted there first.
+        /// Another request goes to that destination first.
         4 = Others {
-            /// That request.
+            /// The other request.
             request: RequestId,
         },
-        /// It takes what it lacks from those that have it at a rate.
+        /// The destination gathers what it lacks at a limited rate.
         5 = Ways {
             /// The rate.
             rate: ByteRate,
-            /// Nothing went that way yet: the rate is assumed.
+            /// True if the rate is assumed: nothing has used that path yet.
             is_assumed: bool,
         },
-        /// It lies in a store, which gathers nothing.
+        /// The destination lies in a store, which gathers nothing.
         6 = Store,
     }
 }
@@ -63,21 +63,21 @@ impl fmt::Display for Hindrance {
 }
 
 record! {
-    /// How the delivery of a request to its destinations stands.
+    /// Delivery of a request to its destinations.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct DeliveryView {
-        /// When it is wanted there; none where nobody said.
+        /// Deliver-by time; none if not given.
         pub deliver_by: Option<Timestamp>,
-        /// When every destination is forecast to have all of it; none once each has, or while that is
-        /// not in sight.
+        /// Forecast of a complete delivery to all destinations; none after it, or while none is in
+        /// sight.
         pub finish: Option<Forecast>,
-        /// Whether the forecast counts on a way that nothing went yet.
+        /// True if the forecast relies on a path that nothing has used yet.
         pub is_assumed: bool,
-        /// Whether being there in time is in danger.
+        /// True if delivery in time is in danger.
         pub at_risk: bool,
-        /// Whether it was not there in time.
+        /// True if delivery was late.
         pub missed: bool,
-        /// When every destination had all of it.
+        /// Time of complete delivery to all destinations.
         pub whole_at: Option<Timestamp>,
     }
 }

@@ -2,20 +2,20 @@ use core::{fmt, str::FromStr};
 use posthaste_types::record;
 
 record! {
-    /// Where chunks are coded.
+    /// Place of encoding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Encode {
-        /// At the centre, which sends every fragment itself.
+        /// The centre, which sends every fragment itself.
         #[default]
         0 = Centre,
-        /// At relays near the centre, wherever one can.
+        /// Relays near the centre, wherever one can.
         1 = Relays,
-        /// At relays where the centre's way out binds and all is stored sooner by that.
+        /// Relays if the centre's egress is the bottleneck and all is stored sooner that way.
         2 = Auto,
     }
 }
 
-/// No such place to code at.
+/// Unknown word for a place of encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeError;
 

@@ -5,31 +5,31 @@ use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, record};
 use super::{Reason, Step};
 
 record! {
-    /// Something people may want to know.
+    /// Event for people.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Event {
-        /// When.
+        /// Moment.
         pub at: Timestamp,
-        /// About this request, where it is about one.
+        /// Request it is about, if any.
         pub request: Option<RequestId>,
-        /// About this depot, where it is about one.
+        /// Depot it is about, if any.
         pub depot: Option<DepotId>,
-        /// What.
+        /// Kind of event.
         pub happening: Happening,
-        /// Why.
+        /// Reason.
         pub reason: Reason,
     }
 }
 
 record! {
-    /// What happened, without the why.
+    /// Kind of an event, without its reason.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Happening {
-        /// The request is taken and will be on time.
+        /// The request is accepted and will be on time.
         0 = Admitted,
-        /// The request is not taken.
+        /// The request is rejected.
         1 = Refused,
-        /// The request runs, but its deadline is in danger: said before it is late.
+        /// The request runs, but its deadline is in danger: reported before it is late.
         2 = AtRisk {
             /// p90 finish.
             finish: Timestamp,
@@ -41,17 +41,17 @@ record! {
         },
         /// The deadline passed and the dataset is not safe; work goes on.
         4 = Missed,
-        /// A depot is fed from now on.
+        /// A depot is used from now on.
         5 = DepotActivated,
-        /// A depot is no longer fed.
+        /// A depot is no longer used.
         6 = DepotRetired,
         /// A depot is lost.
         7 = DepotDown,
         /// A depot answers again.
         8 = DepotUp,
-        /// The forecast of a depot moved far.
+        /// The forecast of a depot changed by much.
         9 = ForecastMoved,
-        /// Fragments lost with a depot are made again elsewhere.
+        /// Fragments lost with a depot are being rebuilt elsewhere.
         10 = Repairing {
             /// Chunks that lack a fragment.
             chunks: u32,
@@ -76,87 +76,88 @@ record! {
         16 = Cancelled,
         /// The request can't go on.
         17 = Failed,
-        /// Data goes another way: direct instead of staged, or the reverse.
+        /// Data takes another way: direct instead of staged, or the reverse.
         18 = Rerouted,
-        /// What lies at depots near the centre goes on to one nearer the destination.
+        /// Data at depots near the centre moves to one nearer the destination.
         32 = Pushing,
-        /// Everything that can lie nearer the destination does.
+        /// All data that can lie nearer the destination does.
         33 = Pushed,
-        /// A destination takes from others what it lacks.
+        /// A destination gathers what it lacks.
         34 = Delivering,
-        /// It may come too late to its destinations: said before it does.
+        /// Delivery may be late: reported before it is.
         170 = DeliveryAtRisk {
-            /// When every destination will have all of it, p90.
+            /// Delivery to all destinations, p90.
             finish: Timestamp,
         },
-        /// That danger is over.
+        /// Delivery is no longer in danger.
         171 = DeliveryOnTime {
-            /// When every destination will have all of it, p90.
+            /// Delivery to all destinations, p90.
             finish: Timestamp,
         },
-        /// Some destination lacks something when it was wanted there; work goes on.
+        /// Some destination lacks data at its deliver-by time; work goes on.
         172 = DeliveryMissed,
         /// A depot is being drained: nothing new goes there.
         173 = DepotDraining,
-        /// A depot that is drained holds nothing any more that is not elsewhere too.
+        /// A drained depot holds no data that does not lie elsewhere too.
         174 = DepotEmptied,
         /// A depot is no longer drained.
         175 = DepotUndrained,
-        /// Data for a depot goes this way for a while, to see what it carries.
+        /// Data for a depot takes this way for a while, to measure it.
         176 = WayTried {
             /// The way.
             name: String,
         },
-        /// Data for a depot goes this way.
+        /// Data for a depot takes this way.
         177 = WayTaken {
             /// The way.
             name: String,
         },
-        /// A depot that was to hold its share of the dataset is gone for good: the others do without it.
+        /// A pinned depot is gone for good: the others do without it.
         178 = Unpinned,
-        /// Depots that fail together hold more of a chunk than the parity covers.
+        /// Depots of one failure domain hold more of a chunk than the parity covers.
         96 = Crowded,
         /// The first chunks of a stage-in are being fetched.
         120 = Fetching,
-        /// A stage-in's data goes to depots near the centre, to come from there when it is welcome.
+        /// Data of a stage-in goes to depots near the centre, to come from there when it is
+        /// welcome.
         126 = Prestaging,
         /// All of a stage-in is here.
         121 = Arrived {
-            /// Size of it.
+            /// Size of the stage-in.
             bytes: Bytes,
         },
-        /// Nothing is fetched from a source any more, or not for a while.
+        /// A source is no longer used, or not for a while.
         122 = SourceLeft {
-            /// Its name.
+            /// Name of the source.
             name: String,
         },
-        /// A source gives again.
+        /// A source gives data again.
         123 = SourceBack {
-            /// Its name.
+            /// Name of the source.
             name: String,
         },
-        /// Chunks lost fragments that are not made again yet, as the user wished.
+        /// Chunks lost fragments that are not rebuilt yet, as the user wished.
         113 = Thinned {
             /// Chunks that lack a fragment.
             chunks: u32,
         },
         /// The source is gone, and nobody here removed it.
         114 = Purged,
-        /// Something about rate that is reserved for the request.
+        /// News of a reservation of the request.
         190 = Reservation {
-            /// What.
+            /// Step of the reservation.
             step: Step,
         },
-        /// It waits: nothing of it is begun.
+        /// The request is paused: nothing of it is begun.
         179 = Paused,
-        /// It goes on.
+        /// The request is resumed.
         180 = Resumed,
         /// A file of the source was left out, and the rest goes on.
         181 = LeftOut {
-            /// Its size.
+            /// Size of the file.
             bytes: Bytes,
         },
-        /// The code of a request was chosen by what it must survive.
+        /// The code of a request was chosen by its wished durability.
         112 = CodeChosen {
             /// The code.
             code: Code,
@@ -165,7 +166,7 @@ record! {
 }
 
 impl Happening {
-    /// Stands for a finish that is not in sight, because no path is up.
+    /// Placeholder for a finish that is not in sight because no path is up.
     pub const NO_FINISH: Timestamp = Timestamp::from_secs(253_402_300_799);
 
     named! {

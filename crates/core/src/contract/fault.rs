@@ -4,16 +4,16 @@ use core::{fmt, time::Duration};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, record};
 
 record! {
-    /// Why something the hands tried did not work, as far as the mind decides by it.
+    /// Reason for a failure in the hands, as far as the mind decides by it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Fault {
-        /// No connection, or nothing moved for too long. May pass.
+        /// No connection, or no progress for too long. May pass.
         0 = Unreachable,
         /// The depot has no space left for us.
         1 = Full,
-        /// The depot does not accept our credential, or its key is not the pinned one.
+        /// The depot rejects our credential, or its key is not the pinned one.
         2 = Unauthenticated,
-        /// The bytes arrived with another digest; the depot did not keep them.
+        /// The bytes arrived with another digest; the depot discarded them.
         3 = Corrupt,
         /// The depot asks us to come back later.
         4 = Busy,
@@ -23,22 +23,22 @@ record! {
         6 = SourceVanished,
         /// A source file can't be read.
         7 = SourceUnreadable,
-        /// Anything else; treated as temporary a bounded number of times.
+        /// Any other failure; treated as temporary a bounded number of times.
         8 = Other,
-        /// Two sources of a stage-in do not hold the same.
+        /// Two sources of a stage-in differ in content.
         96 = SourcesDiffer,
-        /// What came can't be written where it goes.
+        /// The destination can't be written.
         97 = Unwritable,
-        /// One of its names is taken where it goes: by another of its files that has the same one there, or by something else.
+        /// A name is occupied at the destination, by another of its files or by something else.
         98 = NamesMeet,
-        /// A source can't be read now, for a reason that says nothing of its files: its disk or the server behind it fails, or this machine
-        /// has no descriptors or memory left. May pass.
+        /// A source can't be read now, for a reason that says nothing of its files: its disk or the
+        /// server behind it fails, or this machine has no descriptors or memory left. May pass.
         99 = SourceStalled,
     }
 }
 
 impl Fault {
-    /// Whether whoever is asked may do it another time, with nothing changed by anybody.
+    /// Returns whether a retry may succeed with nothing changed by anybody.
     #[must_use]
     pub const fn may_pass(self) -> bool {
         match self {
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// Whether the source, not the depot, is at fault: no other depot can help.
+    /// Returns whether the source, not the depot, is at fault: no other depot can help.
     #[must_use]
     pub const fn is_of_source(self) -> bool {
         match self {
@@ -99,45 +99,46 @@ impl fmt::Display for Fault {
 }
 
 record! {
-    /// A file of a source that was left out of a dataset: it changed, vanished or could not be read while it was read.
+    /// A source file that was left out of a dataset: it changed, vanished or became unreadable
+    /// during the read.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Omission {
-        /// Its place in the list of files.
+        /// Place in the list of files.
         pub file: u64,
-        /// Its size as it was listed.
+        /// Size in the listing.
         pub bytes: Bytes,
-        /// Why.
+        /// Reason.
         pub fault: Fault,
-        /// What was found, with its name: for people.
+        /// Description with the file's name, for people.
         pub what: String,
     }
 }
 
 record! {
-    /// A file of a source that may have to be left out.
+    /// A source file that may have to be left out.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct FileAtFault {
-        /// What it would be then.
+        /// Omission that would result.
         pub omission: Omission,
-        /// The first chunk that holds something of it.
+        /// First chunk with bytes of the file.
         pub first: ChunkIndex,
-        /// The last one.
+        /// Last chunk with bytes of the file.
         pub last: ChunkIndex,
-        /// The request comes from a backup: what became of its source since, nobody knows.
+        /// True if the request comes from a backup: the fate of its source since then is unknown.
         pub is_restored: bool,
     }
 }
 
 record! {
-    /// How one depot did that sent a fragment to a destination.
+    /// Result of one depot that sent a fragment to a destination.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct GiverEnd {
         /// The depot.
         pub depot: DepotId,
-        /// Why the fragment did not come; none where it did. A fault of the source says that the depot
-        /// does not hold it.
+        /// Reason why the fragment did not come; none on success. A fault of the source means that
+        /// the depot does not hold it.
         pub fault: Option<Fault>,
-        /// How long it took.
+        /// Duration.
         pub span: Duration,
     }
 }

@@ -12,91 +12,91 @@ use super::{
 };
 
 record! {
-    /// Everything that can happen to the mind.
+    /// Inputs of the mind.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Input {
-        /// The driver starts (again). Whatever was in flight has an unknown end: the mind asks the
-        /// depots what they hold and sends again only what they do not.
+        /// The driver starts (again), and the end of all transfers is unknown. The mind asks the
+        /// depots for their inventory and sends again only what they lack.
         0 = DriverStarted,
-        /// A depot was added to the centre's books, or its facts were changed.
+        /// A depot was registered at the centre, or its facts changed.
         1 = DepotAdded {
             /// The depot.
             depot: DepotId,
-            /// The name people use.
+            /// Name shown to people.
             name: String,
-            /// Most that we may keep there.
+            /// Space lent to us.
             capacity: Bytes,
-            /// The rate its owner lends, when said.
+            /// Rate lent by the owner, if given.
             rate_max: Option<ByteRate>,
         },
-        /// A depot was taken out of the books.
+        /// A depot's registration was removed.
         2 = DepotRemoved { #[doc = "The depot."] depot: DepotId },
         /// A depot answered.
         3 = DepotUp {
             /// The depot.
             depot: DepotId,
-            /// Space it still has for us, not counting what is in flight.
+            /// Free space for us, not counting what is in flight.
             free: Bytes,
-            /// The rate it says it takes, when it says so.
+            /// Rate the depot reports, if any.
             rate_max: Option<ByteRate>,
         },
         /// A depot did not answer.
         4 = DepotDown {
             /// The depot.
             depot: DepotId,
-            /// Why, as far as can be told.
+            /// Reason, as far as known.
             fault: Fault,
         },
-        /// What a depot really holds of a request's dataset, asked for by a command `Inventory`.
+        /// Inventory of a request's dataset at a depot: answer to `Inventory`.
         5 = DepotInventory {
             /// The depot.
             depot: DepotId,
             /// The request.
             request: RequestId,
-            /// Every fragment it holds with the right digest.
+            /// Fragments stored with the right digest.
             held: Vec<(ChunkIndex, FragmentIndex)>,
         },
         /// A user submitted a stage-out; its dataset is sealed.
         6 = RequestSubmitted {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: RequestSpec,
         },
-        /// A user no longer wants it.
+        /// A user cancelled the request.
         7 = RequestCancelled { #[doc = "Its number."] request: RequestId },
         /// A depot stored a fragment and checked its digest.
         8 = FragmentStored {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it.
+            /// Fragment of the chunk.
             fragment: FragmentIndex,
         },
         /// A send ended without the fragment being stored.
         9 = FragmentFailed {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// At this depot.
+            /// The depot.
             depot: DepotId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// This fragment of it.
+            /// Fragment of the chunk.
             fragment: FragmentIndex,
-            /// Why.
+            /// Reason.
             fault: Fault,
         },
-        /// A send was taken back before anything of it had left.
+        /// A send was withdrawn before anything of it had left.
         134 = Recalled {
             #[doc = "For this request."] request: RequestId,
             #[doc = "To this depot."] depot: DepotId,
             #[doc = "This chunk."] chunk: ChunkIndex,
             #[doc = "This fragment of it."] fragment: FragmentIndex,
         },
-        /// What a depot took over a window, measured on real sends, for all requests together.
+        /// Throughput of a depot over a window, measured on real sends of all requests.
         10 = Throughput {
             /// The depot.
             depot: DepotId,
@@ -104,8 +104,8 @@ record! {
             bytes: Bytes,
             /// Length of the window.
             window: Duration,
-            /// Whether the window was never short of fragments to send: else the sample is only a
-            /// lower bound (a censored sample: `docs/algorithms/bandwidth-forecast.md`).
+            /// True if the window never lacked fragments to send: else the sample is only a lower
+            /// bound (a censored sample: `docs/algorithms/bandwidth-forecast.md`).
             saturated: bool,
         },
         /// The source was removed from scratch, as commanded.
@@ -127,112 +127,112 @@ record! {
             /// The new deadline.
             deadline: Timestamp,
         },
-        /// As [`Input::RequestSubmitted`], with an optimizer asked for by name; else it is the default one.
+        /// Like [`Input::RequestSubmitted`], with a named optimizer instead of the default.
         15 = RequestSubmittedWith {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: RequestSpec,
-            /// What chooses how many fragments go to a depot at once.
+            /// Optimizer of the number of fragments in flight to a depot.
             optimizer: Method,
         },
-        /// An owner said on which terms a depot is lent.
+        /// An owner set the terms of a depot.
         16 = DepotLent {
             /// The depot.
             depot: DepotId,
             /// The terms.
             terms: DepotTerms,
         },
-        /// Somebody said how many hops from the centre a depot lies, more near destinations. Without it, it is of level 1.
+        /// A depot's hops from the centre, set by an operator. Without it, the level is 1.
         56 = DepotLevelled {
             /// The depot.
             depot: DepotId,
             /// Its level, from 1.
             level: u8,
         },
-        /// Whether a depot can send on what it still receives. Without it, it can't.
+        /// True if a depot can forward what it still receives. Without it, it can't.
         115 = DepotFollows { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] follows: bool },
-        /// Whether a depot lies in a store, which neither sends nor takes anything by itself. Without it, it does not.
+        /// True if a depot lies in a store, which sends and gathers nothing. Default: false.
         139 = DepotStores { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it does."] stores: bool },
-        /// Whether a depot can keep space for datasets. Without it, it can't.
+        /// True if a depot can reserve space for datasets. Without it, it can't.
         117 = DepotReserves { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] reserves: bool },
-        /// Something became known of a stage-in.
+        /// News of a stage-in.
         127 = StageInTold {
             /// The stage-in.
             request: RequestId,
-            /// What.
+            /// The news.
             news: StageInNews,
         },
-        /// A depot was told to remove what it holds of a request.
+        /// A depot was asked to remove its data of a request.
         123 = Forgotten {
             /// The request.
             request: RequestId,
             /// The depot.
             depot: DepotId,
-            /// Nothing is left there; else it did not answer or could not do it.
+            /// True if nothing is left; false if the depot did not answer or failed.
             done: bool,
         },
-        /// What became of a command `ReserveSpace` or `ReleaseSpace`.
+        /// Result of a command `ReserveSpace` or `ReleaseSpace`.
         118 = SpaceTold {
             #[doc = "For this request."] request: RequestId,
             #[doc = "At this depot."] depot: DepotId,
             #[doc = "What."] news: SpaceNews,
         },
-        /// A depot is to be switched off, or no longer: nothing new goes there.
+        /// A depot starts or stops draining: nothing new goes there while it drains.
         120 = DepotDrained {
             /// The depot.
             depot: DepotId,
-            /// What becomes of what it holds.
+            /// Treatment of stored data.
             drain: Drain,
-            /// Whether the depot itself says so; else an operator does. It is drained while one of them wants it.
+            /// True if the depot reports it, else an operator. Either one suffices.
             is_own: bool,
         },
-        /// A source of stage-ins was looked at and answered.
+        /// A source of stage-ins answered.
         64 = SourceFound {
             /// The source.
             source: SourceId,
-            /// The name people use.
+            /// Name shown to people.
             name: String,
-            /// The most it gives, when that is known.
+            /// Highest rate of the source, if known.
             rate_max: Option<ByteRate>,
         },
-        /// A user asked for a stage-in; its sources hold the same, and what that is was written down.
+        /// A user submitted a stage-in; its sources agree, and their listing was recorded.
         65 = ArrivalAsked {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: ArrivalSpec,
         },
-        /// As [`Input::ArrivalAsked`], of sources that hold different files.
+        /// Like [`Input::ArrivalAsked`], for sources that hold different files.
         90 = ArrivalGathered {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: ArrivalSpec,
-            /// What lies where, in the order of the byte stream.
+            /// Holdings, in the order of the byte stream.
             holdings: Vec<Holding>,
         },
-        /// A chunk came from a source, was written, and its digest was noted durably.
+        /// A chunk came from a source and was written, and its digest was noted durably.
         66 = ChunkArrived {
-            /// For this stage-in.
+            /// The stage-in.
             request: RequestId,
-            /// From this source.
+            /// The source.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
         },
-        /// A chunk asked of a source did not come, or could not be written.
+        /// A chunk did not come from its source, or could not be written.
         67 = ChunkMissed {
-            /// For this stage-in.
+            /// The stage-in.
             request: RequestId,
-            /// From this source.
+            /// The source.
             source: SourceId,
-            /// This chunk.
+            /// The chunk.
             chunk: ChunkIndex,
-            /// Why. [`Fault::Full`]: there is no room for it here.
+            /// Reason. [`Fault::Full`]: there is no room for it here.
             fault: Fault,
         },
-        /// What a source gave over a window, for all stage-ins together.
+        /// Throughput of a source over a window, for all stage-ins together.
         68 = Inbound {
             /// The source.
             source: SourceId,
@@ -240,68 +240,69 @@ record! {
             bytes: Bytes,
             /// Length of the window.
             window: Duration,
-            /// Whether the window was never short of chunks to fetch: else the sample is only a lower bound.
+            /// True if the window never lacked chunks to fetch: else the sample is a lower bound.
             saturated: bool,
         },
-        /// It became known, or changed, when what a live stage-in brings is wanted: when a job will start, for example.
+        /// The wanted time of a live stage-in became known or changed, e.g. by a job's start.
         122 = ArrivalMoved {
             /// The stage-in.
             request: RequestId,
-            /// Before this it is in the way, and comes only as far as the deadline needs it.
+            /// Earliest welcome time. Before it, data comes only as the deadline needs it.
             not_before: Timestamp,
-            /// When all of it must be here.
+            /// Deadline: all of it must be here.
             deadline: Timestamp,
         },
-        /// What is really here of a stage-in, asked for by [`Command::Survey`](super::Command::Survey).
+        /// Chunks of a stage-in that are here: answer to
+        /// [`Command::Survey`](super::Command::Survey).
         69 = ArrivalSurveyed {
             /// The stage-in.
             request: RequestId,
-            /// Every chunk that is here with its digest noted.
+            /// Chunks that are here with their digests noted.
             chunks: Vec<ChunkIndex>,
         },
-        /// The files of a stage-in have their names, as commanded.
+        /// The files of a stage-in got their names, as commanded.
         70 = Landed {
             /// The stage-in.
             request: RequestId,
         },
-        /// They could not get them.
+        /// The files of a stage-in could not get their names.
         71 = LandingFailed {
             /// The stage-in.
             request: RequestId,
-            /// Why.
+            /// Reason.
             fault: Fault,
         },
-        /// How a [`Command::Probe`](super::Command::Probe) ended.
+        /// Result of a [`Command::Probe`](super::Command::Probe).
         32 = Probed {
             /// The depot.
             depot: DepotId,
-            /// Bytes it sent in all.
+            /// Bytes sent in all.
             sent: Bytes,
-            /// Bytes that arrived while it was averaged.
+            /// Bytes that arrived during the averaging.
             bytes: Bytes,
-            /// How long that was; zero when it failed.
+            /// Length of the averaging; zero on failure.
             window: Duration,
-            /// Whether it ended before it was averaged long enough: the path carries at least this.
+            /// True if it ended before enough averaging: the path carries at least this.
             is_bound: bool,
         },
-        /// How a [`Command::ProbeCrossing`](super::Command::ProbeCrossing) ended.
+        /// Result of a [`Command::ProbeCrossing`](super::Command::ProbeCrossing).
         112 = CrossingProbed {
-            /// The depot that sent.
+            /// Sending depot.
             from: DepotId,
-            /// The one it sent to.
+            /// Receiving depot.
             to: DepotId,
-            /// Bytes it sent in all.
+            /// Bytes sent in all.
             sent: Bytes,
-            /// Bytes that arrived while it was averaged.
+            /// Bytes that arrived during the averaging.
             bytes: Bytes,
-            /// How long that was; zero when it failed.
+            /// Length of the averaging; zero on failure.
             window: Duration,
-            /// Whether it ended before it was averaged long enough: the path carries at least this.
+            /// True if it ended before enough averaging: the path carries at least this.
             is_bound: bool,
-            /// The round trip between them; none when it failed.
+            /// Round trip between the depots; none on failure.
             round_trip: Option<Duration>,
         },
-        /// The shortest round trip to a depot that was seen lately. Without it, nothing is known of how far it is.
+        /// Shortest recent round trip to a depot. Without it, its distance is unknown.
         113 = DistanceTold {
             /// The depot.
             depot: DepotId,
@@ -312,12 +313,12 @@ record! {
         33 = ProbeAsked { #[doc = "The depot."] depot: DepotId },
         /// A person asks for a probe of the path from one depot to another.
         114 = CrossingProbeAsked {
-            /// The depot that is to send.
+            /// Sending depot.
             from: DepotId,
-            /// The one it is to send to.
+            /// Receiving depot.
             to: DepotId,
         },
-        /// A user set, changed or took away the most that may be sent for a running request.
+        /// A user set, changed or removed the rate limit of a running request.
         73 = RateLimited {
             /// The request.
             request: RequestId,
@@ -326,171 +327,170 @@ record! {
         },
         /// A user gave a running request another priority.
         128 = PriorityMoved { #[doc = "The request."] request: RequestId, #[doc = "The new one."] priority: Priority },
-        /// A user lets a running request wait: nothing of it is begun from now on.
+        /// A user paused a running request: nothing of it is begun from now on.
         129 = Paused { #[doc = "The request."] request: RequestId, #[doc = "Who."] by: String },
-        /// A user lets it go on.
+        /// A user resumed a paused request.
         130 = Resumed { #[doc = "The request."] request: RequestId, #[doc = "Who."] by: String },
-        /// How a [`Command::Solve`](super::Command::Solve) ended.
+        /// Result of a [`Command::Solve`](super::Command::Solve).
         80 = PlanSolved {
-            /// The number of the question.
+            /// Number of the question.
             number: u64,
-            /// The plan; none when the problem was none.
+            /// The plan; none for an invalid problem.
             schedule: Option<Schedule>,
         },
-        /// As [`Input::RequestAsked`], of a source that is going to be purged by somebody else.
+        /// Like [`Input::RequestAsked`], for a source that somebody else will purge.
         72 = RequestAskedBy {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: RequestSpec,
-            /// What chooses how many fragments go to a depot at once.
+            /// Optimizer of the number of fragments in flight to a depot.
             optimizer: Method,
-            /// What is wished beyond that.
+            /// Further wishes.
             wishes: Wishes,
-            /// When the first file of the source is to be purged.
+            /// Purge time of the first file of the source.
             purge_at: Timestamp,
         },
-        /// It became known, or changed, when the source of a running request is to be purged.
+        /// The purge time of a running request's source became known or changed.
         74 = PurgeMoved {
             /// The request.
             request: RequestId,
-            /// When the first of its files is to be purged; none for never.
+            /// Purge time of the first file; none for never.
             purge_at: Option<Timestamp>,
         },
-        /// A user said, changed or took away when a running request is wanted at its destinations.
+        /// A user set, changed or removed the deliver-by time of a running request.
         100 = DeliveryMoved {
             /// The request.
             request: RequestId,
-            /// By when; none for any time.
+            /// Deliver-by time; none for any time.
             deliver_by: Option<Timestamp>,
         },
-        /// How those did who sent fragments of a chunk to a destination that gathers it, whose end is said after this.
+        /// Results of the senders of a gather, reported before the end of the gather.
         84 = GatherTold {
-            /// For this request.
+            /// The request.
             request: RequestId,
             /// The destination.
             depot: DepotId,
             /// The chunk.
             chunk: ChunkIndex,
-            /// Each that was asked and ended.
+            /// Senders that were asked and ended.
             givers: Vec<GiverEnd>,
         },
-        /// A depot did not begin to code and send on a chunk: nothing of it is stored by that.
+        /// A depot did not begin a scatter: nothing is stored by it.
         91 = ScatterFailed {
-            /// For this request.
+            /// The request.
             request: RequestId,
             /// The depot.
             depot: DepotId,
             /// The chunk.
             chunk: ChunkIndex,
-            /// Why. [`Fault::Other`]: it can't.
+            /// Reason. [`Fault::Other`]: the depot is not able to.
             fault: Fault,
         },
-        /// How long a depot that coded a chunk took to send a fragment on, which is said to be stored after this.
+        /// Duration of a forward by an encoding depot, reported before the fragment is stored.
         92 = PieceTold {
-            /// For this request.
+            /// The request.
             request: RequestId,
-            /// The depot that got it.
+            /// Receiving depot.
             depot: DepotId,
             /// The chunk.
             chunk: ChunkIndex,
-            /// From when its sender had it.
+            /// Time since the sender had the fragment.
             span: Duration,
         },
-        /// Somebody said where chunks are coded. Without it, at the centre.
+        /// An operator set the place of encoding. Without it, the centre encodes.
         93 = EncodeChosen {
-            /// Where.
+            /// Place of encoding.
             encode: Encode,
         },
-        /// Somebody said what the centre's way out carries, or that nobody knows.
+        /// The rate of the centre's egress was set, or set to unknown.
         94 = EgressTold { #[doc = "What; none where nobody knows."] rate: Option<ByteRate> },
         /// Rate can be reserved on a circuit, on these terms from now on.
         101 = CircuitOffered {
             /// The circuit.
             circuit: CircuitId,
-            /// On which terms.
+            /// Terms of the circuit.
             terms: CircuitTerms,
         },
-        /// Nothing more can be reserved on it; what is reserved stays.
+        /// No more rate can be reserved on the circuit; reservations stay.
         102 = CircuitWithdrawn { #[doc = "The circuit."] circuit: CircuitId },
-        /// What became of a command `Reserve`, `Rearrange` or `GiveBack`, or of what was reserved by itself.
+        /// Result of `Reserve`, `Rearrange` or `GiveBack`, or spontaneous news of a reservation.
         103 = ReservationTold {
             /// The reservation.
             reservation: ReservationId,
-            /// What.
+            /// The news.
             news: News,
         },
-        /// These ways lead to a depot, by name, in the order in which they are wanted while nothing is known of them: the
-        /// straight one last. Without it there is only that.
+        /// Ways to a depot, by name, in their order of preference while unmeasured: the straight
+        /// one last. Without it, that is the only one.
         110 = WaysFound {
             /// The depot.
             depot: DepotId,
-            /// Their names.
+            /// Names of the ways.
             ways: Vec<String>,
         },
-        /// Data for a depot goes this way by itself from now on: the one that was commanded does not open or broke, or
-        /// opens again.
+        /// Data for a depot takes this way by itself from now on: the commanded way does not open
+        /// or broke, or opens again.
         111 = WayTold {
             /// The depot.
             depot: DepotId,
-            /// Its place among the ways.
+            /// Place among the depot's ways.
             way: u8,
         },
-        /// As [`Input::PurgeMoved`], by a rule of the site.
+        /// Like [`Input::PurgeMoved`], by a rule of the site.
         126 = PurgeForeseen {
             /// The request.
             request: RequestId,
-            /// When the first of its files is to be purged; none for never.
+            /// Purge time of the first file; none for never.
             purge_at: Option<Timestamp>,
-            /// Which file goes first, by which rule: for people.
+            /// First file to be purged and the rule, for people.
             rule: String,
         },
-        /// An owner said what a depot costs beyond its terms. Without it, nothing.
+        /// An owner set prices of a depot beyond its terms. Without it, there are none.
         125 = DepotPriced {
             /// The depot.
             depot: DepotId,
-            /// What.
+            /// The prices.
             prices: DepotPrices,
         },
-        /// On which terms depots are lent for one request, which is asked for next.
+        /// Terms of depots lent to the next submitted request alone.
         131 = LentTold { #[doc = "Its number."] request: RequestId, #[doc = "The terms, one of a depot."] terms: Vec<LentTerms> },
-        /// How much the machine of a depot has to do, in thousandths of a core's for each core; none where it does not say. Without
-        /// it, nobody knows.
+        /// Load of a depot's machine, in thousandths of its cores. None, or no report: unknown.
         132 = LoadTold { #[doc = "The depot."] depot: DepotId, #[doc = "Its load."] load_permille: Option<u32> },
-        /// An owner lends a depot only while its load is less than this, in thousandths; none whatever it is, as without it.
+        /// Load, in thousandths, from which on a depot is not lent. None or not set: no bound.
         133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
-        /// A file of the source is at fault, and what was found of which: told before a send that ended with it.
+        /// A source file is at fault. Reported before a send that ended with it.
         135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
-        /// Depots need not keep any longer what somebody pulled all of.
+        /// A user pulled everything: depots need not keep it any longer.
         136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
-        /// A file of a source changed, vanished or can't be read: told before the send that met it is taken back.
+        /// A source file changed, vanished or is unreadable. Precedes the send's withdrawal.
         137 = FileAtFault { #[doc = "Of this request."] request: RequestId, #[doc = "Which, and how."] file: FileAtFault },
-        /// A chunk with something of a file that was left out was read again, and is another one now. Told before that send is taken back.
+        /// A chunk with a left-out file was read again and differs now. Precedes the withdrawal.
         138 = ChunkRenewed { #[doc = "Of this request."] request: RequestId, #[doc = "The chunk."] chunk: ChunkIndex },
-        /// As [`Input::RequestAsked`], with depots that must hold their share of every chunk.
+        /// Like [`Input::RequestAsked`], with pinned depots.
         124 = RequestPinned {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: RequestSpec,
-            /// What chooses how many fragments go to a depot at once.
+            /// Optimizer of the number of fragments in flight to a depot.
             optimizer: Method,
-            /// What is wished beyond that.
+            /// Further wishes.
             wishes: Wishes,
-            /// When the first file of the source is to be purged; none where nobody said.
+            /// Purge time of the first file of the source; none if unknown.
             purge_at: Option<Timestamp>,
-            /// Those depots.
+            /// Depots that must hold their share of every chunk.
             pinned: Vec<DepotId>,
         },
-        /// As [`Input::RequestSubmittedWith`], with what else is wished; the other two wish nothing.
+        /// Like [`Input::RequestSubmittedWith`], with wishes; the other two have none.
         48 = RequestAsked {
-            /// Its number.
+            /// Number of the request.
             request: RequestId,
-            /// What is wanted.
+            /// Specification of the request.
             spec: RequestSpec,
-            /// What chooses how many fragments go to a depot at once.
+            /// Optimizer of the number of fragments in flight to a depot.
             optimizer: Method,
-            /// What is wished beyond that.
+            /// Further wishes.
             wishes: Wishes,
         },
     }

@@ -3,52 +3,54 @@ use posthaste_plan::Windows;
 use posthaste_types::{DepotId, record};
 
 record! {
-    /// On which terms a depot is lent for one request, beside those on which it is lent to all.
+    /// Terms on which a depot is lent for one request, besides its general terms.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LentTerms {
         /// The depot.
         pub depot: DepotId,
-        /// When something may be sent there.
+        /// Hours in which data may be sent there.
         pub windows: Windows,
-        /// Nothing is sent there while the load of its machine is this or more, in thousandths of a core's for each core;
-        /// none for whatever its load.
+        /// Load, in thousandths of the machine's cores, from which on nothing is sent there; none
+        /// for any load.
         pub load_max_permille: Option<u32>,
     }
 }
 
-/// What is left at most, in thousandths, of a higher load once it fell to this one: five quarters of it. So a machine that had too much to do
-/// has so until its load is below four fifths of the bound, whichever that is, and one whose load moves about a bound is not taken and left at each look.
+/// Returns the highest load, in thousandths, that a machine still counts with after its load fell
+/// to this one: five quarters of it. So a machine with too much load stays excluded until its load
+/// is below four fifths of the bound, whatever the bound. A load that moves about the bound does
+/// not change the decision at each look.
 #[must_use]
 pub fn load_left(load_permille: u32) -> u32 {
     load_permille.saturating_add(load_permille / 4)
 }
 
 record! {
-    /// Why a depot that is lent for one request is used for it, or is not.
+    /// Reason why a depot lent for one request is used, or is not.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum LentReason {
-        /// It does not say what its load is.
+        /// The depot does not report its load.
         0 = LoadUnknown {
-            /// Below which it may be used, in thousandths.
+            /// Bound below which it may be used, in thousandths.
             most_permille: u32,
         },
-        /// Its machine has too much to do.
+        /// The machine has too much load.
         1 = Loaded {
-            /// Its load, in thousandths.
+            /// Load, in thousandths.
             load_permille: u32,
-            /// Below which it may be used.
+            /// Bound below which it may be used, in thousandths.
             most_permille: u32,
         },
-        /// Its machine has little enough to do again.
+        /// The load of the machine is low enough again.
         2 = Unloaded {
-            /// Its load, in thousandths.
+            /// Load, in thousandths.
             load_permille: u32,
-            /// Below which it may be used.
+            /// Bound below which it may be used, in thousandths.
             most_permille: u32,
         },
-        /// It may be used at these hours.
+        /// The depot may be used at these hours.
         3 = Hours {
-            /// Which.
+            /// The hours.
             windows: Windows,
         },
     }

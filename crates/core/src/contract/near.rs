@@ -1,21 +1,22 @@
-//! Why a stage-in waits at depots near the centre, and how people read that.
+//! Reasons why a stage-in waits at depots near the centre, in words.
 
 use core::fmt;
 
 use posthaste_types::{Timestamp, record};
 
 record! {
-    /// Why something was decided about depots near the centre on which a stage-in may wait.
+    /// Reason of a decision about depots near the centre on which a stage-in may wait.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum NearReason {
-        /// From its sources it would have to come before it is welcome; from near depots it can come later.
+        /// From its sources, data would come before it is welcome; from near depots it can come
+        /// later.
         0 = ComesEarly {
-            /// When it would have to begin to come from its sources.
+            /// Latest start from its sources.
             begin_by: Timestamp,
-            /// Since when it is welcome.
+            /// Earliest welcome time.
             not_before: Timestamp,
         },
-        /// The stage-in is over: nobody will read there what waited for it.
+        /// The stage-in is over: nobody will read what waited at the near depots.
         1 = NotNeeded,
     }
 }

@@ -3,124 +3,125 @@ use core::{fmt, time::Duration};
 use posthaste_types::{ByteRate, Bytes, Code, RequestId, Timestamp, record};
 
 record! {
-    /// What would make an infeasible deadline feasible.
+    /// Offer that would make an infeasible deadline feasible.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum WouldBuy {
         /// A later deadline.
         0 = Later {
-            /// The earliest that can be met with the configured confidence.
+            /// Earliest deadline that can be met with the configured confidence.
             deadline: Timestamp,
         },
-        /// This much more rate from further depots.
+        /// More rate from further depots.
         1 = MoreRate {
-            /// Rate that is missing now.
+            /// Missing rate.
             rate: ByteRate,
         },
         /// Less redundancy.
         2 = LighterCode {
-            /// A code that would meet the deadline on the same depots.
+            /// Code that would meet the deadline on the same depots.
             code: Code,
         },
-        /// This much more space on depots.
+        /// More space on depots.
         3 = MoreSpace {
-            /// Space that is missing now.
+            /// Missing space.
             bytes: Bytes,
         },
         /// More depots, so that each fragment of a chunk has its own.
         4 = MoreDepots {
-            /// How many more.
+            /// Missing depots.
             count: u32,
         },
-        /// Depots that are in the books and were not named.
+        /// Registered depots that the request does not name.
         16 = NamedDepots {
-            /// Their names: all of them are needed.
+            /// Names of the depots: all of them are needed.
             names: Vec<String>,
-            /// When it would be safe then, with the confidence admission asks for.
+            /// Time at which the dataset would be safe then, with admission's confidence.
             finish: Timestamp,
         },
-        /// A named depot that is lost, were it back now.
+        /// Return of a named depot that is lost.
         17 = DepotBack {
-            /// Its name.
+            /// Name of the depot.
             name: String,
-            /// When it would be safe then.
+            /// Time at which the dataset would be safe then.
             finish: Timestamp,
         },
-        /// A named depot, were it lent outside its hours as well.
+        /// Use of a named depot outside its hours.
         18 = DepotHours {
-            /// Its name.
+            /// Name of the depot.
             name: String,
-            /// When it would be safe then.
+            /// Time at which the dataset would be safe then.
             finish: Timestamp,
         },
         /// A later deadline of another request.
         19 = OthersSlack {
-            /// That request.
+            /// The other request.
             request: RequestId,
-            /// How much later.
+            /// Delay of its deadline.
             later: Duration,
-            /// Its deadline then.
+            /// Its deadline after the delay.
             deadline: Timestamp,
         },
-        /// A higher limit on what may be sent, or read, for the request.
+        /// A higher rate limit of the request.
         112 = HigherLimit {
             /// The limit.
             rate: ByteRate,
-            /// When it would be safe, or here, then.
+            /// Time at which the dataset would be safe, or here, then.
             finish: Timestamp,
         },
         /// A higher budget.
         113 = Budget {
-            /// Most that it may cost then, in millionths of a dollar.
+            /// The higher budget, in millionths of a dollar.
             micro_usd: u64,
-            /// When it would be safe then.
+            /// Time at which the dataset would be safe then.
             finish: Timestamp,
         },
-        /// Being wanted later at its destinations.
+        /// A later deliver-by time.
         40 = DeliveredLater {
-            /// The earliest that can be kept.
+            /// Earliest feasible deliver-by time.
             deliver_by: Timestamp,
         },
-        /// A destination that is away, were it back now.
+        /// Return of a destination that is away.
         41 = DestinationBack {
-            /// Its name.
+            /// Name of the destination.
             name: String,
-            /// When all of it would be delivered then.
+            /// Time at which delivery would be complete then.
             finish: Timestamp,
         },
-        /// One destination less.
+        /// Removal of a destination.
         42 = WithoutDestination {
-            /// The name of the one that has it last.
+            /// Name of the last destination to finish.
             name: String,
-            /// When the others would have all of it.
+            /// Time at which the others would be complete.
             finish: Timestamp,
         },
-        /// Rate on a circuit that is offered.
+        /// Rate on an offered circuit.
         43 = Circuit {
-            /// Its name.
+            /// Name of the circuit.
             name: String,
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// When it would be safe then.
+            /// Time at which the dataset would be safe then.
             finish: Timestamp,
         },
-        /// A source of a stage-in that is lost, were it back now.
+        /// Return of a lost source of a stage-in.
         44 = SourceBack {
-            /// Its name.
+            /// Name of the source.
             name: String,
-            /// When all of it would be here then.
+            /// Time at which all of it would be here then.
             finish: Timestamp,
         },
-        /// Rate that nobody else takes, beside what is forecast.
+        /// Reserved rate, besides the forecast rate.
         20 = Reservation {
-            /// The name of the depot or source on whose link; empty for the centre's way out.
+            /// Name of the depot or source at the other end of the link; empty for the centre's
+            /// egress.
             on: String,
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
     }
@@ -201,7 +202,7 @@ impl fmt::Display for WouldBuy {
     }
 }
 
-/// Millionths of a dollar, as people write them: to the cent, or as exact as it takes.
+/// Millionths of a dollar, as people write them: to the cent, or as exact as needed.
 pub(crate) struct Dollars(pub(crate) u64);
 
 impl fmt::Display for Dollars {

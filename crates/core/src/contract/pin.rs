@@ -1,76 +1,76 @@
-//! Why something is decided about a depot that a request is pinned to.
+//! Reasons of decisions about a depot to which a request is pinned.
 
 use alloc::string::String;
 use core::fmt;
 use posthaste_types::{Bytes, Code, record};
 
 record! {
-    /// Why a depot that must hold its share of a dataset does not, or what follows from that.
+    /// Reason why a pinned depot does not hold its share, or the consequence of that.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum PinReason {
-        /// It was forbidden too.
+        /// The depot is forbidden too.
         0 = Forbidden {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// There are more such depots than fragments of a chunk.
+        /// More depots are pinned than a chunk has fragments.
         1 = TooMany {
-            /// How many.
+            /// Pinned depots.
             pinned: u32,
             /// The code.
             code: Code,
         },
-        /// It is a destination, which gets all of it.
+        /// The depot is a destination, which gets all of it.
         2 = IsDestination {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// It does not answer.
+        /// The depot does not answer.
         3 = Down {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// It has no room.
+        /// The depot has no room.
         4 = Full {
-            /// Its name.
+            /// Name of the depot.
             name: String,
-            /// What it still has to take.
+            /// Space for what it still must receive.
             needed: Bytes,
-            /// What it has room for.
+            /// Free space.
             free: Bytes,
         },
-        /// It is outside the hours its owner lends it.
+        /// The depot is outside the hours its owner lends it.
         5 = Closed {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// It is to be switched off.
+        /// The depot is to be switched off.
         6 = Drained {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// What is left of the budget does not pay it.
+        /// The rest of the budget does not pay for the depot.
         7 = Dear {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// Such depots fail together, and more of them than the parity covers.
+        /// More pinned depots share a failure domain than the parity covers.
         8 = Together {
-            /// The name of one of them.
+            /// Name of one of the depots.
             name: String,
-            /// How many fail together with it, itself among them.
+            /// Depots that fail together with it, including itself.
             depots: u32,
             /// The code.
             code: Code,
         },
-        /// Its machine has too much to do.
+        /// The machine of the depot has too much load.
         10 = Loaded {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
-        /// It was removed from the books.
+        /// The depot's registration was removed.
         9 = Removed {
-            /// Its name.
+            /// Name of the depot.
             name: String,
         },
     }

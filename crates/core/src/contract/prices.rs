@@ -1,4 +1,5 @@
-//! What a depot costs beyond what is sent and kept: requests to it, and what leaves it; and what reading from a source does.
+//! Prices of a depot beyond sending and keeping, namely requests and egress, and prices of reading
+//! from a source.
 
 use alloc::{string::String, vec::Vec};
 use posthaste_plan::horizon::{Money, Price};
@@ -6,50 +7,51 @@ use posthaste_types::{Bytes, SourceId, record};
 
 use super::{GIGABYTE, terms::names};
 
-/// So many requests a price is quoted for.
+/// Requests that a price is quoted for.
 const REQUESTS: u64 = 1000;
 
 record! {
-    /// What leaves a depot for one place costs.
+    /// Price of a depot's egress to one place.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct EgressPrice {
-        /// The name of a depot, or of a domain.
+        /// Name of a depot or of a failure domain.
         pub to: String,
-        /// What a gigabyte (10^9 bytes) costs, in millionths of a dollar.
+        /// Price of a gigabyte (10^9 bytes), in millionths of a dollar.
         pub micro_usd: u64,
     }
 }
 
 record! {
-    /// What a depot costs beyond sending and keeping. A fragment that is stored is one PUT, one that is read is one GET.
+    /// Prices of a depot beyond sending and keeping. A stored fragment is one PUT, a read fragment
+    /// one GET.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct DepotPrices {
-        /// What a thousand PUTs cost, in millionths of a dollar.
+        /// Price of a thousand PUTs, in millionths of a dollar.
         pub put_micro_usd: u64,
-        /// What a thousand GETs cost, in millionths of a dollar.
+        /// Price of a thousand GETs, in millionths of a dollar.
         pub get_micro_usd: u64,
-        /// What a gigabyte that leaves it costs, in millionths of a dollar, wherever nothing else is said.
+        /// Default price of a gigabyte of egress, in millionths of a dollar.
         pub egress_micro_usd: u64,
-        /// What it costs to some places.
+        /// Prices of egress to some places.
         pub egress_to: Vec<EgressPrice>,
     }
 }
 
 impl DepotPrices {
-    /// What one PUT costs, rounded up.
+    /// Returns the price of one PUT, rounded up.
     #[must_use]
     pub fn put(&self) -> Money {
         one_of(self.put_micro_usd)
     }
 
-    /// What one GET costs, rounded up.
+    /// Returns the price of one GET, rounded up.
     #[must_use]
     pub fn get(&self) -> Money {
         one_of(self.get_micro_usd)
     }
 
-    /// What leaves it for a depot costs, by its name before its domains, of which the first that is known counts; for nowhere
-    /// that is known by the default.
+    /// Returns the price of egress to a depot: by its name, else by the first of its domains with a
+    /// price. Returns the default for any other place.
     #[must_use]
     pub fn egress(&self, to: Option<(&str, &str)>) -> Price {
         let of = |place: &str| {
@@ -61,7 +63,8 @@ impl DepotPrices {
         Price::new(Money::from_micro_usd(micro_usd), GIGABYTE)
     }
 
-    /// What reading so much of one fragment for a depot costs: one GET, and what leaves.
+    /// Returns the price of reading so many bytes of one fragment for a depot: one GET, and the
+    /// egress.
     #[must_use]
     pub fn reading(&self, bytes: Bytes, to: Option<(&str, &str)>) -> Money {
         self.get() + self.egress(to).of(bytes)
@@ -69,20 +72,21 @@ impl DepotPrices {
 }
 
 record! {
-    /// What reading from a source costs, for one stage-in.
+    /// Prices of reading from a source, for one stage-in.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SourcePrice {
         /// The source.
         pub source: SourceId,
-        /// What a thousand GETs cost, in millionths of a dollar.
+        /// Price of a thousand GETs, in millionths of a dollar.
         pub get_micro_usd: u64,
-        /// What a gigabyte (10^9 bytes) that is read costs, in millionths of a dollar.
+        /// Price of reading a gigabyte (10^9 bytes), in millionths of a dollar.
         pub egress_micro_usd: u64,
     }
 }
 
 impl SourcePrice {
-    /// What reading so much with so many GETs for so many chunks costs, one of these chunks, rounded up.
+    /// Returns the price of reading one of `chunks` chunks that take `gets` GETs together, rounded
+    /// up.
     #[must_use]
     pub fn reading(&self, bytes: Bytes, (gets, chunks): (u64, u64)) -> Money {
         let egress = Price::new(Money::from_micro_usd(self.egress_micro_usd), GIGABYTE);

@@ -17,37 +17,37 @@ pub use delivery::DeliveryReason;
 pub use hope::HopeReason;
 
 record! {
-    /// Why the mind decided something. Shown to people as it stands.
+    /// Reason of a decision of the mind. Shown to people as it stands.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Reason {
-        /// The depot is among those that would have this fragment stored first.
+        /// The depot is among those that would store this fragment first.
         0 = FinishesFirst,
-        /// The request was admitted onto these depots.
+        /// The request was accepted onto these depots.
         1 = Admitted {
             /// Depots fed at once.
             fan_out: u32,
             /// p90 finish.
             finish: Timestamp,
-            /// The deadline it keeps.
+            /// Deadline that the plan meets.
             deadline: Timestamp,
         },
-        /// One path straight to the destination is enough.
+        /// A direct path to the destination suffices.
         2 = DirectSuffices {
             /// p90 finish.
             finish: Timestamp,
-            /// The deadline it keeps.
+            /// Deadline that the plan meets.
             deadline: Timestamp,
         },
-        /// The direct path would miss the deadline: through depots from now on.
+        /// The direct path would miss the deadline: data goes through depots from now on.
         3 = DirectTooSlow {
             /// p90 finish of the direct path.
             finish: Timestamp,
-            /// The deadline it would miss.
+            /// Deadline that it would miss.
             deadline: Timestamp,
         },
-        /// Another depot was added because the forecast finish lay after the deadline.
+        /// Another depot was added because the forecast finish was after the deadline.
         4 = Behind {
-            /// How many depots are fed now.
+            /// Depots fed now.
             fan_out: u32,
             /// p90 finish before the change.
             finish: Timestamp,
@@ -56,33 +56,33 @@ record! {
         },
         /// A depot was dropped because the others are more than enough.
         5 = Ahead {
-            /// How many depots are fed now.
+            /// Depots fed now.
             fan_out: u32,
             /// p90 finish after the change.
             finish: Timestamp,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// A depot is gone.
+        /// A depot is lost.
         6 = DepotLost { #[doc = "Why."] fault: Fault },
         /// A depot came back.
         7 = DepotBack,
-        /// A depot takes much less, or more, than was forecast.
+        /// The rate of a depot is much lower or higher than forecast.
         8 = RateMoved {
             /// Forecast before (p50).
             from: ByteRate,
             /// Forecast now (p50).
             to: ByteRate,
         },
-        /// A path became so slow that others would have sooner what waits for it.
+        /// A path became so slow that other depots would finish its queued data sooner.
         229 = Slowed { #[doc = "How long what is on its way there would take."] waits: Duration },
         /// A fragment's depot was lost, so another depot gets a fragment of that chunk.
         9 = Repair { #[doc = "The depot that was lost."] lost: DepotId },
-        /// A send failed and is tried again.
+        /// A send failed and is retried.
         10 = Retry {
-            /// Why it failed.
+            /// Reason of the failure.
             fault: Fault,
-            /// Which try this is, from 2.
+            /// Number of this try, from 2.
             attempt: u32,
         },
         /// A late fragment is sent a second time, on the fastest lane.
@@ -100,81 +100,81 @@ record! {
         15 = Infeasible {
             /// Earliest p90 finish, if there is any.
             earliest: Option<Timestamp>,
-            /// The deadline asked for.
+            /// Deadline of the request.
             deadline: Timestamp,
-            /// What would make it feasible.
+            /// Offers that would make the deadline feasible.
             would_buy: Vec<WouldBuy>,
         },
-        /// A plan over time keeps the deadline, where taking turns by deadline would not.
+        /// A plan over time meets the deadline, which turns by deadline would miss.
         80 = Planned {
             /// p90 finish.
             finish: Timestamp,
             /// The deadline.
             deadline: Timestamp,
-            /// Other requests that use depots otherwise for it.
+            /// Other requests whose use of depots changes for it.
             others: u32,
         },
-        /// A plan over time keeps more deadlines than taking turns would.
+        /// A plan over time meets more deadlines than turns would.
         81 = Rearranged {
-            /// How many more.
+            /// Further deadlines met.
             more: u32,
         },
-        /// Taking turns by deadline is as good again, or the plan was contradicted.
+        /// Turns by deadline are as good again, or the plan was contradicted.
         82 = Unplanned,
-        /// It can't be on time any more, and others can if they go first.
+        /// The request can't be on time any more, and others can if they go first.
         83 = Concedes {
-            /// How many more deadlines that keeps.
+            /// Further deadlines met that way.
             more: u32,
         },
-        /// It can be on time again without making another late.
+        /// The request can be on time again without making another late.
         84 = Regained,
         /// The deadline had passed when the request came.
         16 = DeadlinePast {
             /// The deadline.
             deadline: Timestamp,
         },
-        /// It is taken in hope.
+        /// The request is accepted on hopeful assumptions.
         232 = Hoped { #[doc = "Why."] why: HopeReason },
-        /// Too few depots for one fragment each.
+        /// There are too few depots for one fragment each.
         17 = TooFewDepots {
-            /// The code asked for.
+            /// Code of the request.
             code: Code,
             /// Depots it needs.
             needed: u32,
-            /// Depots that are there and up.
+            /// Depots registered and up.
             available: u32,
         },
-        /// A depot that was named is not in the books.
+        /// A named depot is not registered.
         18 = UnknownDepot {
             /// The depot.
             depot: DepotId,
         },
         /// The source is at fault.
         19 = Source {
-            /// How.
+            /// Fault.
             fault: Fault,
         },
         /// A file of the source is at fault.
         231 = SourceFile { #[doc = "How."] fault: Fault, #[doc = "What was found of which."] what: String },
-        /// Depots have too little space left.
+        /// The depots have too little space left.
         20 = NoSpace {
             /// Space needed.
             needed: Bytes,
-            /// Space there.
+            /// Space available.
             available: Bytes,
         },
         /// The last send failed too often.
         21 = GaveUp {
-            /// Why it failed last.
+            /// Reason of the last failure.
             fault: Fault,
-            /// How often it was tried.
+            /// Number of tries.
             attempts: u32,
         },
         /// The depot is spare: kept in reserve while the others suffice.
         22 = Spare { #[doc = "The name of the depot."] name: String },
-        /// The forecast finish lies before the deadline, but so little that it is in danger.
+        /// The forecast finish is before the deadline, but by so little that it is in danger.
         23 = SlackThin {
-            /// How many depots are fed now.
+            /// Depots fed now.
             fan_out: u32,
             /// p90 finish.
             finish: Timestamp,
@@ -183,245 +183,246 @@ record! {
         },
         /// The destination has pulled and verified every chunk.
         24 = Verified,
-        /// An optimizer chose how many fragments go to a depot at once.
+        /// An optimizer chose the number of fragments in flight to a depot.
         25 = Tuned {
-            /// Why.
+            /// Reason of the optimizer.
             why: tuner::Reason,
         },
         /// The depot is outside the hours its owner lends it.
         26 = OutsideHours,
-        /// Too few depots fail apart from each other for one fragment each.
+        /// Too few failure domains for one fragment each.
         27 = TooFewDomains {
-            /// The code asked for.
+            /// Code of the request.
             code: Code,
-            /// Sites, providers or regions there are: so many depots of which no two share one.
+            /// Sites, providers or regions: the number of depots of which no two share one.
             available: u32,
         },
         /// A user moved the deadline.
         96 = NewDeadline {
-            /// Before.
+            /// Previous value.
             from: Timestamp,
-            /// From now on.
+            /// New value.
             to: Timestamp,
         },
-        /// The depot is of a level nearer to the destination.
+        /// The depot's level is nearer to the destination.
         104 = Nearer { #[doc = "Hops from the centre."] level: u8 },
-        /// Nothing else goes that way: it goes on while it still arrives.
+        /// The link is idle otherwise: the fragment is forwarded while it still arrives.
         210 = GoesOnAsItComes,
-        /// What was to go on as it came did not arrive.
+        /// A fragment to be forwarded on arrival did not arrive.
         211 = DidNotArrive,
-        /// A depot is drained, or no longer.
+        /// A depot starts or stops draining.
         220 = Drained { #[doc = "Why."] why: DrainReason },
-        /// The site's purge takes the first file of the source then.
+        /// The site's purge removes the first file of the source at this time.
         222 = Foreseen {
-            /// When; none for never.
+            /// Purge time; none for never.
             purge_at: Option<Timestamp>,
-            /// Which file, by which rule.
+            /// First file to be purged, and the rule.
             rule: String,
         },
-        /// It is about depots near the centre, on which a stage-in may wait.
+        /// Reason about depots near the centre, on which a stage-in may wait.
         223 = Near { #[doc = "Why."] why: NearReason },
-        /// About a depot that must hold its share of the dataset.
+        /// Reason about a pinned depot.
         221 = Pinned { #[doc = "Why."] why: PinReason },
-        /// Where it lies, the destination takes it from: nothing is sent over the centre's way out again.
+        /// The destination gathers it from where it lies: the centre's egress is not used again.
         105 = HasIt,
-        /// A depot codes chunks and sends their fragments on: each leaves the centre once.
+        /// A depot encodes chunks and forwards their fragments: each chunk leaves the centre once.
         180 = CodedThere,
-        /// About being at the destinations in time.
+        /// Reason about delivery in time.
         170 = Delivery {
-            /// Why.
+            /// Reason.
             why: DeliveryReason,
         },
-        /// Only depots that fail together with others of theirs had room for a fragment.
+        /// Only depots of the same failure domains had room for a fragment.
         98 = OnlyKinHaveRoom {
-            /// Fragments of a chunk that one site, provider or region may hold now.
+            /// Most fragments of a chunk that one site, provider or region may hold now.
             most: u32,
             /// The code.
             code: Code,
         },
-        /// What would make a request possible that was refused for another reason than its deadline.
+        /// Offers for a request that was rejected for another reason than its deadline.
         97 = Offered {
             /// The offers, the least effort first.
             would_buy: Vec<WouldBuy>,
         },
-        /// The cheapest code that survives what the user wished, on the depots there are.
+        /// The cheapest code on these depots that gives the wished durability.
         112 = Redundancy {
             /// The code.
             code: Code,
-            /// The chance that data is lost while depots keep it, by how often they lost what they
-            /// held so far, in billionths.
+            /// Chance that data is lost while depots keep it, by their history so far, in
+            /// billionths.
             loss_ppb: u32,
         },
-        /// No code on these depots survives what the user wished.
+        /// No code on these depots gives the wished durability.
         113 = CannotSurvive {
-            /// The wish.
+            /// Wished durability.
             survive: Survive,
-            /// Depots that could be used.
+            /// Usable depots.
             depots: u32,
         },
-        /// The budget does not pay what the deadline needs.
+        /// The budget does not pay for what the deadline needs.
         115 = OverBudget {
-            /// Most that it may cost, in millionths of a dollar.
+            /// Budget, in millionths of a dollar.
             budget: u64,
-            /// What it may cost at most with more money, in millionths of a dollar.
+            /// Highest cost with a larger budget, in millionths of a dollar.
             needed: u64,
-            /// When it would be safe then; none where money alone does not help.
+            /// Time of safety then; none if money alone does not help.
             finish: Option<Timestamp>,
         },
-        /// The budget of a stage-in does not pay it, and no money would have it here in time.
+        /// The budget of a stage-in is too small, and no budget would bring it in time.
         230 = NoMoneySuffices {
-            /// Most that it may cost, in millionths of a dollar.
+            /// Budget, in millionths of a dollar.
             budget: u64,
-            /// What it costs at least, in millionths of a dollar.
+            /// Lowest cost, in millionths of a dollar.
             needed: u64,
-            /// When it would be here (p90) for all the money its sources take; none when that can't be said.
+            /// Time of arrival (p90) with an unlimited budget; none if unknown.
             finish: Option<Timestamp>,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// What is left of the budget does not pay what is missing.
+        /// The rest of the budget does not pay for what is missing.
         116 = BudgetSpent {
-            /// What was begun for it costs, in millionths of a dollar.
+            /// Cost of what was begun, in millionths of a dollar.
             spent: u64,
-            /// Most that it may cost, in millionths of a dollar.
+            /// Budget, in millionths of a dollar.
             budget: u64,
         },
-        /// What was lost with a depot is made again only when one more loss is all that a chunk survives.
+        /// Fragments lost with a depot are rebuilt only once a chunk survives just one more loss.
         117 = RepairWaits {
             /// The depot that was lost.
             lost: DepotId,
             /// Depots that may still be lost.
             losses: u32,
         },
-        /// The source is to be purged before the deadline that was asked for.
+        /// The source is to be purged before the requested deadline.
         118 = PurgeFirst {
-            /// When.
+            /// Purge time.
             purge_at: Timestamp,
-            /// The deadline that was asked for.
+            /// Requested deadline.
             deadline: Timestamp,
         },
-        /// The source went after all was safe, or some of it: nothing can be made again from here.
+        /// The source left after all or some of it was safe: no rebuild from here is possible.
         119 = Purged,
-        /// No time for all of the code by the deadline: fragments of all chunks for so many losses come first.
+        /// There is no time for all of the code by the deadline: fragments for fewer losses go
+        /// first.
         160 = LessFirst {
             /// Losses survived by the deadline.
             losses: u32,
             /// Losses survived in the end.
             parity: u32,
         },
-        /// It survives so many losses, which suffices by the deadline; the rest of its code follows, behind others.
+        /// The dataset survives enough losses for the deadline; the rest of its code follows later.
         161 = RestFollows {
             /// Losses survived now.
             losses: u32,
             /// Losses survived in the end.
             parity: u32,
         },
-        /// The deadline is that of its user, before its source is to be purged.
+        /// The user's deadline is before the purge of the source.
         134 = DeadlineFirst {
             /// The deadline.
             deadline: Timestamp,
-            /// When it is to be purged.
+            /// Purge time.
             purge_at: Timestamp,
         },
-        /// The source could not be removed, and that is tried again.
+        /// The source could not be removed; the removal is retried.
         135 = ReleaseAgain {
-            /// Why.
+            /// Reason.
             fault: Fault,
-            /// Which try comes next, from 2.
+            /// Number of the next try, from 2.
             attempt: u32,
-            /// When.
+            /// Time of the next try.
             at: Timestamp,
         },
-        /// Rate is reserved for the request, or no longer.
+        /// Reason about reserved rate of the request.
         190 = Circuit { #[doc = "The name of the circuit."] name: String, #[doc = "Why."] why: CircuitReason },
-        /// A user changed the most that may be sent for the request.
+        /// A user changed the rate limit of the request.
         114 = NewLimit {
-            /// Before; none for no limit.
+            /// Previous limit; none for no limit.
             from: Option<ByteRate>,
-            /// From now on.
+            /// New limit; none for no limit.
             to: Option<ByteRate>,
         },
         /// A user gave the request another priority.
         224 = NewPriority {
-            /// Before.
+            /// Previous value.
             from: Priority,
-            /// From now on.
+            /// New value.
             to: Priority,
         },
-        /// A user lets the request wait.
+        /// A user paused the request.
         225 = Paused {
-            /// Who.
+            /// Name of the user.
             by: String,
-            /// Since when.
+            /// Start of the pause.
             since: Timestamp,
         },
-        /// A user lets the request go on.
+        /// A user resumed the request.
         226 = Resumed {
-            /// Who.
+            /// Name of the user.
             by: String,
-            /// Since when it had waited.
+            /// Start of the pause.
             since: Timestamp,
         },
-        /// The request waits, and would be late if it went on now.
+        /// The paused request would be late if it went on now.
         227 = PausedLate {
-            /// Who lets it wait.
+            /// User that paused it.
             by: String,
-            /// Since when.
+            /// Start of the pause.
             since: Timestamp,
-            /// p90 finish if it went on now; none where none is in sight.
+            /// p90 finish if it went on now; none without a forecast.
             finish: Option<Timestamp>,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// A stage-in was admitted.
+        /// A stage-in was accepted.
         120 = Inbound {
             /// Sources it comes from.
             sources: u32,
-            /// When it begins at the latest, where it waits.
+            /// Latest start, if it waits.
             begin_by: Option<Timestamp>,
             /// p90 finish.
             finish: Timestamp,
-            /// The deadline it keeps.
+            /// Deadline that the plan meets.
             deadline: Timestamp,
         },
-        /// Waiting longer would endanger the deadline of a stage-in.
+        /// A longer wait would endanger the deadline of a stage-in.
         121 = MustBegin {
             /// The deadline.
             deadline: Timestamp,
         },
-        /// It is no longer in the way.
+        /// The stage-in is welcome now.
         122 = MayArrive {
-            /// Since when.
+            /// Earliest welcome time.
             not_before: Timestamp,
         },
-        /// Nothing more urgent needs what is free.
+        /// Nothing more urgent needs the free capacity.
         123 = NothingMoreUrgent,
-        /// This chunk would be here first if it came from this source.
+        /// This chunk would arrive first from this source.
         124 = ArrivesFirst,
-        /// A source is left alone.
+        /// A source is not used for now.
         125 = SourceLost {
-            /// Its name.
+            /// Name of the source.
             name: String,
-            /// Why.
+            /// Reason.
             fault: Fault,
         },
-        /// A source that was left gave something.
+        /// A source that was not used gave data again.
         126 = GaveAgain,
-        /// None of the sources is known.
+        /// No source is registered.
         127 = NoSourceKnown,
-        /// No source is left that could give what is missing.
+        /// No source is left for what is missing.
         128 = NoSourceLeft { #[doc = "How the last one failed."] fault: Fault },
-        /// Where a stage-in goes does not take what came.
+        /// The destination of a stage-in refuses data.
         143 = DestinationRefuses { #[doc = "What the system said of what."] said: String },
-        /// Where a stage-in goes keeps files without something.
+        /// The destination of a stage-in can't store some attributes of files.
         144 = NotKeptThere { #[doc = "Without their mode."] modes: u64, #[doc = "Without their time."] times: u64 },
-        /// A file is not where its stage-in goes, and the rest is.
+        /// A file is missing at the destination of a stage-in, and the rest is there.
         145 = NotThere { #[doc = "Its name and what was found."] said: String },
         /// Every chunk of a stage-in is here.
         129 = AllHere { #[doc = "How many those are."] chunks: u32 },
-        /// It came before it was welcome, because later it might have missed its deadline.
+        /// The stage-in came before it was welcome: later, it might have missed its deadline.
         130 = CameEarly {
-            /// Since when it would have been welcome.
+            /// Earliest welcome time.
             not_before: Timestamp,
             /// The deadline.
             deadline: Timestamp,
@@ -433,7 +434,7 @@ record! {
             /// The deadline.
             deadline: Timestamp,
         },
-        /// The sources give it so little before the deadline that it is in danger.
+        /// The sources give it so shortly before the deadline that it is in danger.
         133 = InboundThin {
             /// p90 finish.
             finish: Timestamp,
@@ -447,48 +448,48 @@ record! {
             /// The deadline.
             deadline: Timestamp,
         },
-        /// As [`Reason::Inbound`], and some of it lies at some of its sources only and is here last.
+        /// Like [`Reason::Inbound`]; the last data to arrive lies at some of the sources only.
         140 = InboundBound {
             /// Sources it comes from.
             sources: u32,
-            /// When it begins at the latest, where it waits.
+            /// Latest start, if it waits.
             begin_by: Option<Timestamp>,
             /// p90 finish.
             finish: Timestamp,
-            /// The deadline it keeps.
+            /// Deadline that the plan meets.
             deadline: Timestamp,
-            /// What binds that.
+            /// Data that determines the finish.
             binding: Binding,
         },
-        /// What lies at some sources only is here too late.
+        /// Data that only some sources hold arrives too late.
         141 = OnlyThere {
-            /// What and where.
+            /// The data and its sources.
             binding: Binding,
-            /// p90 finish; none while those give nothing.
+            /// p90 finish; none while those sources give nothing.
             finish: Option<Timestamp>,
             /// The deadline.
             deadline: Timestamp,
-            /// What would make it feasible.
+            /// Offers that would make the deadline feasible.
             would_buy: Vec<WouldBuy>,
         },
-        /// No source is left that holds some of what is missing, though others are there.
+        /// No source is left for some missing data, though others are there.
         142 = HeldNowhere {
-            /// How much that is.
+            /// Bytes of that data.
             bytes: Bytes,
-            /// How the last one failed.
+            /// Last fault of a source.
             fault: Fault,
         },
-        /// Of a depot that is lent for it alone.
+        /// Reason about a depot lent for this request alone.
         228 = Lent { #[doc = "Why it is used or is not."] why: LentReason },
-        /// Space on a depot.
+        /// Reason about space on a depot.
         212 = Space { #[doc = "Why it is reserved, or is not."] why: SpaceReason },
-        /// Of several ways to a depot.
+        /// Reason about one of several ways to a depot.
         205 = Way { #[doc = "Why this one."] why: WayReason },
-        /// A path that could be used was not measured for long, or never.
+        /// A usable path was not measured for long, or never.
         64 = PathStale {
-            /// When it was measured last; none when it never was.
+            /// Time of the last measurement; none without one.
             measured_at: Option<Timestamp>,
-            /// Most that may be spent on a probe.
+            /// Most bytes for a probe.
             budget: Bytes,
         },
     }

@@ -4,32 +4,32 @@ use posthaste_types::{Bytes, Code, DepotId, Timestamp, record};
 use super::Reason;
 
 record! {
-    /// When the source may be removed from scratch.
+    /// Rule for removing the source from scratch.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ReleasePolicy {
         /// Never: the user keeps it.
         0 = Never,
-        /// As soon as the dataset is safe.
+        /// Once the dataset is safe.
         1 = WhenSafe,
     }
 }
 
 record! {
-    /// A user let it wait: nothing of it is begun until somebody lets it go on.
+    /// A pause by a user: nothing of the request is begun until a user resumes it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Pause {
-        /// Who.
+        /// Name of the user.
         pub by: String,
-        /// Since when.
+        /// Start of the pause.
         pub since: Timestamp,
     }
 }
 
 impl Pause {
-    /// The word people and programs know the state by of what would go on if nobody let it wait.
+    /// Name of the state of a paused request, for people and programs.
     pub const STATE: &'static str = "paused";
 
-    /// Why what waits is late.
+    /// Returns the reason why a paused request is late.
     pub(crate) fn late(&self, finish: Option<Timestamp>, deadline: Timestamp) -> Reason {
         Reason::PausedLate {
             by: self.by.clone(),
@@ -41,7 +41,7 @@ impl Pause {
 }
 
 record! {
-    /// A stage-out as the mind sees it: a sealed dataset, and by when it must be safe.
+    /// Specification of a stage-out: a sealed dataset and its deadline.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RequestSpec {
         /// Size of the dataset's byte stream.
@@ -50,30 +50,30 @@ record! {
         pub files: u64,
         /// Size of every chunk but the last.
         pub chunk_size: Bytes,
-        /// min(purge deadline, the user's, the centre's): when the dataset must be safe.
+        /// Deadline for safety: the earliest of the purge, the user's and the centre's.
         pub deadline: Timestamp,
-        /// How chunks are coded on depots; its parity is the number of depots that may be lost.
+        /// Code of the chunks on depots; its parity is the number of depots that may be lost.
         pub code: Code,
         /// Depots that may hold fragments, in the user's order of preference.
         pub via: Vec<DepotId>,
-        /// The destinations, where they are endpoints that take chunks themselves: the direct path. It is
-        /// delivered when each of them has all of it.
+        /// Destinations that take chunks themselves: the direct path. The request is delivered when
+        /// each of them has all of it.
         pub destinations: Vec<DepotId>,
-        /// Whether the source is removed once safe.
+        /// Rule for removing the source once safe.
         pub release: ReleasePolicy,
-        /// Take the request even if the deadline can't be met, and do what can be done.
+        /// Accepts the request even if the deadline can't be met, and does what is possible.
         pub best_effort: bool,
     }
 }
 
 impl RequestSpec {
-    /// Number of chunks. Saturates at `u32::MAX`, which no admitted dataset reaches.
+    /// Returns the number of chunks. Saturates at `u32::MAX`, which no accepted dataset reaches.
     #[must_use]
     pub fn chunks(&self) -> u32 {
         u32::try_from(self.bytes.pieces(self.chunk_size)).unwrap_or(u32::MAX)
     }
 
-    /// Size of chunk `chunk`: the chunk size, or what is left for the last one.
+    /// Returns the size of chunk `chunk`: the chunk size, or the remainder for the last one.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> Bytes {
         let start = self.chunk_size.times(u64::from(chunk));

@@ -1,47 +1,47 @@
-//! Space that depots keep for datasets, as the contract tells it.
+//! Space that depots reserve for datasets, in the contract.
 
 use core::fmt;
 use posthaste_types::{Bytes, Timestamp, record};
 
 record! {
-    /// What became of space that was asked for or given back.
+    /// Result of a reservation or release of space.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SpaceNews {
-        /// The depot keeps so much for the dataset, what it stores of it included.
+        /// The depot reserves this space for the dataset, including what it stores of it.
         0 = Granted {
-            /// How much.
+            /// Reserved space.
             bytes: Bytes,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
-        /// It can't keep so much: it keeps what it kept before.
+        /// The depot can't reserve that much: its reservation stays as it was.
         1 = Refused {
-            /// What it could keep, what it stores of the dataset included.
+            /// Most space it could reserve, including what it stores of the dataset.
             most: Bytes,
         },
-        /// It keeps nothing any more but what it stores.
+        /// The depot reserves nothing beyond what it stores.
         2 = Released,
-        /// It did not answer, or could not do it: what it keeps is as before, or as asked for.
+        /// The depot did not answer, or failed: its reservation is as before, or as requested.
         3 = Failed,
     }
 }
 
 record! {
-    /// Why space is reserved, or is not.
+    /// Reason why space is reserved, or is not.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SpaceReason {
         /// So much of the dataset is to lie there.
         0 = Needed {
-            /// How much.
+            /// Space needed.
             bytes: Bytes,
         },
-        /// Nothing more of it goes there.
+        /// Nothing more of the dataset goes there.
         1 = Spare,
-        /// Others have what is missing.
+        /// Others occupy the missing space.
         2 = Refused {
-            /// What was asked for.
+            /// Requested space.
             wanted: Bytes,
-            /// What there is.
+            /// Available space.
             most: Bytes,
         },
     }

@@ -9,26 +9,26 @@ use posthaste_types::{DepotId, SourceId, Timestamp, record};
 use super::{ArrivalView, Happening, Reason, RequestView};
 
 record! {
-    /// One entry of what `explain` shows: what was decided when, and why.
+    /// Entry of `explain`: a decision, its time and its reason.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Decision {
-        /// When.
+        /// Moment.
         pub at: Timestamp,
-        /// The event it is, where it is one.
+        /// Event, if the decision is one.
         pub happening: Option<Happening>,
-        /// The name of the depot it is about; empty when it is about none.
+        /// Name of the depot it is about; empty if none.
         pub depot: Box<str>,
-        /// Chunks, sends or whatever else it counts; zero when it counts nothing.
+        /// Number of chunks, sends or other things; zero if nothing is counted.
         pub count: u32,
-        /// What, as a person would say it, where it is no event; see [`Decision::what`].
+        /// Description for people of a decision that is no event; see [`Decision::what`].
         pub note: Box<str>,
-        /// Why.
+        /// Reason.
         pub reason: Reason,
     }
 }
 
 impl Decision {
-    /// What, as a person would say it.
+    /// Returns the description for people.
     #[must_use]
     pub fn what(&self) -> String {
         let what = match &self.happening {
@@ -43,89 +43,89 @@ impl Decision {
 }
 
 record! {
-    /// What moved the forecast finish of a request.
+    /// Cause of a change of a request's forecast finish.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Cause {
-        /// A belief about a depot or source nobody had measured was too hopeful, or not hopeful enough.
+        /// The assumed rate of an unmeasured depot or source was too high or too low.
         0 = Belief,
         /// A depot or source was lost, or came back.
         1 = Loss,
-        /// A depot went as the hours of its owner say.
+        /// The hours of a depot's owner began or ended.
         2 = Hours,
         /// The forecast rate of a measured depot or source changed.
         3 = Rate,
-        /// Depots were added or let go, the data took another way, or a limit was changed.
+        /// Depots were added or dropped, data took another way, or a limit changed.
         4 = Course,
-        /// Less or more got through than was forecast.
+        /// Less or more data arrived than forecast.
         5 = Pace,
-        /// More urgent requests took more or less of the way than before, or less got through.
+        /// More urgent requests used more or less of the path than before, or less arrived.
         6 = Others,
-        /// It was paused.
+        /// The request was paused.
         7 = Paused,
-        /// Where it goes does not take what comes.
+        /// The destination refuses data.
         8 = Refusal,
     }
 }
 
 record! {
-    /// Who gives or takes the bytes that a cause is about.
+    /// Sender or receiver of the bytes that a cause is about.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Party {
         /// A depot.
         0 = Depot {
-            /// Which.
+            /// The depot.
             depot: DepotId,
         },
         /// A source of a stage-in.
         1 = Source {
-            /// Which.
+            /// The source.
             source: SourceId,
         },
     }
 }
 
 record! {
-    /// How far one cause moved the forecast finish of a request in all.
+    /// Total effect of one cause on the forecast finish of a request.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Charge {
         /// The cause.
         pub cause: Cause,
-        /// Who it is about, where it is about one alone.
+        /// Depot or source it is about, if it is about one alone.
         pub party: Option<Party>,
-        /// Microseconds: what it cost of the slack; less than zero when it won some.
+        /// Cost in slack, in microseconds; negative for a gain.
         pub cost_micros: i64,
     }
 }
 
-/// All that a request's story is told from.
+/// Material for the story of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tale {
-    /// As of when.
+    /// Time of the story.
     pub now: Timestamp,
     /// The request as it stands.
     pub view: RequestView,
-    /// The names of its depots, and of its destination where that is one.
+    /// Names of its depots, and of its destination if that is one.
     pub names: Vec<(DepotId, String)>,
-    /// What was decided, oldest first.
+    /// Decisions, oldest first.
     pub decisions: Vec<Decision>,
-    /// When it was to be safe, and the p90 finish that was answered; none where none was in sight.
+    /// Deadline and p90 finish of the first answer; none without a forecast.
     pub answered: Option<(Timestamp, Timestamp)>,
-    /// What moved that finish since: with it they add up to the finish as last forecast, and in the
-    /// end to the moment it became safe.
+    /// Changes of that finish since. Together they lead to the last forecast finish, and in the end
+    /// to the moment of safety.
     pub charges: Vec<Charge>,
 }
 
-/// All that the story of a stage-in is told from.
+/// Material for the story of a stage-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrivalTale {
-    /// As of when.
+    /// Time of the story.
     pub now: Timestamp,
     /// The stage-in as it stands.
     pub view: ArrivalView,
-    /// What was decided, oldest first.
+    /// Decisions, oldest first.
     pub decisions: Vec<Decision>,
-    /// When it was to be here, and the p90 finish that was answered; none where none was in sight.
+    /// Deadline and p90 finish of the first answer; none without a forecast.
     pub answered: Option<(Timestamp, Timestamp)>,
-    /// What moved that finish since, as [`Tale::charges`].
+    /// Changes of that finish since, as [`Tale::charges`].
     pub charges: Vec<Charge>,
 }

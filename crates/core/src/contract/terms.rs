@@ -5,64 +5,64 @@ use posthaste_plan::{
 };
 use posthaste_types::{Bytes, record};
 
-/// What prices are quoted for.
+/// Unit of volume for prices.
 pub(crate) const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
 /// A month of storage, as stores bill it: 730 hours.
 const MONTH_HOURS: u64 = 730;
 
 record! {
-    /// On which terms an owner lends a depot.
+    /// Terms on which an owner lends a depot.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct DepotTerms {
-        /// When it may be used.
+        /// Hours in which it may be used.
         pub windows: Windows,
-        /// What fails together with it: its site, its provider, its region, separated by commas. Empty: nothing does.
+        /// Failure domains, separated by commas: site, provider, region. Empty: none.
         pub domain: String,
-        /// It belongs to the site, for want of others: used when the rest does not suffice.
+        /// True if the depot is the site's fallback: used when the rest does not suffice.
         pub is_landmark: bool,
-        /// What sending a gigabyte (10^9 bytes) there costs, in millionths of a dollar.
+        /// Price of sending a gigabyte (10^9 bytes) there, in millionths of a dollar.
         pub send_micro_usd: u64,
-        /// What keeping a gigabyte there for a month costs, in millionths of a dollar.
+        /// Price of keeping a gigabyte there for a month, in millionths of a dollar.
         pub keep_micro_usd: u64,
     }
 }
 
 impl DepotTerms {
-    /// Most names of failure domains a depot may have.
+    /// Most failure domains of a depot.
     pub const DOMAINS_MAX: usize = 8;
 
-    /// The names of its failure domains, each once, as they are written.
+    /// Returns the names of its failure domains, each once, as they are written.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         names(&self.domain).take(Self::DOMAINS_MAX)
     }
 
-    /// The names that a text separates by commas, each once and trimmed, as one text again; none where there are more than a
-    /// depot may have.
+    /// Returns the comma-separated names of a text, each once and trimmed, as one text; none if a
+    /// depot may not have so many.
     #[must_use]
     pub fn tidy_domain(text: &str) -> Option<String> {
         let all: Vec<&str> = names(text).take(Self::DOMAINS_MAX + 1).collect();
         (all.len() <= Self::DOMAINS_MAX).then(|| all.join(","))
     }
 
-    /// What sending there costs.
+    /// Returns the price of sending there.
     #[must_use]
     pub fn sending(&self) -> Price {
         Price::new(Money::from_micro_usd(self.send_micro_usd), GIGABYTE)
     }
 
-    /// What keeping data there costs an hour.
+    /// Returns the price of keeping data there for an hour.
     #[must_use]
     pub fn keeping(&self) -> Price {
         let month = GIGABYTE.times(MONTH_HOURS);
         Price::new(Money::from_micro_usd(self.keep_micro_usd), month)
     }
 
-    /// Whether it costs nothing.
+    /// Returns whether the depot costs nothing.
     pub(crate) fn is_free(&self) -> bool {
         self.send_micro_usd == 0 && self.keep_micro_usd == 0
     }
 
-    /// What sending bytes there and keeping them for some seconds costs.
+    /// Returns the price of sending bytes there and keeping them for some seconds.
     #[must_use]
     pub fn cost(&self, bytes: Bytes, keep_s: u64) -> Money {
         let byte_seconds = u128::from(bytes.get()) * u128::from(keep_s);
@@ -70,7 +70,7 @@ impl DepotTerms {
     }
 }
 
-/// The names that a text separates by commas, each once and trimmed.
+/// Returns the comma-separated names of a text, each once and trimmed.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
     let all = || text.split(',').map(str::trim);
     let is_first = move |&(place, name): &(usize, &str)| all().take(place).all(|one| one != name);

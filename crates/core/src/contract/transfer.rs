@@ -4,30 +4,30 @@ use posthaste_types::{Bytes, DepotId, SourceId, Timestamp};
 
 use super::{Forecast, Hindrance};
 
-/// What one way carries for one request, as the mind sees it now.
+/// A transfer of a request, as the mind sees it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferView {
-    /// What it is.
+    /// Kind of the transfer.
     pub kind: TransferKind,
-    /// Where it begins.
+    /// Sending end.
     pub from: TransferEnd,
-    /// Where it ends.
+    /// Receiving end.
     pub to: TransferEnd,
-    /// The source, or path, that it is of a stage-in, or of a stage-out to an address.
+    /// Source of a stage-in, or path of a stage-out to an address.
     pub source: Option<SourceId>,
-    /// Bytes that came that way and count.
+    /// Bytes that arrived this way and count.
     pub done: Bytes,
-    /// Bytes that are to come that way yet, as the last look places them.
+    /// Bytes still to arrive this way, by the current plan.
     pub left: Bytes,
-    /// Pieces on their way.
+    /// Chunks or fragments in flight.
     pub in_flight: u32,
-    /// When the last of what is left is forecast to be there; none where nothing is left, or that is not in sight.
+    /// Forecast finish of the rest; none if nothing is left or without a forecast.
     pub finish: Option<Forecast>,
-    /// How it stands.
+    /// State.
     pub state: TransferState,
 }
 
-/// What a transfer is.
+/// Kind of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferKind {
     /// Fragments of a stage-out to a depot.
@@ -45,7 +45,7 @@ pub enum TransferKind {
 }
 
 impl TransferKind {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,21 +59,21 @@ impl TransferKind {
     }
 }
 
-/// Where a transfer begins or ends.
+/// Sending or receiving end of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferEnd {
     /// At the centre.
     Centre,
     /// At a depot.
     Depot {
-        /// Which.
+        /// The depot.
         depot: DepotId,
-        /// The name people use.
+        /// Name shown to people.
         name: String,
     },
     /// At an endpoint elsewhere.
     Source {
-        /// The name people use.
+        /// Name shown to people.
         name: String,
     },
     /// At several depots.
@@ -93,27 +93,27 @@ impl fmt::Display for TransferEnd {
     }
 }
 
-/// How a transfer stands.
+/// State of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferState {
-    /// Nothing of it is on its way now, and some will be.
+    /// Nothing is in flight now, and something will be.
     Waiting {
-        /// For what; none where its turn is about to come.
+        /// Obstacle; none if its turn is about to come.
         why: Option<Standstill>,
     },
-    /// Some of it is on its way.
+    /// Something is in flight.
     Running,
-    /// Nothing of it is on its way before something changes.
+    /// Nothing is in flight before something changes.
     Parked {
-        /// What.
+        /// The obstacle.
         why: Standstill,
     },
-    /// Nothing is left of it.
+    /// Nothing is left.
     Done,
 }
 
 impl TransferState {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl TransferState {
         }
     }
 
-    /// Why nothing of it is on its way, where there is something to say.
+    /// Returns the obstacle, if there is one.
     #[must_use]
     pub const fn why(&self) -> Option<&Standstill> {
         match self {
@@ -135,39 +135,39 @@ impl TransferState {
     }
 }
 
-/// Why nothing of a transfer is on its way.
+/// Reason why nothing of a transfer is in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standstill {
-    /// Somebody lets its request wait.
+    /// A user paused the request.
     Paused {
-        /// Who.
+        /// Name of the user.
         by: String,
     },
     /// The other end does not answer.
     Away,
     /// The depot is lent at other hours.
     Hours,
-    /// The depot's machine has too much to do.
+    /// The machine of the depot has too much load.
     Loaded,
-    /// The depot has no space for a piece more.
+    /// The depot has no space for another chunk or fragment.
     Full,
-    /// It no longer holds what it held.
+    /// The source lost what it held.
     Gone,
-    /// More urgent requests take what there is.
+    /// More urgent requests use the capacity.
     Others,
-    /// It is not welcome yet, and need not begin before.
+    /// The stage-in is not welcome yet, and need not begin yet.
     Early {
-        /// When it begins at the latest.
+        /// Latest start.
         begin_by: Timestamp,
     },
-    /// Something failed: it is left alone until then.
+    /// Something failed: the transfer rests until then.
     Rests {
-        /// When it is tried again.
+        /// Time of the next try.
         until: Timestamp,
     },
-    /// What keeps a destination waiting.
+    /// The destination waits.
     Delivery {
-        /// That.
+        /// The hindrance.
         hindrance: Hindrance,
     },
 }

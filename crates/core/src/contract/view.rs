@@ -6,10 +6,10 @@ use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 use super::{DeliveryView, DrainView, Omission, Pause, RequestSpec, WayView, Wishes};
 
 record! {
-    /// Where a request stands.
+    /// State of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RequestState {
-        /// Not taken: infeasible, too few depots, no space.
+        /// Rejected: infeasible, too few depots, no space.
         0 = Refused,
         /// Fragments are moving.
         1 = Moving,
@@ -21,13 +21,13 @@ record! {
         4 = Delivered,
         /// Cancelled by a user.
         5 = Cancelled,
-        /// Can't go on; the source is untouched.
+        /// Unable to go on; the source is untouched.
         6 = Failed,
     }
 }
 
 impl RequestState {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,53 +42,53 @@ impl RequestState {
     }
 }
 
-/// A request as the plan in force has it: whose turn is when, and what goes where.
+/// A request in the plan in force: its turn and its shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnView {
     /// The request.
     pub request: RequestId,
-    /// It gets what others leave, since it can't be on time.
+    /// True if the request gets the leftover capacity, since it can't be on time.
     pub is_leftover: bool,
-    /// By what its turn goes: when all of it must be safe, or there.
+    /// Time that its turn goes by: its deadline, or its deliver-by time.
     pub deadline: Timestamp,
-    /// When it is forecast to be safe; none while no path is up.
+    /// Forecast of its safety; none while no path is up.
     pub finish: Option<Forecast>,
-    /// Whether its deadline is in danger.
+    /// True if the deadline is in danger.
     pub at_risk: bool,
-    /// Somebody lets it wait.
+    /// True while a user pauses it.
     pub is_paused: bool,
-    /// Bytes that still have to be sent: coded, where it goes over depots.
+    /// Bytes still to send: encoded, if they go over depots.
     pub bytes_left: Bytes,
-    /// Whatever is fed now.
+    /// Everything fed now.
     pub shares: Vec<TurnShare>,
 }
 
-/// What goes to one depot.
+/// Share of one depot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnShare {
     /// The depot.
     pub depot: DepotId,
-    /// Fragments on their way.
+    /// Fragments in flight.
     pub in_flight: u32,
-    /// What a plan over time still gives it; none where it may have what it gets.
+    /// Quota left by a plan over time; none without a limit.
     pub quota: Option<Bytes>,
 }
 
 record! {
-    /// A moment in the future, as quantiles: p90 means nine in ten are earlier.
+    /// A future moment in quantiles: at p90, nine in ten are earlier.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Forecast {
-        /// One in ten finishes earlier.
+        /// Time before which one in ten finishes.
         pub p10: Timestamp,
-        /// As likely earlier as later.
+        /// Median.
         pub p50: Timestamp,
-        /// Nine in ten finish earlier: what deadlines compare with.
+        /// Time before which nine in ten finish; compared with deadlines.
         pub p90: Timestamp,
     }
 }
 
 impl Forecast {
-    /// One that is certain.
+    /// Returns a certain forecast.
     #[must_use]
     pub const fn at(moment: Timestamp) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl Forecast {
         }
     }
 
-    /// One of quantiles that were found each for itself, p10 first: none is before the one in front of it. None unless
-    /// all are in sight.
+    /// Returns a forecast of independently found quantiles, p10 first, and makes them ascend. None
+    /// unless all three exist.
     pub(crate) fn ordered(quantiles: [Option<Timestamp>; 3]) -> Option<Self> {
         let [Some(p10), Some(p50), Some(p90)] = quantiles else {
             return None;
@@ -111,20 +111,20 @@ impl Forecast {
 }
 
 record! {
-    /// How a depot is doing.
+    /// State of a depot.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum DepotState {
-        /// In the books, not heard of yet.
+        /// Registered, not heard of yet.
         0 = Unknown,
-        /// Answers.
+        /// Up: it answers.
         1 = Up,
-        /// Does not.
+        /// Down: it does not answer.
         2 = Down,
     }
 }
 
 impl DepotState {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -136,16 +136,16 @@ impl DepotState {
 }
 
 record! {
-    /// One depot, as the mind sees it now.
+    /// State of a depot, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DepotView {
         /// The depot.
         pub depot: DepotId,
-        /// The name people use.
+        /// Name shown to people.
         pub name: String,
-        /// How it is doing.
+        /// State.
         pub state: DepotState,
-        /// Most that we may keep there.
+        /// Space lent to us.
         pub capacity: Bytes,
         /// Space left for new fragments, after what is stored and in flight.
         pub free: Bytes,
@@ -155,28 +155,28 @@ record! {
         pub rate_p50: ByteRate,
         /// Forecast rate, p90.
         pub rate_p90: ByteRate,
-        /// How far its draining is, while it is drained.
+        /// Progress of its draining, while it is drained.
         pub drain: Option<DrainView>,
     }
 }
 
 record! {
-    /// How the rate of a path is known.
+    /// Origin of the knowledge about a path's rate.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Knowledge {
         /// Mostly from transfers over it.
         0 = Transfers,
         /// Mostly from probes.
         1 = Probe,
-        /// Its owner says so.
+        /// The owner reports it.
         2 = Advertised,
-        /// Not at all: a guess.
+        /// An assumption: nothing was measured.
         3 = Assumed,
     }
 }
 
 impl Knowledge {
-    /// The word people and programs know it by.
+    /// Returns the name shown to people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -192,29 +192,29 @@ record! {
     /// The path from the centre to one depot, as the mind sees it at a moment.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PathView {
-        /// The name of the depot where it begins; none where it begins at the centre.
+        /// Name of the depot where the path begins; none for the centre.
         pub from: Option<String>,
-        /// Where it ends.
+        /// Depot where the path ends.
         pub depot: DepotId,
-        /// The name people use for that.
+        /// Name shown to people of that depot.
         pub name: String,
-        /// What it is forecast to carry.
+        /// Forecast rate.
         pub rates: Quantiles,
-        /// How that is known.
+        /// Origin of the forecast.
         pub knowledge: Knowledge,
-        /// When it was last measured; none when it never was.
+        /// Time of the last measurement; none without one.
         pub measured_at: Option<Timestamp>,
-        /// Measurements of transfers taken so far.
+        /// Measurements of transfers so far.
         pub transfers: u64,
-        /// Probes taken so far.
+        /// Probes so far.
         pub probes: u64,
-        /// When the last probe ended, whether it showed anything or not.
+        /// End of the last probe, whatever its result.
         pub probed_at: Option<Timestamp>,
-        /// How well it was forecast so far.
+        /// Accuracy of the forecasts so far.
         pub score: Score,
-        /// The shortest round trip seen; none where nobody measured it.
+        /// Shortest round trip; none if unmeasured.
         pub round_trip: Option<Duration>,
-        /// The ways there are, as they are wanted while nothing is known; none where there is only one.
+        /// Ways in their order of preference while unmeasured; none if there is only one.
         pub ways: Vec<WayView>,
     }
 }
@@ -225,110 +225,110 @@ record! {
     pub struct RankView {
         /// The depot.
         pub depot: DepotId,
-        /// The name people use for it.
+        /// Name shown to people.
         pub name: String,
-        /// The round trip to the centre; none where nobody measured it.
+        /// Round trip to the centre; none if unmeasured.
         pub from_centre: Option<Duration>,
-        /// The round trip to the destination; none where nobody measured it.
+        /// Round trip to the destination; none if unmeasured.
         pub to_destination: Option<Duration>,
         /// Hops from the centre, for that destination.
         pub level: u8,
-        /// Whether it is only used where others do not suffice.
+        /// True if the depot is used only when others do not suffice.
         pub is_landmark: bool,
-        /// What the path from the centre is forecast to carry, p50.
+        /// Forecast rate of the path from the centre, p50.
         pub carries: ByteRate,
-        /// When that was measured last; none when it never was.
+        /// Time of that path's last measurement; none without one.
         pub measured_at: Option<Timestamp>,
-        /// What the path to the destination is forecast to carry, p50; none where nothing ever measured it.
+        /// Forecast rate of the path to the destination, p50; none if never measured.
         pub onward: Option<ByteRate>,
-        /// When that was measured last.
+        /// Time of that path's last measurement.
         pub onward_at: Option<Timestamp>,
     }
 }
 
 record! {
-    /// What one depot does for one request.
+    /// Share of one depot in one request.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ShareView {
         /// The depot.
         pub depot: DepotId,
-        /// Whether it is fed now.
+        /// True if the depot is fed now.
         pub active: bool,
-        /// Fragments it holds, verified.
+        /// Fragments stored there, verified.
         pub stored: u32,
-        /// Bytes of those.
+        /// Bytes of those fragments.
         pub stored_bytes: Bytes,
-        /// Fragments on their way to it.
+        /// Fragments in flight to the depot.
         pub in_flight: u32,
-        /// Space it keeps for the request, what it holds included; none where it keeps none.
+        /// Space reserved for the request, including what is stored; none without a reservation.
         pub reserved: Bytes,
     }
 }
 
 record! {
-    /// What a request costs, once it is done as planned.
+    /// Cost of a request, once it is done as planned.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Cost {
-        /// Of sending, requests included, in millionths of a dollar.
+        /// Cost of sending, with the price of the store's requests, in millionths of a dollar.
         pub send_micro_usd: u64,
-        /// Of keeping it a month, in millionths of a dollar.
+        /// Cost of keeping it for a month, in millionths of a dollar.
         pub month_micro_usd: u64,
-        /// Of reading all of it once from its depots, in millionths of a dollar.
+        /// Cost of reading all of it once from its depots, in millionths of a dollar.
         pub read_micro_usd: u64,
     }
 }
 
 record! {
-    /// One request, as the mind sees it now.
+    /// State of a request, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RequestView {
         /// The request.
         pub request: RequestId,
-        /// What was asked for.
+        /// Specification of the request.
         pub spec: RequestSpec,
-        /// What was wished beyond that.
+        /// Further wishes.
         pub wishes: Wishes,
         /// Depots that must hold their share of every chunk.
         pub pinned: Vec<DepotId>,
-        /// Where it stands.
+        /// State.
         pub state: RequestState,
-        /// Who lets it wait; none while it may go on.
+        /// Pause and its user; none while the request may go on.
         pub paused: Option<Pause>,
-        /// Whether its deadline is in danger, or it was safe and is not any more.
+        /// True if its deadline is in danger, or it was safe and is so no longer.
         pub at_risk: bool,
-        /// Whether the deadline passed before it was safe.
+        /// True if the deadline passed before it was safe.
         pub missed: bool,
-        /// Whether it was safe and is not any more.
+        /// True if it was safe and is so no longer.
         pub is_unsafe: bool,
-        /// Chunks that nobody who is there can give any more, and that can't be sent again since the source is gone.
+        /// Chunks out of reach: the depots that answer can't rebuild them, and the source is gone.
         pub chunks_out_of_reach: u32,
-        /// Whether its source stays for good, though it was to be removed.
+        /// True if its source stays for good, though it was to be removed.
         pub source_kept: bool,
-        /// Whether some of its source may be gone: a release began, and did not end.
+        /// True if some of its source may be gone: a release began, and did not end.
         pub has_tried_release: bool,
-        /// When its source is to be purged, where that is known.
+        /// Purge time of its source, if known.
         pub purge_at: Option<Timestamp>,
-        /// When it was submitted.
+        /// Time of submission.
         pub submitted: Timestamp,
-        /// When it became safe first.
+        /// Time at which it first became safe.
         pub safe_at: Option<Timestamp>,
-        /// When it is forecast to be safe; none once it is, or while no path is up.
+        /// Forecast of its safety; none once it is safe, or while no path is up.
         pub finish: Option<Forecast>,
         /// Chunks that are safe.
         pub chunks_safe: u32,
-        /// Chunks that were made safe again after a depot was lost.
+        /// Chunks repaired after the loss of a depot.
         pub chunks_repaired: u32,
-        /// Sends that were late and were made a second time, since it was last safe.
+        /// Late sends that were repeated since it was last safe.
         pub duplicates: u32,
-        /// What it costs, where owners said what their depots cost.
+        /// Its cost, if owners set prices.
         pub cost: Cost,
-        /// What was begun for it costs, with keeping it to the end, in millionths of a dollar.
+        /// Cost of what was begun for it, with keeping it to the end, in millionths of a dollar.
         pub spent_micro_usd: u64,
-        /// How its delivery stands, where it has destinations.
+        /// State of its delivery, if it has destinations.
         pub delivery: Option<DeliveryView>,
-        /// Files that were left out of it.
+        /// Files left out of it.
         pub omissions: Vec<Omission>,
-        /// What each depot does for it, in the user's order.
+        /// Share of each depot, in the user's order.
         pub shares: Vec<ShareView>,
     }
 }

@@ -1,4 +1,4 @@
-//! Several ways to one depot, as the contract tells them.
+//! Several ways to one depot, in the contract.
 
 use alloc::string::String;
 use core::fmt;
@@ -6,54 +6,54 @@ use posthaste_forecast::Quantiles;
 use posthaste_types::{ByteRate, Timestamp, record};
 
 record! {
-    /// Why data takes one way to a depot and not another.
+    /// Reason why data takes one way to a depot and not another.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum WayReason {
-        /// Nobody knows lately what this one carries.
+        /// There is no recent measurement of this way.
         0 = Untried {
-            /// What the one that is taken carries.
+            /// Rate of the way in use.
             carries: ByteRate,
         },
-        /// It carries more.
+        /// This way is faster.
         1 = CarriesMore {
-            /// What it carries.
+            /// Rate of this way.
             carries: ByteRate,
-            /// The other one.
+            /// Name of the other way.
             than: String,
-            /// What that carries.
+            /// Rate of the other way.
             other: ByteRate,
         },
-        /// It carries as much as a gateway, which so buys nothing.
+        /// The straight way is as fast as the gateway, which so gains nothing.
         2 = NeedsNoGateway {
-            /// What it carries.
+            /// Rate of the straight way.
             carries: ByteRate,
-            /// The gateway.
+            /// Name of the gateway.
             gateway: String,
-            /// What that carries.
+            /// Rate through the gateway.
             other: ByteRate,
         },
-        /// The other one, which was tried, carries no more than that.
+        /// The other way, which was tried, is no faster.
         3 = OtherNoBetter {
-            /// The other one.
+            /// Name of the other way.
             tried: String,
-            /// What it carries; none where it did not show that.
+            /// Rate of the other way; none if the trial did not show it.
             carries: Option<ByteRate>,
         },
-        /// The other one does not open, or breaks.
+        /// The other way does not open, or breaks.
         4 = OtherFails {
-            /// The other one.
+            /// Name of the other way.
             other: String,
         },
-        /// It was chosen, did not open for a while, and opens again.
+        /// The chosen way did not open for a while, and opens again.
         6 = OpensAgain,
-        /// Rate that is reserved is carried on it alone.
+        /// Reserved rate is available on this way alone.
         7 = Reserved {
             /// The circuit.
             circuit: String,
         },
-        /// It was chosen before.
+        /// The way was chosen before.
         5 = Known {
-            /// What it carries.
+            /// Rate of the way.
             carries: ByteRate,
         },
     }
@@ -98,16 +98,16 @@ impl fmt::Display for WayReason {
 }
 
 record! {
-    /// One of several ways to a depot, as the mind sees it now.
+    /// A way to a depot, as the mind sees it now.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct WayView {
-        /// Its name: the gateways it leads through, or that it is straight.
+        /// Name: the gateways on the way, or that it is straight.
         pub name: String,
-        /// Whether data takes it.
+        /// True if data takes it.
         pub is_taken: bool,
-        /// What it is forecast to carry; none before it was measured.
+        /// Forecast rate; none before a measurement.
         pub rates: Option<Quantiles>,
-        /// When it was last measured; none when it never was.
+        /// Time of the last measurement; none without one.
         pub measured_at: Option<Timestamp>,
     }
 }

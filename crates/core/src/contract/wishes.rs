@@ -5,15 +5,15 @@ use posthaste_types::{ByteRate, DepotId, Timestamp, record};
 use super::Reserve;
 
 record! {
-    /// How much a request matters beside others that can't all be served: higher first. What was
-    /// promised to others is kept whatever the priority.
+    /// Priority of a request beside others that can't all be served: higher goes first. Promises to
+    /// others are kept at any priority.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
     pub struct Priority {
         level: i64,
     }
 }
 
-/// A priority that could not be read.
+/// Invalid priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityError;
 
@@ -30,11 +30,11 @@ impl fmt::Display for PriorityError {
 impl core::error::Error for PriorityError {}
 
 impl Priority {
-    /// The lowest there is.
+    /// Lowest priority.
     pub const LEAST: Self = Self { level: -9 };
-    /// The highest there is.
+    /// Highest priority.
     pub const MOST: Self = Self { level: 9 };
-    /// The levels that have names.
+    /// Levels that have names.
     pub const NAMES: [(&'static str, Self); 4] = [
         ("low", Self { level: -1 }),
         ("normal", Self { level: 0 }),
@@ -42,7 +42,7 @@ impl Priority {
         ("urgent", Self { level: 2 }),
     ];
 
-    /// This level; 0 is normal.
+    /// Returns the priority of this level; 0 is normal.
     ///
     /// # Errors
     /// [`PriorityError`] when it lies outside [`Priority::LEAST`] and [`Priority::MOST`].
@@ -55,7 +55,7 @@ impl Priority {
             .ok_or(PriorityError)
     }
 
-    /// How many levels lie above it.
+    /// Returns the number of levels above it.
     #[must_use]
     pub fn below_most(self) -> u8 {
         let below = Self::MOST.level.saturating_sub(self.level).max(0);
@@ -86,21 +86,21 @@ impl FromStr for Priority {
 }
 
 record! {
-    /// What the data must survive.
+    /// Wished durability of the data.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Survive {
-        /// What the code asked for gives: its parity.
+        /// The parity of the requested code.
         #[default]
         0 = AsCoded,
-        /// The loss of any so many depots; the code is chosen.
+        /// Loss of any so many depots; the service chooses the code.
         1 = Losses {
-            /// How many.
+            /// Depots that may be lost.
             depots: u32,
         },
-        /// Whatever befalls its depots, but for this chance; the code is chosen by how often they
-        /// failed so far.
+        /// Any losses, up to this chance of losing data; the service chooses the code by the
+        /// depots' history.
         2 = Chance {
-            /// The chance that some of it is lost, in billionths.
+            /// Highest chance that data is lost, in billionths.
             loss_ppb_max: u32,
         },
     }
@@ -121,47 +121,46 @@ impl fmt::Display for Survive {
 }
 
 record! {
-    /// When fragments that were lost with a depot are made again.
+    /// Time at which fragments lost with a depot are rebuilt.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Repair {
         /// At once.
         #[default]
         0 = Eager,
-        /// When one more loss is all that a chunk survives.
+        /// Once a chunk survives just one more loss.
         1 = Lazy,
     }
 }
 
 record! {
-    /// What a user may wish of a request beyond its deadline. All of it can be left out, and then
-    /// changes nothing.
+    /// Wishes of a user beyond the deadline. Each may be left out, and then changes nothing.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Wishes {
-        /// How much it matters beside others.
+        /// Priority beside other requests.
         pub priority: Priority,
-        /// Whose it is; empty: nobody said.
+        /// Owner; empty if not given.
         pub owner: String,
-        /// On whose account it goes; empty: nobody said.
+        /// Project that pays; empty if not given.
         pub project: String,
-        /// Most that it may cost, sending and keeping together, in millionths of a dollar.
+        /// Budget for sending and keeping together, in millionths of a dollar.
         pub budget_micro_usd: Option<u64>,
-        /// What the data must survive.
+        /// Wished durability.
         pub survive: Survive,
-        /// Most that may be sent for it.
+        /// Rate limit.
         pub rate_max: Option<ByteRate>,
         /// Depots that may not hold any of it.
         pub forbidden: Vec<DepotId>,
-        /// When what was lost is made again.
+        /// Time at which lost fragments are rebuilt.
         pub repair: Repair,
-        /// Losses that suffice by the deadline, where there is no time for all of its code: the rest of it
-        /// follows. Of no effect where its code survives no more.
+        /// Losses that suffice by the deadline if there is no time for all of the code; the rest
+        /// follows. Without effect if the code survives no more.
         pub safe_with: Option<u32>,
-        /// Until when depots keep it: what is kept so long costs so much, and must last so long. A month
-        /// after the deadline when left out.
+        /// Time until which depots keep it: price and durability are for that span. Default: a
+        /// month after the deadline.
         pub keep_until: Option<Timestamp>,
-        /// When every destination is to have all of it; any time when left out.
+        /// Deliver-by time for every destination; none for any time.
         pub deliver_by: Option<Timestamp>,
-        /// Whether rate is reserved for it.
+        /// Reservation of rate.
         pub reserve: Reserve,
     }
 }

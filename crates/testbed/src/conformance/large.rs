@@ -9,7 +9,7 @@ use super::{
     small::OTHER_MTIME, spec,
 };
 
-/// A large file and how an endpoint cuts it.
+/// A large file and the size of the endpoint's segments.
 struct Cut {
     bytes: Vec<u8>,
     step: usize,
@@ -57,7 +57,7 @@ pub(super) async fn is_continued(stage: &Stage) {
     let last = cut.count() - 1;
     let first = if stage.can.segments_in_any_order {
         assert!(last >= 2, "the suite needs three segments");
-        // The last first: order must not matter.
+        // The last segment first: order must not matter.
         vec![last, 0]
     } else {
         (0..last.max(1)).collect()
@@ -95,7 +95,7 @@ pub(super) async fn is_continued(stage: &Stage) {
     }
 }
 
-/// As [`is_continued`], when nobody says how long the file is until it has ended.
+/// Checks [`is_continued`] with a length that is unknown until the file ends.
 pub(super) async fn of_unknown_length_is_continued(stage: &Stage) {
     let spec = FileSpec {
         size: 0,
@@ -160,7 +160,7 @@ pub(super) async fn of_unknown_length_is_continued(stage: &Stage) {
     ends_early(stage, &cut.bytes).await;
 }
 
-/// What was written beyond the end of a file of unknown length is no part of it.
+/// Checks that bytes written beyond the end of a file of unknown length are discarded.
 async fn ends_early(stage: &Stage, bytes: &[u8]) {
     let (endpoint, path) = (&stage.endpoint, b"large/ends-early");
     let spec = spec(0, "test:ends-early");
@@ -172,7 +172,7 @@ async fn ends_early(stage: &Stage, bytes: &[u8]) {
     for index in 0..cut.count() {
         cut.write(&writer, index).await;
     }
-    // Whether it can promise that or not, asking does no harm.
+    // A settle is harmless, whether the endpoint can promise durability or not.
     writer.settle().await.unwrap();
     let size = cut.range(1).start;
     let wanted = &cut.bytes[..usize::try_from(size).unwrap()];
@@ -260,7 +260,7 @@ pub(super) async fn of_a_broken_source_is_not_seen(stage: &Stage) {
     }
 }
 
-/// A file replaced after it was opened is never mixed from two versions.
+/// Checks that two versions of a file replaced after it was opened never mix.
 pub(super) async fn that_changes_is_noticed(stage: &Stage) {
     let old = noise(100_000);
     let new = vec![7; 90_000];
@@ -278,7 +278,7 @@ pub(super) async fn that_changes_is_noticed(stage: &Stage) {
     replacing.await.unwrap();
     let read = read_through(&*reader, old.len() as u64).await;
     match read {
-        // What is open may go on being what it was.
+        // An open file may keep its old content.
         Ok(bytes) => assert!(bytes == old, "it is mixed from two versions"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Changed, "{error}"),
     }

@@ -9,7 +9,7 @@ use super::{
 /// Names every endpoint keeps as they are.
 const PLAIN: [&str; 8] = ["a b", "a+b", "a%20b", "a&<>b", "é", "~", "'$(x)'", "a#b?c"];
 
-/// Names some protocols have no way to say. They must say so.
+/// Names that some protocols can't express. Those must report an error.
 const STRANGE: [&[u8]; 4] = [b"new\nline", b"a\"b", b"back\\slash", b"caf\xe9"];
 
 pub(super) async fn shows_names_as_they_are(stage: &Stage) {
@@ -60,7 +60,7 @@ pub(super) async fn shows_names_as_they_are(stage: &Stage) {
     assert_eq!(found, wanted);
 }
 
-/// Paths relative to the directory, directories before what they hold; as a walk would find it.
+/// Paths relative to the directory, directories before their content, as a walk finds them.
 pub(super) async fn a_tree_is_listed_at_once(stage: &Stage) {
     for directory in [&b"tree"[..], b"tree/a", b"tree/a/deep", b"tree/a-b"] {
         stage.through.make_directory(directory).await.unwrap();

@@ -1,4 +1,4 @@
-//! What some servers do by themselves: copy, remove, write on a condition.
+//! Operations that some servers do by themselves: copy, remove, write on a condition.
 
 use posthaste_endpoint::Condition;
 
@@ -53,7 +53,7 @@ pub(super) async fn removes(stage: &Stage) {
     stage.put(b"small/removed", b"soon gone").await;
     endpoint.remove(b"small/removed").await.unwrap();
     assert!(!stage.is_there(b"small/removed").await);
-    // Nothing there is no error: a lost answer makes callers ask twice.
+    // A missing file is no error: callers ask twice after a lost answer.
     endpoint.remove(b"small/removed").await.unwrap();
     if stage.can.links {
         let spec = FileSpec {

@@ -69,7 +69,7 @@ pub(super) async fn directories_keep_attributes(stage: &Stage) {
     }
 }
 
-/// Whatever travels in one request, each file has an answer of its own.
+/// Checks that each file has its own result, however many travel in one request.
 pub(super) async fn several_travel_together(stage: &Stage) {
     stage.through.make_directory(b"several").await.unwrap();
     let contents: Vec<Vec<u8>> = (0..20).map(|index| noise(index * 1_000)).collect();

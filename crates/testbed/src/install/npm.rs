@@ -13,7 +13,7 @@ pub struct NodeProgram {
     pub package: &'static str,
     /// Its pinned version.
     pub version: &'static str,
-    /// What Node.js runs, below the package's folder.
+    /// Script for Node.js, below the package's folder.
     pub script: &'static str,
 }
 
@@ -24,7 +24,8 @@ pub const AZURITE: NodeProgram = NodeProgram {
     script: "dist/src/blob/main.js",
 };
 
-/// The OpenID provider of the tests, certified by the OpenID Foundation. The last version that runs on the Node.js of Debian 12.
+/// The OpenID provider of the tests, certified by the OpenID Foundation. The last version that runs
+/// on the Node.js of Debian 12.
 pub const OIDC_PROVIDER: NodeProgram = NodeProgram {
     package: "oidc-provider",
     version: "8.8.1",
@@ -48,16 +49,16 @@ fn script_of(program: NodeProgram) -> PathBuf {
 /// Node.js.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub(crate) fn find_node() -> Result<PathBuf> {
     find_in_path("node")
         .context("the tests need Node.js: run `apt-get install nodejs npm` or `cargo xtask test`")
 }
 
-/// The script of an installed program.
+/// Finds the script of an installed program.
 ///
 /// # Errors
-/// When it is not installed.
+/// Fails if it is not installed.
 pub(crate) fn find_node_program(program: NodeProgram) -> Result<PathBuf> {
     let script = script_of(program);
     ensure!(
@@ -68,18 +69,18 @@ pub(crate) fn find_node_program(program: NodeProgram) -> Result<PathBuf> {
     Ok(script)
 }
 
-/// Installs the Azure Blob server where it is missing.
+/// Installs the Azure Blob server if it is missing.
 ///
 /// # Errors
-/// When Node.js can't be had or the registry does not serve the package.
+/// Fails if Node.js is unavailable or the registry does not serve the package.
 pub fn ensure_azure_server() -> Result<PathBuf> {
     ensure_node_program(AZURITE)
 }
 
-/// Installs the OpenID provider where it is missing.
+/// Installs the OpenID provider if it is missing.
 ///
 /// # Errors
-/// As [`ensure_azure_server`].
+/// See [`ensure_azure_server`].
 pub fn ensure_identity_server() -> Result<PathBuf> {
     ensure_node_program(OIDC_PROVIDER)
 }
@@ -95,7 +96,7 @@ fn ensure_node_program(program: NodeProgram) -> Result<PathBuf> {
     let npm = find_in_path("npm").context("apt installed no npm")?;
     let wanted = format!("{}@{}", program.package, program.version);
     say(&format!("installing {wanted} from the npm registry"));
-    // Under another name until it is whole.
+    // Under another name until it is complete.
     let folder = folder_of(program);
     let partial = folder.with_extension("partial");
     if partial.exists() {
@@ -104,7 +105,7 @@ fn ensure_node_program(program: NodeProgram) -> Result<PathBuf> {
     fs::create_dir_all(&partial)?;
     let output = ending_with_us(&npm)
         .args(["install", "--no-audit", "--no-fund", "--omit=dev"])
-        // Nothing it needs is built here, and no script of a package is run.
+        // Nothing that it needs is built here, and no script of a package is run.
         .args(["--ignore-scripts", "--loglevel=error", "--prefix"])
         .arg(&partial)
         .arg(&wanted)

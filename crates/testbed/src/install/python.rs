@@ -13,13 +13,13 @@ use super::{apt_install, ending_with_us, ensure_python, last_line, say, tools_fo
 /// A program that the Python package index serves, at the version the benchmarks were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PythonProgram {
-    /// What `pip install` gets, without extras the name of its folder.
+    /// Argument of `pip install`; without extras, the name of its folder.
     pub package: &'static str,
-    /// Extras of the package that are wanted too, in brackets.
+    /// Extras of the package to install too, in brackets.
     pub extras: &'static str,
     /// Its pinned version.
     pub version: &'static str,
-    /// Where the program lies in the environment; `*` stands for one folder of any name.
+    /// Path of the program in the environment; `*` stands for one folder of any name.
     pub program: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub const AWS: PythonProgram = PythonProgram {
     program: "bin/aws",
 };
 
-/// Python with Amazon's common runtime: what the AWS CLI copies with when it is told to.
+/// Python with Amazon's common runtime, which the AWS CLI copies with on request.
 pub const AWS_CRT: PythonProgram = PythonProgram {
     package: "boto3",
     extras: "[crt]",
@@ -48,7 +48,7 @@ pub const AWS_CRT: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
-/// Python with HTCondor's own library of ClassAds: what its plug-ins are spoken to in.
+/// Python with HTCondor's own library of ClassAds, the language of its plug-ins.
 pub const CLASSADS: PythonProgram = PythonProgram {
     package: "htcondor",
     extras: "",
@@ -72,7 +72,7 @@ pub const AIOSMTPD: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
-/// Python with the receivers' side of Standard Webhooks.
+/// Python with the receiver's side of Standard Webhooks.
 pub const STANDARD_WEBHOOKS: PythonProgram = PythonProgram {
     package: "standardwebhooks",
     extras: "",
@@ -80,7 +80,7 @@ pub const STANDARD_WEBHOOKS: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
-/// Python with OpenTelemetry's own definition of what is exported.
+/// Python with OpenTelemetry's own definition of its messages.
 pub const OTLP: PythonProgram = PythonProgram {
     package: "opentelemetry-proto",
     extras: "",
@@ -88,10 +88,10 @@ pub const OTLP: PythonProgram = PythonProgram {
     program: "bin/python",
 };
 
-/// Where a program is that was installed.
+/// Returns the path of an installed program.
 ///
 /// # Errors
-/// When it is missing; the message says what to run.
+/// Fails if it is missing; the message says what to run.
 pub fn find_python_program(program: PythonProgram) -> Result<PathBuf> {
     let PythonProgram {
         package, version, ..
@@ -102,10 +102,10 @@ pub fn find_python_program(program: PythonProgram) -> Result<PathBuf> {
     })
 }
 
-/// Installs a program where it is missing.
+/// Installs a program if it is missing.
 ///
 /// # Errors
-/// When Python can't be had or the index does not serve the package.
+/// Fails if Python is unavailable or the index does not serve the package.
 pub fn ensure_python_program(program: PythonProgram) -> Result<PathBuf> {
     let PythonProgram {
         package,
@@ -128,16 +128,18 @@ pub fn ensure_python_program(program: PythonProgram) -> Result<PathBuf> {
         .with_context(|| format!("{wanted} has no {}", program.program))
 }
 
-/// The clients of FTS, and Rucio, which drives FTS through a part of its server: their package, version and pins.
+/// The clients of FTS, and Rucio, which drives FTS through a part of its server: their package,
+/// version and pins.
 const FTS_CLIENT: &str = "fts3==3.14.2";
 const RUCIO: &str = "rucio==39.4.2";
 const FTS_PINS: &str = include_str!("fts-clients.txt");
 const FTS_FOLDER: &str = "fts-clients-3.14.2-39.4.2";
 
-/// The folder of FTS's own command line programs, and of a Python with Rucio's tool that drives FTS.
+/// Finds the folder of FTS's own command line programs, and of a Python with Rucio's tool that
+/// drives FTS.
 ///
 /// # Errors
-/// When they are missing; the message says what to run.
+/// Fails if they are missing; the message says what to run.
 pub fn find_fts_clients() -> Result<PathBuf> {
     let folder = tools_folder().join(FTS_FOLDER).join("bin");
     let is_there = find_whole(
@@ -151,10 +153,10 @@ pub fn find_fts_clients() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Installs them where they are missing.
+/// Installs the clients of FTS if they are missing.
 ///
 /// # Errors
-/// When Python can't be had, the index does not serve a package, or one can't be built.
+/// Fails if Python is unavailable, the index does not serve a package, or one can't be built.
 pub fn ensure_fts_clients() -> Result<PathBuf> {
     if let Ok(found) = find_fts_clients() {
         return Ok(found);
@@ -162,7 +164,7 @@ pub fn ensure_fts_clients() -> Result<PathBuf> {
     let folder = tools_folder().join(FTS_FOLDER);
     say("installing FTS's clients and Rucio from the Python package index");
     make_environment(&folder)?;
-    // What binds OpenSSL is built here, by a program that the index serves too.
+    // The binding of OpenSSL is built here, by a program that the index serves too.
     if !Path::new("/usr/include/openssl/ssl.h").exists() {
         apt_install("libssl-dev")?;
     }
@@ -243,7 +245,8 @@ pub fn ensure_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
     find_pinned_python(wanted)
 }
 
-/// Makes an environment of Python's. It holds its own path, so it is made where it stays, and anew if it is not whole.
+/// Creates a Python environment. It contains its own path, so it is created in its final place, and
+/// again if it is incomplete.
 fn make_environment(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -267,7 +270,7 @@ fn make_environment(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs into an environment, which is removed where that fails.
+/// Installs into an environment, which is removed on failure.
 fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "the programs of the machine")]
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -275,7 +278,7 @@ fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
     let output = ending_with_us(&folder.join("bin/python"))
         .args(["-m", "pip", "install", "--quiet"])
         .args(wanted)
-        // Some are built, with programs that were installed before.
+        // Some packages are built, with programs that were installed before.
         .env("PATH", std::env::join_paths(places)?)
         .stdin(Stdio::null())
         .output()
@@ -293,19 +296,20 @@ fn install_into(folder: &Path, wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// In an environment in which all is installed: one that was broken off has its programs, and not what they need.
+/// Mark of a complete environment: an interrupted installation may have the programs, but not their
+/// dependencies.
 const WHOLE: &str = "posthaste-whole";
 
 fn mark_whole(folder: &Path) -> Result<()> {
     fs::write(folder.join(WHOLE), "").with_context(|| format!("mark {}", folder.display()))
 }
 
-/// The same file, where all of its environment is installed.
+/// Returns the file below `folder` if its environment is complete.
 fn find_whole(folder: &Path, path: &str) -> Option<PathBuf> {
     find_below(folder, path).filter(|_| folder.join(WHOLE).is_file())
 }
 
-/// The file below `folder`; of what matches `*` the first that has it.
+/// Returns the file below `folder`: of all matches of `*`, the first that has it.
 fn find_below(folder: &Path, path: &str) -> Option<PathBuf> {
     let Some((above, below)) = path.split_once("/*/") else {
         return Some(folder.join(path)).filter(|path| path.is_file());

@@ -1,4 +1,4 @@
-//! What the stand-in has granted, and what it does with each question.
+//! Granted reservations of the stand-in, and its reaction to each question.
 
 use super::{
     Activation, Books, Connection, Criteria, Living, NsiStandIn, Reserving,
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::stand_in::{Answers, Asked, Told, unix_s};
 
-/// How long a hold waits for its commit, in seconds.
+/// Time that a hold waits for its commit, in seconds.
 const HOLD_S: i64 = 180;
-/// Correlations that are remembered.
+/// Most correlations remembered.
 const HEARD_MAX: usize = 10_000;
 
 impl Connection {
-    /// What it keeps from others.
+    /// Returns the criteria that take capacity from others.
     pub(super) fn takes(&self) -> Vec<&Criteria> {
         match self.living {
             Living::Created | Living::Failed => {}
@@ -24,13 +24,13 @@ impl Connection {
         self.committed.iter().chain(pending).collect()
     }
 
-    /// What is under way is done.
+    /// Completes the operation in progress.
     fn done(&mut self, message: String) {
         self.results.push((self.asked.clone(), message));
     }
 }
 
-/// One VLAN of a port: nobody else can have it at the same time.
+/// Returns whether the STP is one VLAN of a port: nobody else can have it at the same time.
 fn is_exclusive(stp: &str) -> bool {
     let vlans = stp.split_once("?vlan=").map_or("", |(_, vlans)| vlans);
     !vlans.is_empty() && vlans.bytes().all(|byte| byte.is_ascii_digit())
@@ -55,7 +55,7 @@ impl Books {
         }
     }
 
-    /// What others have taken over the time of `wish`.
+    /// Returns the criteria of others over the time of `wish`.
     fn others<'a>(&'a self, name: &'a str, wish: &'a Criteria) -> Vec<&'a Criteria> {
         let others = self
             .connections
@@ -66,7 +66,7 @@ impl Books {
             .collect()
     }
 
-    /// Whether there is room.
+    /// Checks whether there is room.
     fn check(&self, name: &str, wish: &Criteria) -> Result<(), Objection> {
         if self.habits.forgets && !wish.whole {
             return Err(Objection::new(Why::Payload, "missing p2ps for reserve"));
@@ -110,7 +110,7 @@ impl Books {
         Ok(())
     }
 
-    /// Does what is under way of a connection; a refused new one may be forgotten.
+    /// Completes the operation in progress of a connection; a rejected new one may be forgotten.
     fn go_on(&mut self, name: &str) {
         let now = self.now();
         let room = self.connections.get(name).and_then(|one| {
@@ -259,7 +259,7 @@ impl Books {
         one.ok_or_else(|| Objection::new(Why::NonExistent, format!("no connection {name}")))
     }
 
-    /// Begins a step, where the state machines let it.
+    /// Begins a step, if the state machines allow it.
     fn begin(&mut self, asked: &Message) -> Result<String, Objection> {
         let name = asked.body.text_of("connectionId").unwrap_or_default();
         let one = self.find(name)?;

@@ -1,4 +1,4 @@
-//! What the stand-in is asked, held against the schemas.
+//! Questions to the stand-in, checked against the schemas.
 
 use quick_xml::{
     NsReader,
@@ -13,7 +13,7 @@ pub(super) const P2P: &str = "http://schemas.ogf.org/nsi/2013/12/services/point2
 /// Elements that a type declares itself are in no namespace: the schemas say nothing else.
 const LOCAL: &str = "";
 
-/// An element with all that is in it.
+/// An element with its content.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub name: String,
@@ -32,7 +32,7 @@ impl Node {
         self.child(name).map(|child| child.text.as_str())
     }
 
-    /// Checks the children against a sequence of names, each with how many there must and may be at least and most.
+    /// Checks the children against a sequence of names, each with its least and greatest count.
     fn sequence(&self, space: &str, wanted: &[(&str, usize, usize)]) -> Result<(), String> {
         let mut at = 0;
         for (name, least, most) in wanted {
@@ -55,7 +55,7 @@ impl Node {
     }
 }
 
-/// A question that is as the schemas say.
+/// A question that conforms to the schemas.
 #[derive(Debug)]
 pub(super) struct Message {
     pub protocol: String,
@@ -138,7 +138,7 @@ impl Message {
     /// Reads a question with its action.
     ///
     /// # Errors
-    /// What the schemas say against it.
+    /// Fails if it violates the schemas.
     pub(super) fn read(text: &str, action: Option<&str>) -> Result<Self, String> {
         let mut envelope = parse(text)?;
         if envelope.name != "Envelope" || envelope.space != SOAP {

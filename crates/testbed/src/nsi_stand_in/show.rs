@@ -1,4 +1,4 @@
-//! What the stand-in says.
+//! Answers of the stand-in.
 
 use quick_xml::escape::escape;
 
@@ -42,12 +42,12 @@ impl Why {
     }
 }
 
-/// What it objects to.
+/// Objection to a question.
 #[derive(Debug)]
 pub(super) struct Objection {
     pub why: Why,
     pub text: String,
-    /// What there would be.
+    /// Capacity that would be available.
     pub fits_mbps: Option<i64>,
 }
 
@@ -60,7 +60,7 @@ impl Objection {
         }
     }
 
-    /// What is in a `serviceException`.
+    /// Returns the content of a `serviceException`.
     fn content(&self, connection: Option<&str>) -> String {
         let connection = connection.map(|name| element("connectionId", name));
         let variables = self.fits_mbps.map(|mbps| {
@@ -80,7 +80,7 @@ impl Objection {
         .concat()
     }
 
-    /// As a fault; queries have another element for it than the others.
+    /// Returns the objection as a fault; queries have another element for it.
     pub(super) fn fault(&self, operation: &str) -> String {
         let content = self.content(None);
         let detail = if operation.ends_with("Sync") {
@@ -97,7 +97,7 @@ impl Objection {
         )
     }
 
-    /// As the message that an operation failed.
+    /// Returns the objection as the message that an operation failed.
     pub(super) fn failed(&self, operation: &str, name: &str, one: &Connection, now: i64) -> String {
         format!(
             "<t:{operation}Failed>{}{}<serviceException>{}</serviceException></t:{operation}Failed>",
@@ -112,7 +112,7 @@ pub(super) fn element(name: &str, text: &str) -> String {
     format!("<{name}>{}</{name}>", escape(text))
 }
 
-/// An answer around the outermost element of a message, whose prefix is `t`.
+/// Wraps an answer around the outermost element of a message, whose prefix is `t`.
 pub(super) fn envelope(correlation: &str, requester: &str, message: &str) -> String {
     let header = [
         element("protocolVersion", PROTOCOL),
@@ -127,13 +127,13 @@ pub(super) fn envelope(correlation: &str, requester: &str, message: &str) -> Str
     )
 }
 
-/// Seconds since 1970 as a moment with an offset, which clients must read as well as `Z`.
+/// Formats seconds since 1970 as a moment with an offset, which clients must read as well as `Z`.
 pub(super) fn show_time(at: i64) -> String {
     let at = jiff::Timestamp::from_second(at).unwrap_or(jiff::Timestamp::MAX);
     at.display_with_offset(jiff::tz::Offset::UTC).to_string()
 }
 
-/// The inverse; fractions of a second do not count.
+/// Parses such a moment; fractions of a second do not count.
 pub(super) fn read_time(text: &str) -> Option<i64> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Some(at.as_second())
@@ -204,7 +204,7 @@ impl Connection {
         )
     }
 
-    /// As `querySummarySync` has it.
+    /// Returns the connection as `querySummarySync` shows it.
     pub(super) fn summary(&self, name: &str, shows_held: bool, now: i64) -> String {
         let optional = |tag: &str, text: &Option<String>| {
             text.as_ref()

@@ -1,7 +1,7 @@
-//! A file system that refuses, rounds or fails as it is told, where no real one does so at will.
+//! A file system that rejects, rounds or fails on request, since no real one does so at will.
 //!
-//! It is mounted by FUSE without any library: as root, with `/dev/fuse`; anybody else needs `fusermount3` (package `fuse3`). What it
-//! takes lies in a folder behind it.
+//! The mount works by FUSE without any library: as root, with `/dev/fuse`; any other user needs
+//! `fusermount3` (package `fuse3`). Its data lies in a folder behind it.
 
 mod change;
 mod habits;
@@ -46,16 +46,16 @@ impl Files {
     /// Mounts one in a temporary folder.
     ///
     /// # Panics
-    /// When it can't: it needs `/dev/fuse` and root, or `fusermount3`.
+    /// Panics if it can't: it needs `/dev/fuse` and root, or `fusermount3`.
     pub fn mount(habits: Habits) -> Self {
         unmount_left_behind();
         Self::over(Arc::new(tempfile::tempdir().unwrap()), habits)
     }
 
-    /// Mounts the same folder once more, as another host does: locks that are held here are not seen there.
+    /// Mounts the same folder once more, as another host does: it does not see locks held here.
     ///
     /// # Panics
-    /// As [`Files::mount`].
+    /// See [`Files::mount`].
     pub fn mount_again(&self, habits: Habits) -> Self {
         Self::over(Arc::clone(&self.behind), habits)
     }
@@ -79,12 +79,12 @@ impl Files {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns the path of the mount.
     pub fn path(&self) -> &Path {
         self.mount.path()
     }
 
-    /// The folder that it shows.
+    /// Returns the folder behind the mount.
     pub fn behind(&self) -> &Path {
         self.behind.path()
     }
@@ -96,7 +96,7 @@ impl Drop for Files {
     }
 }
 
-/// What it tells is asked for again each time.
+/// Caching time of its answers: none.
 const TTL: Duration = Duration::ZERO;
 const GENERATION: Generation = Generation(0);
 
@@ -123,14 +123,14 @@ impl System {
         }
     }
 
-    /// The path of a name in a directory, where the deed is not refused.
+    /// Returns the path of a name in a directory, if the deed is allowed.
     fn child(&self, deed: Deed, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
         let path = self.below(parent, name)?;
         self.ask(deed, &path, 0)?;
         Ok(path)
     }
 
-    /// The path of a name in a directory, of one that it is there under.
+    /// Returns the path of a name in a directory, in its stored spelling.
     fn below(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
         let directory = self.table().path(parent)?;
         if (self.habits.folds_names)(&directory) {
@@ -230,7 +230,7 @@ impl System {
     }
 }
 
-/// Answers with what was made, or with its error.
+/// Answers with the result, or with its error.
 macro_rules! answer {
     ($reply:ident, $made:expr, |$value:pat_param| $told:expr) => {
         match $made {

@@ -1,4 +1,4 @@
-//! Stands before a real server and spoils what passes, as gateways and caches do.
+//! A server before a real one that spoils what passes, as gateways and caches do.
 
 use std::{
     fmt::Write as _,
@@ -9,28 +9,28 @@ use std::{
 
 use super::{Answer, Asked, Server};
 
-/// How it misbehaves. Which requests are meant is for the test to say.
+/// Ways to misbehave. The test chooses the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spoils {
-    /// The whole, which is this, comes for a range.
+    /// Answers a range with the whole, which is this.
     Ranges(Vec<u8>),
-    /// Other bytes of this come than the range that was asked for.
+    /// Answers a range with other bytes of this.
     OtherRanges(Vec<u8>),
-    /// One bit of each body is another.
+    /// Flips one bit of each body.
     Bits,
-    /// Nobody says how long it is.
+    /// Omits lengths.
     Lengths,
-    /// The connection ends half way, though a length was told.
+    /// Ends the connection half way, though a length was given.
     Ends,
-    /// It is done, and the answer is lost, so many times.
+    /// Does the request and loses the answer, so many times.
     Answers(u32),
-    /// It is not done: the last step is refused with 500.
+    /// Rejects the last step with 500, and does not do it.
     Finishes,
-    /// It is not done: a page is answered, as by who wants a login.
+    /// Answers with a page, like a login page, and does nothing.
     Pages,
-    /// It may not be had: 403.
+    /// Answers 403.
     Rights,
-    /// Nobody says what checksums are kept, but for an MD5.
+    /// Reports no checksums but an MD5.
     Sums,
 }
 
@@ -96,7 +96,7 @@ pub async fn front(
     .await
 }
 
-/// Asks the real server, and returns its answer as it is.
+/// Forwards the request to the real server and returns its answer unchanged.
 fn pass(real: SocketAddr, asked: &Asked) -> Answer {
     tokio::task::block_in_place(|| {
         let mut head = format!("{} {} HTTP/1.1\r\n", asked.method, asked.target);
@@ -138,7 +138,7 @@ fn answer_in(bytes: &[u8], method: &str) -> Answer {
     Answer::new(status, &kept, body)
 }
 
-/// The body that came in chunks.
+/// Returns a body sent in chunks.
 fn whole_of(mut chunks: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {
@@ -155,7 +155,7 @@ fn whole_of(mut chunks: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The same with nothing said of how much it is.
+/// Returns the answer without its length.
 fn without_length(answer: Answer) -> Answer {
     let mut headers = String::new();
     for line in answer.headers.split_inclusive("\r\n") {
@@ -170,7 +170,7 @@ fn without_length(answer: Answer) -> Answer {
     Answer { headers, ..answer }
 }
 
-/// The same in one chunk.
+/// Returns the answer in one chunk.
 fn chunked(answer: Answer) -> Answer {
     let mut body = Vec::new();
     if !answer.body.is_empty() {

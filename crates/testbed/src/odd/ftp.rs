@@ -1,4 +1,4 @@
-//! An FTP server that keeps to the protocol but where it is told otherwise.
+//! An FTP server that follows the protocol except for one habit.
 
 use std::{
     collections::BTreeMap,
@@ -12,48 +12,48 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What an FTP server does that others do not.
+/// Deviation of an FTP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FtpHabit {
-    /// It takes REST, and sends from the first byte on.
+    /// Accepts REST, and sends from the first byte on.
     PassesOverRest,
-    /// It sends some of a file, and says that the transfer is complete.
+    /// Sends some of a file, and reports a complete transfer.
     EndsEarly,
-    /// It sends all, and then says that the transfer was aborted.
+    /// Sends all, and then reports an aborted transfer.
     FailsAtEnd,
-    /// It takes all, and then says that there was an error.
+    /// Stores all, and then reports an error.
     FailsToStore,
-    /// Its lists tell no sizes.
+    /// Lists without sizes.
     TellsNoSizes,
-    /// Neither do its answers to SIZE.
+    /// Lists without sizes, and answers SIZE without one.
     KnowsNoSizes,
-    /// It says of each file that it is 7 bytes shorter, or empty.
+    /// Reports each file 7 bytes shorter, or empty.
     TellsShortSizes,
-    /// Its lists end in the middle of a line.
+    /// Ends lists in the middle of a line.
     CutsLists,
-    /// It sets no times of directories.
+    /// Sets no times of directories.
     KeepsNoFolderTimes,
-    /// It sets neither times nor modes.
+    /// Sets neither times nor modes.
     KeepsNothing,
-    /// It sets no times before 1970, and none of a file that is called `refused`.
+    /// Sets no times before 1970, and none of a file called `refused`.
     RefusesOldTimes,
-    /// It renames, and hangs up before it says so.
+    /// Renames, and hangs up before its answer.
     LosesRenames,
-    /// It renames nothing.
+    /// Rejects renames.
     RefusesRenames,
-    /// It renames nothing, and says that it did.
+    /// Renames nothing, and reports success.
     OnlySaysRenamed,
-    /// What it renames is gone.
+    /// Loses the renamed file.
     DropsRenamed,
-    /// It renames nothing to a name that something has.
+    /// Rejects a rename to an existing name.
     KeepsNames,
-    /// What it renames is gone, and what was to be replaced stays, with success.
+    /// Loses the renamed file, keeps the one to be replaced, and reports success.
     KeepsOld,
-    /// It sets no modes of names with a tab.
+    /// Sets no modes of names with a tab.
     RefusesTabs,
 }
 
-/// What it holds, by path.
+/// Stored files, by path.
 type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
 /// An FTP server on loopback, with one folder `/t`.
@@ -68,7 +68,7 @@ impl FtpServer {
     /// Listens on a port of loopback, with these files.
     ///
     /// # Panics
-    /// When it can't.
+    /// Panics if it can't.
     pub async fn start(habit: FtpHabit, files: &[(&str, &[u8])]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -81,7 +81,7 @@ impl FtpServer {
             let mut sessions = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let files = Arc::clone(&held);
-                // Whoever asked may go at any time.
+                // The client may close at any time.
                 sessions.spawn(async move {
                     let _ = Session::new(stream, habit, files).converse().await;
                 });
@@ -94,15 +94,15 @@ impl FtpServer {
         }
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> String {
         format!("ftp://{}", self.address)
     }
 
-    /// What it holds under a path.
+    /// Returns the content of a path.
     ///
     /// # Panics
-    /// When a session panicked.
+    /// Panics if a session panicked.
     pub fn held(&self, path: &str) -> Option<Vec<u8>> {
         self.files.lock().unwrap().get(path).cloned()
     }
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// The answer to a command that moves no data; nothing where it hangs up.
+    /// Returns the answer to a command without data; none if it hangs up.
     async fn answer(&mut self, command: &str, path: &str) -> std::io::Result<Option<String>> {
         let held = self.files.lock().unwrap().get(path).cloned();
         let gone = "550 no such file".to_owned();
@@ -267,7 +267,7 @@ impl Session {
             // A folder.
             None => self.list(),
         };
-        // Whoever wants no more closes.
+        // A client that needs no more closes.
         let _ = data.write_all(&bytes).await;
         let _ = data.shutdown().await;
         let fails = self.habit == FtpHabit::FailsAtEnd;

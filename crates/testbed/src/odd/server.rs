@@ -1,4 +1,4 @@
-//! A server that answers as it is told, where no real one answers so.
+//! A server with scripted answers that no real one gives.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,23 +8,23 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What a client asks.
+/// Request of a client.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// `GET` and so on.
     pub method: String,
     /// The path with the query.
     pub target: String,
-    /// First and last byte that it wants.
+    /// First and last byte of the requested range.
     pub range: Option<(usize, usize)>,
     /// Its headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body, where it says how long that is.
+    /// Body, if its length is given.
     pub body: Vec<u8>,
 }
 
 impl Asked {
-    /// A header of it.
+    /// Returns one of its headers.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let (_, value) = headers.find(|(found, _)| found == name)?;
@@ -32,7 +32,7 @@ impl Asked {
     }
 }
 
-/// What it is answered.
+/// Answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// 200 and so on.
@@ -44,7 +44,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer of these parts.
+    /// Returns an answer of these fields.
     pub fn new(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
@@ -53,12 +53,12 @@ impl Answer {
         }
     }
 
-    /// None: the connection ends once the question is there.
+    /// Returns no answer: the connection ends after the question.
     pub fn lost() -> Self {
         Self::new(0, "", "")
     }
 
-    /// With the length that its body has.
+    /// Returns an answer with the length of its body.
     pub fn sized(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         let headers = format!("{headers}content-length: {}\r\n", body.len());
@@ -66,10 +66,10 @@ impl Answer {
     }
 }
 
-/// What is answered to a head alone.
+/// Answers given after the head alone.
 type Early = Box<dyn Fn(&Asked) -> Option<Answer> + Send + Sync>;
 
-/// A server that answers as it is told, on one connection for each request.
+/// A server with scripted answers, on one connection for each request.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -80,23 +80,23 @@ impl Server {
     /// Listens on a port of loopback.
     ///
     /// # Panics
-    /// When it can't.
+    /// Panics if it can't.
     pub async fn start(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         Self::start_door(|_| None, answers).await
     }
 
-    /// One that knows nothing of `Expect`.
+    /// Listens, without support of `Expect`.
     ///
     /// # Panics
-    /// When it can't listen.
+    /// Panics if it can't listen.
     pub async fn start_silent(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(None, answers).await
     }
 
-    /// One that may answer before it has the body of what wants to hear first whether it takes it (`Expect`).
+    /// Listens, and may answer before the body of a client that asks first (`Expect`).
     ///
     /// # Panics
-    /// When it can't listen.
+    /// Panics if it can't listen.
     pub async fn start_door(
         early: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static,
         answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl Server {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let answers = Arc::clone(&answers);
-                // Whoever asked may go before the answer has ended.
+                // The client may close before the answer has ended.
                 connections.spawn(async move {
                     let (early, answers) = &*answers;
                     let _ = converse(stream, early.as_ref(), answers).await;
@@ -129,12 +129,12 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address, without a slash at the end.
+    /// Returns its address, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -1,4 +1,4 @@
-//! OpenSSH behind something that spoils what its server of SFTP says.
+//! OpenSSH behind a filter that spoils the answers of its SFTP server.
 
 use std::{
     fs::{self, Permissions},
@@ -10,33 +10,33 @@ use tempfile::TempDir;
 use crate::{Place, SshServer, install};
 
 const FILTER: &str = include_str!("sftp.py");
-/// Where Debian has it.
+/// Debian's path of the server.
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
-/// How it misbehaves.
+/// Ways to misbehave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SftpSpoils {
-    /// A shell's start file prints something first, with no end of line.
+    /// A shell's start file prints something first, without an end of line.
     Starts,
-    /// Nobody says how long a file is.
+    /// Omits sizes of files.
     Sizes,
-    /// Files are said to be shorter than they are.
+    /// Reports files shorter than they are.
     Short,
-    /// Closing a file fails, as where a quota is reached.
+    /// Fails on closing a file, as at a reached quota.
     Closes,
-    /// Nothing is written, and that it failed is all that is said, as where a quota is used up.
+    /// Writes nothing and reports a failure without a reason, as at a used-up quota.
     Quota,
-    /// Neither permission bits nor times can be set.
+    /// Sets neither permission bits nor times.
     Attributes,
-    /// More comes than was asked for.
+    /// Returns more bytes than requested.
     Reads,
-    /// What is written is taken, and goes nowhere.
+    /// Accepts written bytes and discards them.
     Writes,
-    /// The first rename is done, and the connection ends before its answer.
+    /// Does the first rename, and ends the connection before its answer.
     Renames,
-    /// Renames are said to be done, and are not.
+    /// Reports renames as done, and does none.
     OnlySaysRenamed,
-    /// So are those that lose what was to be renamed.
+    /// Reports renames as done, and loses the renamed file.
     KeepsOld,
 }
 
@@ -58,10 +58,10 @@ impl SftpSpoils {
     }
 }
 
-/// Starts a server that misbehaves so. The folder holds what it needs.
+/// Starts a server with this fault. The folder holds its files.
 ///
 /// # Panics
-/// When it can't start.
+/// Panics if it can't start.
 #[must_use]
 pub fn sftp_server(spoils: SftpSpoils) -> (SshServer, TempDir) {
     let folder = tempfile::tempdir().unwrap();

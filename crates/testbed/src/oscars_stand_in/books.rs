@@ -1,4 +1,4 @@
-//! What the stand-in has granted, and what it says to each question.
+//! Granted connections of the stand-in, and its answer to each question.
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use crate::stand_in::{Answers, Asked, Told, unix_s};
 const HOLD_S: i64 = 900;
 /// `resv.minimum-duration`, in seconds.
 const LEAST_S: i64 = 900;
-/// A beginning nearer than this is moved to here, in seconds (`ConnServiceScheduleValidate`).
+/// A beginning nearer than this is moved to this, in seconds (`ConnServiceScheduleValidate`).
 const BEGIN_AHEAD_S: i64 = 30;
-/// A beginning further back than this is refused, in seconds.
+/// A beginning further back than this is rejected, in seconds.
 const BEGIN_BEHIND_S: i64 = 300;
 
 impl Books {
@@ -31,14 +31,14 @@ impl Books {
         }
     }
 
-    /// What is free all the time between two moments, but for `name`'s own.
+    /// Returns the rate free throughout a span, not counting `name`'s own.
     fn free(&self, name: &str, begin: i64, end: i64) -> i64 {
         let others = || {
             self.connections.iter().filter(move |(other, one)| {
                 *other != name && one.phase != Phase::Archived && one.begin < end && begin < one.end
             })
         };
-        // What is taken is most at the start of somebody, or at ours.
+        // The use is highest at the start of some connection, or of ours.
         let starts = others().map(|(_, one)| one.begin.max(begin)).chain([begin]);
         let taken = |at: i64| -> i64 {
             let at_once = others().filter(|(_, one)| one.begin <= at && at < one.end);
@@ -48,7 +48,7 @@ impl Books {
     }
 
     fn refuse(&self, status: u16, path: &str, why: &str) -> Told {
-        // A handler of the exception that returns nothing, or Spring's own page.
+        // An exception handler that returns nothing, or Spring's own page.
         if status != 500 {
             return (status, "application/json", String::new());
         }
@@ -252,7 +252,7 @@ impl Books {
         modified(true, "Modification successful")
     }
 
-    /// What does not fit is not done, and told as a success: so does the original.
+    /// Ignores a change that does not fit and reports success, like the original.
     fn modify_schedule(&mut self, wish: &Value) -> Told {
         let now = self.now();
         if wish["type"] == "BEGIN" {
@@ -388,7 +388,7 @@ fn ok(body: &Value) -> Told {
     (200, "application/json", body.to_string())
 }
 
-/// A moment as Jackson writes it: seconds with nine decimals.
+/// Returns a moment as Jackson writes it: seconds with nine decimals.
 fn seconds(at: i64) -> Value {
     serde_json::from_str(&format!("{at}.000000000")).unwrap_or(Value::Null)
 }

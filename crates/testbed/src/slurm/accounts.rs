@@ -1,4 +1,4 @@
-//! Accounts of a Slurm: slurmdbd, and the MariaDB that it keeps them in.
+//! Accounts of a Slurm: slurmdbd, and the MariaDB that stores them.
 
 use std::{
     fmt::Write as _,
@@ -14,19 +14,19 @@ use anyhow::{Context, Result, bail, ensure};
 use super::Slurm;
 use crate::{LOOK_EVERY, LOOKS_MAX, Running, free_port, wait_until_ended, wait_until_listening};
 
-/// What a MariaDB has to know of itself, as its own scripts say it.
+/// System tables of a MariaDB, in its own scripts.
 const SYSTEM: [&str; 3] = [
     "mariadb_system_tables.sql",
     "mariadb_performance_tables.sql",
     "mariadb_system_tables_data.sql",
 ];
-/// Where these lie.
+/// Folder of those scripts.
 const SCRIPTS: &str = "/usr/share/mariadb";
-/// slurmdbd makes its database itself, but with Debian's libmariadb 11.8.9 a connection whose first try failed, as that for a database that is not there, can do
-/// nothing any more.
+/// Databases to create. slurmdbd creates its database itself, but with Debian's libmariadb 11.8.9 a
+/// connection is useless after a failed first try, such as that for a missing database.
 const DATABASES: &str = "create database mysql;\ncreate database slurm;\nuse mysql;\n";
 
-/// Ended in this order.
+/// Daemons, ended in this order.
 #[derive(Debug)]
 pub(super) struct Accounts {
     _slurmdbd: Running,
@@ -34,10 +34,11 @@ pub(super) struct Accounts {
 }
 
 impl Slurm {
-    /// Keeps accounts of its jobs. Before it is started; in Debian 13 only, which has what that needs.
+    /// Keeps accounts of its jobs. To be called before the start, in Debian 13 only, which has what
+    /// that needs.
     ///
     /// # Errors
-    /// When slurmdbd or MariaDB do not start, or are not installed.
+    /// Fails if slurmdbd or MariaDB do not start, or are not installed.
     pub fn keep_accounts(&mut self) -> Result<()> {
         let folder = self.folder.path();
         let mariadb = start_mariadb(folder)?;
@@ -71,7 +72,7 @@ impl Slurm {
     }
 }
 
-/// A MariaDB that everybody may use who reaches its socket.
+/// Starts a MariaDB that is open to everybody on its socket.
 fn start_mariadb(folder: &Path) -> Result<Running> {
     let data = folder.join("mariadb");
     fs::create_dir(&data)?;
@@ -93,7 +94,8 @@ fn start_mariadb(folder: &Path) -> Result<Running> {
     bail!("mariadbd does not listen at {}", socket.display())
 }
 
-/// Has a MariaDB make what it has to know of itself, and the databases. What it is told is a file: it may stop reading.
+/// Makes a MariaDB create its system tables and the databases. Its input is a file, as it may stop
+/// reading.
 fn make_databases(folder: &Path, data: &Path) -> Result<()> {
     let mut words = DATABASES.as_bytes().to_vec();
     for script in SYSTEM {
@@ -127,7 +129,7 @@ fn mariadb(data: &Path) -> Command {
     command
 }
 
-/// Starts it with what it says in a file of that name.
+/// Starts it with its output in a file of that name.
 pub(super) fn quietly(
     command: &mut Command,
     folder: &Path,

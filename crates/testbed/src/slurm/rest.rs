@@ -1,4 +1,4 @@
-//! slurmrestd of a Slurm, as another user than root: it refuses to be root.
+//! slurmrestd of a Slurm, as another user than root, since it refuses to be root.
 
 use std::{
     fs::{self, Permissions},
@@ -18,7 +18,8 @@ use crate::{
     LOOK_EVERY, LOOKS_MAX, Running, free_port, install, is_in_debian_13, wait_until_listening,
 };
 
-/// What the slurmrestd of 22.05 is to offer where no accounts are kept: with all else that it has it would end at once.
+/// Interfaces that the slurmrestd of 22.05 offers where no accounts are kept: with its others it
+/// would end at once.
 const WITHOUT_ACCOUNTS: [&str; 2] = ["-s", "openapi/v0.0.36,openapi/v0.0.37,openapi/v0.0.38"];
 
 /// A slurmrestd that runs.
@@ -30,20 +31,20 @@ pub struct SlurmRest {
 }
 
 impl SlurmRest {
-    /// Where it listens: `unix:///PATH` or `http://127.0.0.1:PORT`.
+    /// Returns the URL it listens on: `unix:///PATH` or `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its port, where it has one.
+    /// Returns its port, if it has one.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 }
 
-/// The settings with which tokens are known.
+/// Returns the settings for tokens.
 pub(super) fn tokens(folder: &Path) -> String {
     format!(
         "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={}/jwt.key\n",
@@ -52,10 +53,10 @@ pub(super) fn tokens(folder: &Path) -> String {
 }
 
 impl Slurm {
-    /// Has it know tokens, as `scontrol token` makes them. Before it is started.
+    /// Makes it accept tokens from `scontrol token`. To be called before the start.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// Fails if nothing can be written.
     pub fn know_tokens(&self) -> Result<()> {
         let folder = self.folder.path();
         let key = folder.join("jwt.key");
@@ -66,10 +67,10 @@ impl Slurm {
         Ok(())
     }
 
-    /// A slurmrestd on a socket, where root is whoever root is.
+    /// Starts a slurmrestd on a socket, on which root is root.
     ///
     /// # Errors
-    /// When it is not installed, or does not start.
+    /// Fails if it is not installed, or does not start.
     pub fn rest_on_socket(&self) -> Result<SlurmRest> {
         let folder = self.folder.path().join("rest");
         fs::create_dir_all(&folder)?;
@@ -95,15 +96,15 @@ impl Slurm {
         bail!("slurmrestd does not listen at {}", socket.display())
     }
 
-    /// A slurmrestd on a port of this machine, that one or any, which asks for tokens.
+    /// Starts a slurmrestd that requires tokens on this port of the machine, or on any.
     ///
     /// # Errors
-    /// When it is not installed, or does not start.
+    /// Fails if it is not installed, or does not start.
     pub fn rest_on_port(&self, port: Option<u16>) -> Result<SlurmRest> {
         let port = port.map_or_else(free_port, Ok)?;
         let place = format!("127.0.0.1:{port}");
         let mut command = self.as_user("slurmrestd");
-        // It wants some word there where it is to know tokens.
+        // It requires some word there to accept tokens.
         command.env("SLURM_JWT", "daemon");
         let mut running = self.rest(command, "rest_auth/jwt", &place)?;
         wait_until_listening(&mut running, port, "slurmrestd").with_context(|| self.rest_said())?;

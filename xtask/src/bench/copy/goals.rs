@@ -1,4 +1,4 @@
-//! What is wanted of posthaste, and in which rows it is so.
+//! Goals of posthaste, and the rows that meet them.
 
 use std::fmt::Write;
 
@@ -10,29 +10,29 @@ use super::{
     tool::Role,
 };
 
-/// Of the best rival's wall time, where the client's CPU is the limit: it is to be first.
+/// Share of the best rival's wall time, if the client's CPU is the limit: it is to be first.
 const WALL_TO_RIVAL_MAX: f64 = 1.0;
 
-/// Of the best rival's CPU seconds.
+/// Share of the best rival's CPU seconds.
 const CPU_TO_RIVAL_MAX: f64 = 0.6;
 
-/// Of the bare limit's wall time, for large files.
+/// Share of the bare limit's wall time, for large files.
 const WALL_TO_LIMIT_MAX: f64 = 1.25;
 
-/// Whatever is copied: 200 MB.
+/// Most memory for any load: 200 MB.
 const PEAK_MIB_MAX: u64 = 200_000_000 >> 20;
 
-/// The client's CPU is the limit where it keeps this much of a core busy.
+/// Busy share of a core from which on the client's CPU is the limit.
 const CPU_BOUND: f64 = 0.8;
 
-/// How posthaste stands to those it is compared with.
+/// Comparison of posthaste with the others.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
-    /// Its median wall time by the best rival's, where there is one.
+    /// Its median wall time divided by the best rival's, if there is one.
     pub wall_to_rival: Option<f64>,
-    /// The same of CPU seconds.
+    /// Its CPU seconds divided by the best rival's.
     pub cpu_to_rival: Option<f64>,
-    /// Its median wall time by that of the bare limit.
+    /// Its median wall time divided by that of the bare limit.
     pub wall_to_limit: Option<f64>,
     /// CPU seconds a second.
     cores: f64,
@@ -40,7 +40,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// That of the first of these rows, if it was measured.
+    /// Returns the standing of the first of these rows, if it was measured.
     pub fn of(rows: &[&Row]) -> Option<Self> {
         let (ours, others) = rows.split_first()?;
         let ours = ours.samples.as_ref().ok()?;
@@ -64,7 +64,7 @@ impl Standing {
         })
     }
 
-    /// Cells of the table of goals: one for each.
+    /// Returns the cells of the table of goals, one for each.
     fn cells(&self, load: Load) -> [String; 4] {
         let first = if self.cores < CPU_BOUND {
             self.wall_to_rival
@@ -97,7 +97,7 @@ fn judged(ratio: Option<f64>, most: f64) -> String {
     }
 }
 
-/// Which goals are met, a line for each row.
+/// Returns the goals met, a line for each row.
 pub fn table(groups: &[Vec<&Row>], scale: Scale) -> String {
     let mut text = format!(
         "\n## Goals\n\nFirst in wall time where the client's CPU is the limit, which is where it keeps \

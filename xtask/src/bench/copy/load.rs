@@ -1,4 +1,4 @@
-//! What is copied.
+//! Files to copy.
 
 use std::{
     fmt, fs,
@@ -11,21 +11,21 @@ use super::super::stage::Noise;
 /// Bytes made at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What is copied in one measurement.
+/// Files copied in one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// One file of 1 GiB.
+    /// A file of 1 GiB.
     Large,
     /// 10,000 files of 100 KiB.
     Small,
-    /// 2,000 of them, for servers that take seconds for hundreds.
+    /// 2,000 files of 100 KiB, for servers that take seconds for hundreds.
     Few,
     /// storkcloud-2013's mix (section 3.1: 10,000 x 1 MB, 100 x 100 MB, 10 x 10 GB), scaled to this
     /// machine.
     Mixed,
 }
 
-/// How much of it.
+/// Share of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// All.
@@ -34,7 +34,7 @@ pub enum Scale {
     Quick,
 }
 
-/// What [`Scale::Quick`] is smaller by.
+/// Factor by which [`Scale::Quick`] is smaller.
 const QUICK: usize = 10;
 
 /// Files of one size.
@@ -57,7 +57,7 @@ impl fmt::Display for Batch {
 impl Load {
     pub const ALL: [Self; 4] = [Self::Large, Self::Small, Self::Few, Self::Mixed];
 
-    /// Its name below the benchmark's folder, and on the command line.
+    /// Returns its name below the benchmark's folder, and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Large => "large",
@@ -67,7 +67,7 @@ impl Load {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn title(self, scale: Scale) -> String {
         let batches = self.batches(scale).into_iter();
         let titles: Vec<String> = batches.map(|batch| batch.to_string()).collect();
@@ -98,13 +98,13 @@ impl Load {
         }
     }
 
-    /// All its bytes.
+    /// Returns all its bytes.
     pub fn bytes(self, scale: Scale) -> u64 {
         let bytes = |batch: &Batch| (batch.files * batch.bytes) as u64;
         self.batches(scale).iter().map(bytes).sum()
     }
 
-    /// Where its files lie.
+    /// Returns the folder of its files.
     pub fn folder(self, benchmark: &Path) -> PathBuf {
         benchmark.join("source").join(self.name())
     }
@@ -112,7 +112,7 @@ impl Load {
     /// Makes the files, in folders of a hundred; bytes that no file system compresses or shares.
     ///
     /// # Errors
-    /// When they can't be written.
+    /// Fails if they can't be written.
     pub fn prepare(self, benchmark: &Path, scale: Scale) -> anyhow::Result<()> {
         let mut noise = Noise::new();
         let mut block = vec![0; BLOCK_BYTES];

@@ -1,4 +1,4 @@
-//! What the network alone carries: iperf3 with itself over loopback.
+//! Capacity of the network alone: iperf3 with itself over loopback.
 
 use std::{
     net::TcpListener,
@@ -15,13 +15,13 @@ use super::super::site::{figure, output};
 /// The server listens within this time.
 const STARTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long it is measured.
+/// Length of the measurement, in seconds.
 const SECONDS: &str = "3";
 
-/// GB of payload a second, on one connection.
+/// Returns GB of payload a second, on one connection.
 ///
 /// # Errors
-/// When iperf3 is missing or fails.
+/// Fails if iperf3 is missing or fails.
 pub fn measure() -> anyhow::Result<f64> {
     let program = install::ensure_debian_program(IPERF3)?;
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;

@@ -19,7 +19,7 @@ pub enum Place {
     Host,
     /// A posthaste relay that runs already.
     Relay,
-    /// A web server, which only gives.
+    /// A web server, which is read only.
     Http,
     /// A WebDAV server.
     WebDav,
@@ -44,7 +44,7 @@ impl Place {
         Self::GridFtp,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -61,7 +61,8 @@ impl Place {
         }
     }
 
-    /// Whether this is measured there: servers that take seconds for hundreds of files get few.
+    /// Returns whether this load is measured there: servers that take seconds for hundreds of files
+    /// get few.
     pub fn takes(self, load: Load) -> bool {
         let is_quick = matches!(self, Self::Local | Self::S3 | Self::Host | Self::Relay);
         match load {
@@ -71,7 +72,7 @@ impl Place {
         }
     }
 
-    /// Which ways bytes go there.
+    /// Returns the directions of bytes there.
     pub fn ways(self) -> &'static [Way] {
         match self {
             Self::Local => &[Way::To],
@@ -88,7 +89,7 @@ impl Place {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Local => "a local path",

@@ -1,4 +1,4 @@
-//! The report: medians, ranges, how posthaste stands to the best rival, and which goals are met.
+//! The report: medians, ranges, the standing of posthaste beside the best rival, and the goals met.
 
 use std::{fmt::Write, path::Path};
 
@@ -16,25 +16,25 @@ use super::{
     tool::{Tool, Way},
 };
 
-/// What a report is made of.
+/// Input of a report.
 pub struct Report<'a> {
     pub rows: &'a [Row],
     pub tools: &'a [Tool],
-    /// Where the files lay.
+    /// Folder of the files.
     pub folder: &'a Path,
     pub runs: usize,
     pub scale: Scale,
-    /// What iperf3 carries over loopback, in GB/s, or why that is unknown.
+    /// Capacity of loopback by iperf3, in GB/s, or the reason why it is unknown.
     pub loopback: Result<f64, String>,
 }
 
-/// A row's name for people.
+/// Returns a row's name for people.
 pub fn title(row: &Row, scale: Scale) -> String {
     format!("{} {}", row.way.title(), row.load.title(scale))
 }
 
 impl Report<'_> {
-    /// The whole of it.
+    /// Returns the whole report.
     pub fn text(&self) -> String {
         let mut text = self.head();
         let groups = self.groups();
@@ -55,7 +55,7 @@ impl Report<'_> {
         text
     }
 
-    /// How it was measured, on what, and by whom.
+    /// Returns the method, the machine and the contenders.
     fn head(&self) -> String {
         let mut text = String::from(
             "# Copy beside its rivals\n\n\
@@ -99,7 +99,7 @@ impl Report<'_> {
         text
     }
 
-    /// The rows that are compared with one another, ours first.
+    /// Returns the rows that are compared with one another, ours first.
     fn groups(&self) -> Vec<Vec<&Row>> {
         let mut groups = Vec::new();
         for place in Place::ALL {
@@ -149,7 +149,7 @@ impl Report<'_> {
     }
 }
 
-/// The most memory any of them took.
+/// Returns the highest memory of any sample.
 pub fn peak_mib(samples: &[Sample]) -> u64 {
     let peaks = samples.iter().map(|sample| sample.peak_mib);
     peaks.max().unwrap_or(0)

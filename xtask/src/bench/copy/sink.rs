@@ -1,5 +1,5 @@
-//! The bare limit: a server that does nothing but HTTP/1.1. It throws away what is put and sends
-//! files as the kernel sends them.
+//! The bare limit: a server that does nothing but HTTP/1.1. It discards what is put and sends files
+//! as the kernel sends them.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ impl Sink {
     /// Listens on loopback; files are sent from below `folder`.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Fails if there is no free port.
     pub fn start(folder: &Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("find a port")?;
         let port = listener.local_addr()?.port();
@@ -38,13 +38,13 @@ impl Sink {
         Ok(Self { port })
     }
 
-    /// Where it listens.
+    /// Returns the URL it listens on.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }
 
-/// Serves one connection to its end, whatever it is.
+/// Serves one connection to its end, whatever that is.
 fn serve(client: &TcpStream, folder: &Path) {
     // A head and a small file are two packets, and the second must not wait for the first.
     let _ = client.set_nodelay(true);

@@ -1,4 +1,4 @@
-//! The far ends: real servers on this machine, and what each tool calls a place on them.
+//! The far ends: real servers on this machine, and the address of a place for each tool.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use super::{
     sink::Sink,
 };
 
-/// What posthaste is at the far end, where it is there at all.
+/// Space lent by posthaste at the far end, if it runs there.
 const RELAY_CAPACITY: &str = "64G";
 
-/// Where posthaste looks for profiles in a home.
+/// Path of posthaste's profiles in a home.
 const PROFILES: &str = ".config/posthaste/profiles.toml";
 
 /// The servers behind a place.
@@ -34,13 +34,13 @@ enum Server {
     Gcs(GcsServer),
     Azure(AzureServer),
     Ssh(SshServer),
-    /// With an SSH server on the same files for those who don't speak to relays.
+    /// A relay, and an SSH server on the same files for tools that don't speak to relays.
     Relay {
         _running: RunningRelay,
         ssh: SshServer,
     },
     Web(WebServer),
-    /// With its password as rclone wants it.
+    /// An FTP server, with its password in rclone's form.
     Ftp(FtpServer, String),
     Grid(GridFtpServer),
 }
@@ -63,7 +63,7 @@ impl Drop for RunningRelay {
 #[derive(Debug)]
 pub struct Site {
     pub place: Place,
-    /// Where what it holds lies on this machine.
+    /// Folder of its content on this machine.
     pub ground: PathBuf,
     /// The home of the tools: nobody else's configuration is read.
     pub home: PathBuf,
@@ -73,10 +73,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts what the place needs, below the benchmark's folder.
+    /// Starts the servers of the place, below the benchmark's folder.
     ///
     /// # Errors
-    /// When a server is missing or does not start.
+    /// Fails if a server is missing or does not start.
     pub fn start(place: Place, benchmark: &Path, posthaste: &Path) -> anyhow::Result<Self> {
         let home = benchmark.join("home").join(place.name());
         fs::create_dir_all(&home)?;
@@ -93,7 +93,7 @@ impl Site {
         })
     }
 
-    /// What every tool gets to know.
+    /// Returns the environment of every tool.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut all = vec![
             ("HOME".to_owned(), self.home.display().to_string()),
@@ -126,7 +126,7 @@ impl Site {
         all
     }
 
-    /// What makes `far:` known to rclone.
+    /// Returns the settings that register `far:` with rclone.
     fn rclone_settings(&self) -> Vec<(&'static str, String)> {
         let here = || "127.0.0.1".to_owned();
         match &self.server {
@@ -203,7 +203,7 @@ impl Site {
         }
     }
 
-    /// Options with which `ssh` reaches the host.
+    /// Returns options with which `ssh` reaches the host.
     pub fn ssh_options(&self) -> Vec<String> {
         self.ssh().map_or_else(Vec::new, |server| {
             let mut options = server.options();
@@ -212,7 +212,7 @@ impl Site {
         })
     }
 
-    /// The same as words of a command line.
+    /// Returns those options as words of a command line.
     pub fn ssh_words(&self) -> Vec<String> {
         let options = self.ssh_options().into_iter();
         options
@@ -220,13 +220,13 @@ impl Site {
             .collect()
     }
 
-    /// `user@127.0.0.1`.
+    /// Returns `user@127.0.0.1`.
     pub fn login(&self) -> String {
         let user = self.ssh().map_or("", SshServer::user);
         format!("{user}@127.0.0.1")
     }
 
-    /// What posthaste calls `name` there.
+    /// Returns posthaste's address of `name` there.
     pub fn address(&self, name: &str) -> String {
         let path = self.ground.join(name);
         match (&self.server, self.place) {
@@ -244,7 +244,7 @@ impl Site {
         }
     }
 
-    /// What `globus-url-copy` calls it.
+    /// Returns the address for `globus-url-copy`.
     pub fn grid_address(&self, name: &str) -> Option<String> {
         let Server::Grid(server) = &self.server else {
             return None;
@@ -252,7 +252,7 @@ impl Site {
         Some(format!("{}/", server.url(name)))
     }
 
-    /// Where the FTP server listens.
+    /// Returns the port of the FTP server.
     pub fn ftp_port(&self) -> Option<u16> {
         let Server::Ftp(server, _) = &self.server else {
             return None;
@@ -260,7 +260,7 @@ impl Site {
         Some(server.port())
     }
 
-    /// What rclone calls it; it reaches a relay's files over SFTP.
+    /// Returns the address for rclone, which reaches a relay's files over SFTP.
     pub fn rclone_address(&self, name: &str) -> String {
         let path = self.ground.join(name);
         match &self.server {
@@ -275,7 +275,7 @@ impl Site {
         }
     }
 
-    /// The S3 server's address, where there is one.
+    /// Returns the S3 server's address, if there is one.
     pub fn s3_endpoint(&self) -> Option<String> {
         let Server::S3(server) = &self.server else {
             return None;
@@ -283,10 +283,10 @@ impl Site {
         Some(server.endpoint())
     }
 
-    /// Removes what was copied to `name`.
+    /// Removes the copy at `name`.
     ///
     /// # Errors
-    /// When the disk or the server refuses.
+    /// Fails if the disk or the server refuses.
     pub fn clear(&self, name: &str) -> anyhow::Result<()> {
         if let Server::Azure(server) = &self.server {
             return server.empty_container(name);
@@ -294,10 +294,10 @@ impl Site {
         stage::remove(&self.ground.join(name))
     }
 
-    /// The bytes of all files that were copied to `name`.
+    /// Returns the bytes of all files copied to `name`.
     ///
     /// # Errors
-    /// When they can't be listed.
+    /// Fails if they can't be listed.
     pub fn bytes(&self, name: &str) -> anyhow::Result<u64> {
         let Server::Azure(_) = &self.server else {
             return stage::bytes_below(&self.ground.join(name));
@@ -313,7 +313,7 @@ impl Site {
         sizes.sum()
     }
 
-    /// Whether what it holds are files of this disk under their own names.
+    /// Returns whether its content is files of this disk under their own names.
     pub fn holds_files(&self) -> bool {
         !matches!(
             &self.server,
@@ -322,7 +322,7 @@ impl Site {
     }
 }
 
-/// Starts what the place needs; says where what it holds lies, by default in this folder.
+/// Starts the server of the place and returns the folder of its content, by default this one.
 fn start_server(
     place: Place,
     benchmark: &Path,
@@ -385,7 +385,7 @@ fn start_server(
     })
 }
 
-/// A password as rclone wants it in its settings, or nothing where there is no rclone.
+/// Returns a password in the form of rclone's settings; empty without rclone.
 fn obscured(password: &str) -> String {
     let rclone = programs::go(install::RCLONE).ok();
     let said =
@@ -393,7 +393,7 @@ fn obscured(password: &str) -> String {
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// Makes the plug-in for GridFTP known.
+/// Registers the plug-in for GridFTP.
 fn know_plugin(home: &Path) -> anyhow::Result<()> {
     let program = crate::root().join("plugins/gridftp/posthaste-plugin-gsiftp");
     let text = format!("[gsiftp]\ncommand = [\"{}\"]\n", program.display());
@@ -408,7 +408,7 @@ fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a relay and makes it known under the name `far`.
+/// Starts a relay and registers it under the name `far`.
 fn start_relay(folder: &Path, home: &Path, posthaste: &Path) -> anyhow::Result<RunningRelay> {
     let mut child = Command::new(posthaste)
         .args(["relay", "--json", "--no-flush", "--until-stdin-closes"])

@@ -1,4 +1,4 @@
-//! Who takes part, and what they are told: their defaults, and where to go.
+//! Contenders and their command lines: their defaults, and an address.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use super::{
     site::Site,
 };
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// From this disk.
@@ -29,7 +29,7 @@ pub enum Way {
 impl Way {
     pub const ALL: [Self; 2] = [Self::To, Self::From];
 
-    /// For people, beside a place.
+    /// Returns the words for people, beside a place.
     pub fn title(self) -> &'static str {
         match self {
             Self::To => "to",
@@ -38,7 +38,7 @@ impl Way {
     }
 }
 
-/// How a contender's command line is made.
+/// Dialect of a contender's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Posthaste,
@@ -53,45 +53,45 @@ enum Dialect {
     Curl,
 }
 
-/// What a contender is to the others.
+/// Role of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It is who is compared.
+    /// The contender that is compared.
     Ours,
-    /// People use it for the same.
+    /// A tool that people use for the same.
     Rival,
-    /// It does less than a copy.
+    /// A program that does less than a copy.
     Limit,
     /// A copy with nothing to leave out.
     RivalAndLimit,
 }
 
 impl Role {
-    /// Whether people use it for the same.
+    /// Returns whether people use it for the same.
     pub fn is_rival(self) -> bool {
         matches!(self, Self::Rival | Self::RivalAndLimit)
     }
 
-    /// Whether nobody is expected to do better.
+    /// Returns whether nobody is expected to do better.
     pub fn is_limit(self) -> bool {
         matches!(self, Self::Limit | Self::RivalAndLimit)
     }
 }
 
-/// One who takes part.
+/// Contender.
 #[derive(Debug)]
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
-    /// Its executable, or why there is none.
+    /// Its executable, or the reason why there is none.
     pub program: Found,
-    /// How it names its version.
+    /// Words that make it print its version.
     version: &'static [&'static str],
     dialect: Dialect,
     pub role: Role,
 }
 
-/// One measurement to make.
+/// Measurement to make.
 pub struct Run<'a> {
     pub benchmark: &'a Path,
     pub site: &'a Site,
@@ -100,7 +100,7 @@ pub struct Run<'a> {
     pub way: Way,
 }
 
-/// Everybody, posthaste first.
+/// Returns all contenders, posthaste first.
 pub fn all(posthaste: &Path) -> Vec<Tool> {
     let tool = |name, program, version, dialect| Tool {
         name,
@@ -162,7 +162,7 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
 }
 
 impl Tool {
-    /// Whether it can copy there.
+    /// Returns whether it can copy there.
     pub fn can(&self, place: Place) -> bool {
         match self.dialect {
             Dialect::Posthaste => true,
@@ -178,7 +178,7 @@ impl Tool {
         }
     }
 
-    /// The first line it says about its version.
+    /// Returns the first line of its version.
     pub fn version(&self) -> Option<String> {
         if self.version.is_empty() {
             return None;
@@ -186,10 +186,10 @@ impl Tool {
         programs::version(self.program.as_ref().ok()?, self.version)
     }
 
-    /// Its command for one measurement.
+    /// Returns its command for one measurement.
     ///
     /// # Errors
-    /// When what it reads its orders from can't be written.
+    /// Fails if its file of orders can't be written.
     pub fn command(&self, program: &Path, run: &Run<'_>) -> anyhow::Result<Command> {
         let source = run.load.folder(run.benchmark).display().to_string();
         let there = run.benchmark.join("there").display().to_string();
@@ -273,7 +273,7 @@ fn s5cmd(command: &mut Command, run: &Run<'_>, source: &str, there: &str) {
     command.args(["cp", &from, &to]);
 }
 
-/// Eight files at once, and eight ranges of one where it fetches.
+/// Writes the command: eight files at once, and eight ranges of one on a fetch.
 fn lftp(command: &mut Command, run: &Run<'_>, source: &str, there: &str) {
     let port = run.site.ftp_port().unwrap_or_default().to_string();
     let far = |name: &str| run.site.ground.join(name).display().to_string();
@@ -286,7 +286,7 @@ fn lftp(command: &mut Command, run: &Run<'_>, source: &str, there: &str) {
     command.args(["-e", &format!("{mirror}; bye"), "127.0.0.1"]);
 }
 
-/// One order for each file, all on one connection.
+/// Writes an order for each file, all on one connection.
 fn curl_orders(run: &Run<'_>) -> anyhow::Result<PathBuf> {
     let source = run.load.folder(run.benchmark);
     let url = run.site.sink.url();

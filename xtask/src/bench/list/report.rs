@@ -1,4 +1,4 @@
-//! The report: medians, ranges, and how posthaste stands to rivals and to the server's limit.
+//! The report: medians, ranges, and the standing of posthaste beside rivals and the server's limit.
 
 use std::{fmt::Write, path::Path};
 
@@ -13,7 +13,7 @@ use super::{
     tool::{Place, Tool},
 };
 
-/// The whole report.
+/// Returns the whole report.
 pub fn write(rows: &[Row], tools: &[Tool], folder: &Path, runs: usize) -> String {
     let mut text = String::from(
         "# Listing beside its rivals\n\n\

@@ -1,4 +1,4 @@
-//! Who takes part, and what they are told.
+//! Contenders and their command lines.
 
 use std::{
     fmt::Write as _,
@@ -13,11 +13,11 @@ use posthaste_testbed::{S3Server, install};
 
 use super::super::programs::{self, Found};
 
-/// Keys of a page, and pages asked for at once by who knows where all of them start.
+/// Keys of a page, and pages requested at once by a contender that knows where all of them start.
 const PAGE_KEYS: usize = 1_000;
 const AT_ONCE: &str = "16";
 
-/// What is listed.
+/// Trees and buckets to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A bucket whose keys have nothing in common.
@@ -31,7 +31,7 @@ pub enum Place {
 impl Place {
     pub const ALL: [Self; 3] = [Self::Flat, Self::Deep, Self::Local];
 
-    /// Its folder below the benchmark's.
+    /// Returns its folder below the benchmark's.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flat => "flat",
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// For people.
+    /// Returns the name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Flat => "100,000 objects, S3, no directories",
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// How a contender's command line is made.
+/// Dialect of a contender's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Posthaste,
@@ -63,17 +63,17 @@ enum Dialect {
     AtOnce,
 }
 
-/// One who takes part.
+/// Contender.
 #[derive(Debug)]
 pub struct Tool {
-    /// What people type.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its executable, or why there is none.
+    /// Its executable, or the reason why there is none.
     pub program: Found,
     dialect: Dialect,
 }
 
-/// Where everything is.
+/// Places of a measurement.
 pub struct Site<'a> {
     pub benchmark: &'a Path,
     /// All keys of the bucket, in their order.
@@ -82,7 +82,7 @@ pub struct Site<'a> {
     pub tree: &'a Path,
 }
 
-/// Everybody, posthaste first.
+/// Returns all contenders, posthaste first.
 pub fn all(posthaste: &Path) -> Vec<Tool> {
     let tool = |name, program, dialect| Tool {
         name,
@@ -119,7 +119,7 @@ pub fn all(posthaste: &Path) -> Vec<Tool> {
 }
 
 impl Tool {
-    /// Whether it lists such a place.
+    /// Returns whether it lists such a place.
     pub fn can(&self, place: Place) -> bool {
         match self.dialect {
             Dialect::Posthaste | Dialect::Checkpoint | Dialect::Rclone => true,
@@ -130,17 +130,17 @@ impl Tool {
         }
     }
 
-    /// Whether it is ours.
+    /// Returns whether it is ours.
     pub fn is_ours(&self) -> bool {
         matches!(self.dialect, Dialect::Posthaste | Dialect::Checkpoint)
     }
 
-    /// Whether it does less than a listing: it knows all keys before, and throws pages away.
+    /// Returns whether it does less than a listing: it knows all keys before, and discards pages.
     pub fn is_limit(&self) -> bool {
         matches!(self.dialect, Dialect::OneByOne | Dialect::AtOnce)
     }
 
-    /// The first line it says about its version.
+    /// Returns the first line of its version.
     pub fn version(&self) -> Option<String> {
         let word = match self.dialect {
             Dialect::Rclone | Dialect::S5cmd => "version",
@@ -154,10 +154,10 @@ impl Tool {
         programs::version(self.program.as_ref().ok()?, &[word])
     }
 
-    /// Its command for one measurement; what it lists goes to a file.
+    /// Returns its command for one measurement; its listing goes to a file.
     ///
     /// # Errors
-    /// When what it reads its orders from can't be written.
+    /// Fails if its file of orders can't be written.
     pub fn command(
         &self,
         program: &Path,
@@ -228,10 +228,10 @@ impl Tool {
         Ok(command)
     }
 
-    /// Looks whether everything was listed.
+    /// Checks that everything was listed.
     ///
     /// # Errors
-    /// When it was not.
+    /// Fails if it was not.
     pub fn check(&self, place: Place, site: &Site<'_>) -> anyhow::Result<()> {
         if self.is_limit() || place == Place::Local {
             return Ok(());
@@ -245,12 +245,12 @@ impl Tool {
     }
 }
 
-/// Where what is listed goes.
+/// Returns the file of the listing.
 fn listed(site: &Site<'_>) -> PathBuf {
     site.benchmark.join("listed")
 }
 
-/// Makes the server known to rclone, and says what the bucket is called there.
+/// Registers the server with rclone, and returns the bucket's name there.
 fn rclone(command: &mut Command, endpoint: &str) -> String {
     for (name, value) in [
         ("TYPE", "s3"),
@@ -264,7 +264,7 @@ fn rclone(command: &mut Command, endpoint: &str) -> String {
     format!("far:{}", S3Server::BUCKET)
 }
 
-/// Orders for curl: every page, and who asks.
+/// Returns orders for curl: every page, and the credentials.
 fn pages(endpoint: &str, keys: &[String]) -> anyhow::Result<String> {
     let mut orders = format!(
         "user = \"{}:{}\"\naws-sigv4 = \"aws:amz:us-east-1:s3\"\n\

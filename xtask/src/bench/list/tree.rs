@@ -1,4 +1,4 @@
-//! What is listed.
+//! Trees and buckets to list.
 
 use std::{fs, path::Path};
 
@@ -16,7 +16,7 @@ const LINKS_MAX: usize = 60_000;
 /// Makes empty objects, and returns their keys in their order.
 ///
 /// # Errors
-/// When they can't be made.
+/// Fails if they can't be made.
 pub fn objects(bucket: &Path, place: Place, count: usize) -> anyhow::Result<Vec<String>> {
     let mut keys = Vec::with_capacity(count);
     for number in 0..count {
@@ -36,10 +36,10 @@ pub fn objects(bucket: &Path, place: Place, count: usize) -> anyhow::Result<Vec<
     Ok(keys)
 }
 
-/// Makes a tree of that many files, which are names of few: it is names that are listed.
+/// Makes a tree of that many files, which are links to few files: only names are listed.
 ///
 /// # Errors
-/// When they can't be made.
+/// Fails if they can't be made.
 pub fn entries(tree: &Path, count: usize) -> anyhow::Result<()> {
     let originals = tree.with_extension("originals");
     fs::create_dir_all(&originals)?;

@@ -1,4 +1,4 @@
-//! The far host's servers, and the trees that lie there.
+//! The far host's servers, and their trees.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use posthaste_testbed::{Place, S3Server, SshServer};
 
 use super::super::site::{Site, output};
 
-/// The host with the servers, and the one with the clients and the service.
+/// Host with the servers, and the one with the clients and the service.
 const FAR: &str = "far";
 pub const NEAR: &str = "near";
 
@@ -20,7 +20,7 @@ pub const NEAR: &str = "near";
 const FAN_OUT: usize = 10;
 const FILES: usize = 3;
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     Sftp,
@@ -30,7 +30,7 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 2] = [Self::Sftp, Self::S3];
 
-    /// For people.
+    /// Returns the name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Sftp => "SFTP",
@@ -39,18 +39,18 @@ impl Protocol {
     }
 }
 
-/// A tree that lies at a server.
+/// A tree at a server.
 #[derive(Debug)]
 pub struct Tree {
     pub directories: usize,
-    /// Where it lies on the disk that all hosts see.
+    /// Path on the disk that all hosts see.
     pub path: PathBuf,
-    /// Its directories, each behind the one that it lies in; the first is the tree itself.
+    /// Directories of the tree, each after its parent; the first is the tree itself.
     pub below: Vec<String>,
 }
 
 impl Tree {
-    /// What a listing of all of it has lines for: all but the tree itself.
+    /// Returns the number of lines of a full listing: all but the tree itself.
     pub fn entries(&self) -> usize {
         self.directories - 1 + self.directories * FILES
     }
@@ -62,15 +62,15 @@ pub struct Far {
     pub s3: S3Server,
     pub address: IpAddr,
     folder: PathBuf,
-    /// A home for the clients and the service, so that nobody else's configuration is read.
+    /// Home of the clients and the service, so that nobody else's configuration is read.
     pub home: PathBuf,
 }
 
 impl Far {
-    /// Starts them, and makes them known to posthaste.
+    /// Starts them, and registers them with posthaste.
     ///
     /// # Errors
-    /// When one does not start.
+    /// Fails if one does not start.
     pub fn start(site: &Site, folder: &Path) -> anyhow::Result<Self> {
         let text = output(site.command(NEAR, "getent").args(["hosts", FAR]))?;
         let address = text.split_whitespace().next();
@@ -110,7 +110,7 @@ impl Far {
     /// Makes a tree of so many directories: ten in each, level after level, with three small files.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the disk refuses.
     pub fn make(&self, protocol: Protocol, directories: usize) -> anyhow::Result<Tree> {
         let root = match protocol {
             Protocol::Sftp => self.folder.join("sftp"),
@@ -136,7 +136,7 @@ impl Far {
         })
     }
 
-    /// The file with the key that opens the far host.
+    /// Returns the file with the key for the far host.
     pub fn ssh_key(&self) -> String {
         let options = self.ssh.options();
         let key = options

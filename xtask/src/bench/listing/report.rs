@@ -1,4 +1,4 @@
-//! The report: medians, ranges, and how many times as quick the service is.
+//! The report: medians, ranges, and the speed-up by the service.
 
 use std::{fmt::Write, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
     tool::{Programs, Tool},
 };
 
-/// The whole report.
+/// Returns the whole report.
 pub fn write(rows: &[Row], programs: &Programs, folder: &Path, runs: usize) -> String {
     let mut text = String::from(
         "# Listings through the service\n\n\

@@ -1,4 +1,4 @@
-//! Who takes part, and what they are told.
+//! Contenders and their command lines.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,7 @@ use super::{
     far::{Far, NEAR, Protocol, Tree},
 };
 
-/// One who takes part, in the order of turns: the service knows the tree when it is asked the second time.
+/// Contender, in the order of turns: the service knows the tree when it is asked the second time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     First,
@@ -38,7 +38,7 @@ impl Tool {
         Self::OneByOne,
     ];
 
-    /// What people type.
+    /// Returns the name on the command line.
     pub fn title(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::First, _) => "posthaste ls -R --service, first time",
@@ -50,13 +50,13 @@ impl Tool {
         }
     }
 
-    /// Whether it is ours.
+    /// Returns whether it is ours.
     pub fn is_ours(self) -> bool {
         matches!(self, Self::First | Self::Second | Self::Direct)
     }
 }
 
-/// The executables, or why there are none.
+/// The executables, or the reasons why there are none.
 #[derive(Debug)]
 pub struct Programs {
     posthaste: PathBuf,
@@ -84,7 +84,7 @@ impl Programs {
         }
     }
 
-    /// What each that tells says about its version.
+    /// Returns the version of each contender that reports one.
     pub fn versions(&self) -> Vec<String> {
         let asked = [
             (Ok(self.posthaste.clone()), "--version"),
@@ -109,13 +109,13 @@ pub struct Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It ends when nobody holds its standard input any more.
+        // The service ends once its standard input is closed.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// All that a measurement needs.
+/// Environment of a measurement.
 pub struct Desk<'a> {
     pub site: &'a Site,
     pub far: &'a Far,
@@ -128,7 +128,7 @@ impl Desk<'_> {
     /// Starts a service without a past.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub fn start_service(&self) -> anyhow::Result<Service> {
         let state = self.folder.join("state");
         super::stage::remove(&state)?;
@@ -159,7 +159,7 @@ impl Desk<'_> {
         })
     }
 
-    /// A command on the near host, with nobody else's configuration.
+    /// Returns a command on the near host, with nobody else's configuration.
     fn near(&self, program: &Path) -> Command {
         let mut command = self.site.command(NEAR, program);
         let home = &self.far.home;
@@ -171,7 +171,7 @@ impl Desk<'_> {
         command
     }
 
-    /// The tree's address for posthaste.
+    /// Returns the tree's address for posthaste.
     fn address(&self, protocol: Protocol) -> String {
         match protocol {
             Protocol::Sftp => format!("sftp:{}", self.tree.path.display()),
@@ -179,10 +179,10 @@ impl Desk<'_> {
         }
     }
 
-    /// The command for one measurement; what it lists goes to a file.
+    /// Returns the command for one measurement; its listing goes to a file.
     ///
     /// # Errors
-    /// When what it reads its orders from can't be written.
+    /// Fails if its file of orders can't be written.
     pub fn command(
         &self,
         tool: Tool,
@@ -238,7 +238,7 @@ impl Desk<'_> {
         Ok(command)
     }
 
-    /// Orders for curl: every directory, and who asks.
+    /// Returns orders for curl: every directory, and the credentials.
     fn pages(&self) -> anyhow::Result<String> {
         let mut orders = format!(
             "user = \"{}:{}\"\naws-sigv4 = \"aws:amz:us-east-1:s3\"\n\
@@ -258,7 +258,7 @@ impl Desk<'_> {
         Ok(orders)
     }
 
-    /// Makes the server known to rclone, and says what the tree is called there.
+    /// Registers the server with rclone, and returns the tree's name there.
     fn rclone(&self, command: &mut Command, protocol: Protocol) -> String {
         let facts = match protocol {
             Protocol::Sftp => vec![
@@ -291,20 +291,20 @@ impl Desk<'_> {
         self.folder.join("listed")
     }
 
-    /// Looks whether everything was listed.
+    /// Checks that everything was listed.
     ///
     /// # Errors
-    /// When it was not.
+    /// Fails if it was not.
     pub fn check(&self, tool: Tool) -> anyhow::Result<()> {
         let text = fs::read_to_string(self.listed())?;
         let found = match tool {
             Tool::First | Tool::Second | Tool::Direct => text.lines().count(),
             Tool::Rclone => text.matches("\"Path\":").count(),
-            // One says `ls` before what it finds, the other writes XML.
+            // One contender prints `ls` before its lines, the other writes XML.
             Tool::OneByOne => text.matches("/file").count() + text.matches("/d").count(),
         };
         let wanted = self.tree.entries();
-        // What is written once by some is written more often by others.
+        // Some print a line once that others print more often.
         let is_whole = match tool {
             Tool::OneByOne => found >= wanted,
             Tool::First | Tool::Second | Tool::Direct | Tool::Rclone => found == wanted,

@@ -1,4 +1,5 @@
-//! One stream through a gateway at each end of a long, lossy segment, carried there by one connection or by several.
+//! A stream through a gateway at each end of a long, lossy segment, carried there by one
+//! connection or by several.
 
 use std::{fmt::Write as _, fs, path::Path, process::Stdio, time::Duration};
 
@@ -13,11 +14,11 @@ use super::super::{
 };
 use super::SLOW_START_S;
 
-/// What the two gateways do between them.
+/// Connections of the two gateways between them.
 #[derive(Clone, Copy)]
 struct Way {
     congestion: &'static str,
-    /// None without gateways: the end has the congestion control then.
+    /// Number of connections; none without gateways: then the end has the congestion control.
     connections: Option<u32>,
 }
 
@@ -57,14 +58,14 @@ impl Way {
     }
 }
 
-/// What one run showed of one way.
+/// Result of one run.
 struct Sample {
     mbit_per_s: f64,
-    /// Of a core, both gateways together.
+    /// Busy share of a core, both gateways together.
     gateways: f64,
 }
 
-/// Measures all ways so many times, and says what came of it as a section of the page.
+/// Measures all ways so many times, and returns the results as a section of the page.
 pub fn measure(posthaste: &Path, runs: usize, seconds: u64) -> anyhow::Result<String> {
     let site = Site::start("three-segments")?;
     let mut samples: Vec<Vec<Sample>> = WAYS.iter().map(|_| Vec::new()).collect();
@@ -112,7 +113,7 @@ fn once(site: &Site, posthaste: &Path, way: Way, seconds: u64) -> anyhow::Result
     })
 }
 
-/// Two gateways: the west one takes who comes, and leads to the far end's server over the east one.
+/// Two gateways: the west one accepts clients, and leads to the far end's server over the east one.
 struct Chain {
     west: Running,
     east: Running,

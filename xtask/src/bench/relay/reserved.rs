@@ -1,4 +1,5 @@
-//! A reserved stream beside competitors: what it keeps, and when they have it back.
+//! A reserved stream beside competitors: the rate that it keeps, and the time until they have it
+//! back.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,20 +14,22 @@ use posthaste_testbed::{Hosts, install};
 
 use super::super::{site::output, stage, streams::Running};
 
-/// What the link carries, and what of it is reserved, in Mbit/s.
+/// Rate of the link, and the reserved share of it, in Mbit/s.
 pub const LINK_MBIT: u32 = 200;
 pub const RESERVED_MBIT: u32 = 80;
-/// A full frame as the kernel counts what is reserved, and what of it is data, in bytes.
+/// A full frame as the kernel counts reserved bytes, and its data, in bytes.
 pub const FRAME_BYTES: u32 = 1514;
 pub const DATA_BYTES: u32 = 1448;
 /// Streams beside the reserved one.
 pub const COMPETITORS: u32 = 8;
-/// How long a sender that can't begin may take to say so.
+/// Longest time for a sender to report that it can't begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Receives at ports 6001 (the reserved stream) and 7000 (everybody else), counts by tenths of a second, and says: what the
-/// reserved one had from two seconds after all had come until its end, the others meanwhile and in the last seconds
-/// of all (bytes a second), and when they first had 95 % of that for half a second (seconds after its end).
+/// Script that receives at ports 6001 (the reserved stream) and 7000 (everybody else) and counts by
+/// tenths of a second. It prints three results. First the rate of the reserved stream from two
+/// seconds after all had come until its end. Then the rates of the others meanwhile and in the last
+/// seconds of all (bytes a second). Last the time after its end at which they first had 95 % of
+/// that for half a second (seconds).
 const SINK: &str = "
 import selectors, socket, sys, time
 competitors, after = int(sys.argv[1]), 6.0
@@ -66,8 +69,8 @@ back = next((place for place in range(end, last - 5) if mean(7000, place, place 
 print(mean(6001, 20, end), mean(7000, 20, end), free, max(0.0, back / 10 - (ended - begun)), flush=True)
 ";
 
-/// Reserves at the gateway, waits until that is in force, and sends all it can: so many streams to everybody's port, and
-/// one through the gateway under the reservation, for so long.
+/// Script that reserves at the gateway, waits until that is in force, and sends all it can for so
+/// long: so many streams to everybody's port, and one through the gateway under the reservation.
 const SENDER: &str = "
 import datetime, json, socket, sys, threading, time, urllib.request
 address, token, rate, competitors, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
@@ -99,26 +102,26 @@ ask('DELETE', '/bench')
 time.sleep(60)
 ";
 
-/// What one run showed.
+/// Result of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Of what was reserved: data alone, without its headers.
+    /// Data of the reserved stream alone, without its headers.
     pub data: f64,
-    /// What the others had meanwhile and afterwards, in Mbit/s.
+    /// Rates of the others meanwhile and afterwards, in Mbit/s.
     pub others: f64,
     pub others_after: f64,
-    /// Until the others had 95 % of what they have without it.
+    /// Time until the others had 95 % of their rate without it.
     pub back_s: f64,
 }
 
 impl Kept {
-    /// What it kept of what was reserved, which its headers are part of.
+    /// Returns the share that it kept of the reserved rate, which includes its headers.
     pub fn share(&self) -> f64 {
         self.data * f64::from(FRAME_BYTES) / f64::from(DATA_BYTES)
     }
 }
 
-/// Lets a stream have a reserved rate beside competitors for so many seconds, and ends it.
+/// Gives a stream a reserved rate beside competitors for so many seconds, and ends it.
 pub fn measure(posthaste: &Path, seconds: u64) -> anyhow::Result<Kept> {
     let python = install::ensure_python()?;
     let hosts = Hosts::new("bench", &["gw", "far"])?;

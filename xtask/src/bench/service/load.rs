@@ -1,4 +1,4 @@
-//! Clients that keep their connections, and count how long answers take.
+//! Clients with kept connections that measure answer times.
 
 use std::{
     collections::VecDeque,
@@ -14,14 +14,14 @@ use anyhow::{Context, Result, ensure};
 
 use super::{now, subject::Subject};
 
-/// What the service says when it can't take more now, and when it is asked again.
+/// Status of a service that is full, and the pause before the next try.
 const BUSY: u16 = 503;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A call: its method, path and body.
 pub(super) type Call = (String, String, String);
 
-/// How long answers took.
+/// Answer times.
 pub(super) struct Latency {
     median: Duration,
     p99: Duration,
@@ -34,7 +34,7 @@ impl fmt::Display for Latency {
     }
 }
 
-/// Whom clients ask.
+/// Service that clients ask.
 pub(super) struct Load {
     address: String,
     token: String,
@@ -48,10 +48,10 @@ impl Load {
         }
     }
 
-    /// Makes all calls by so many clients at once. How long one took, and all of them.
+    /// Makes all calls by so many clients at once. Returns the time of one, and of all of them.
     ///
     /// # Errors
-    /// When one is answered with another status.
+    /// Fails if one is answered with another status.
     pub(super) fn run(
         &self,
         clients: usize,
@@ -71,7 +71,7 @@ impl Load {
                     };
                     let asked = now();
                     let (mut status, mut said) = client.ask(&self.token, &method, &path, &body)?;
-                    // As it asks for: so many wait for their scan already.
+                    // The service asks for that: so many wait for their scan already.
                     while status == BUSY {
                         thread::sleep(BUSY_PAUSE);
                         (status, said) = client.ask(&self.token, &method, &path, &body)?;
@@ -101,10 +101,11 @@ impl Load {
         Ok((latency, all))
     }
 
-    /// Sends all lines in one call, and waits for the answers to so many, each of which is to be good. How long that took.
+    /// Sends all lines in one call, and waits for the answers to so many, each of which is to be
+    /// good. Returns the time.
     ///
     /// # Errors
-    /// When one is answered with a problem, or not at all.
+    /// Fails if one is answered with a problem, or not at all.
     pub(super) fn pour(&self, lines: &str, count: usize) -> Result<Duration> {
         let begun = now();
         let mut stream = TcpStream::connect(&self.address)?;
@@ -141,10 +142,10 @@ impl Load {
         Ok(begun.elapsed())
     }
 
-    /// Listens to events by so many connections, until what this gives is dropped.
+    /// Listens to events on so many connections, until the result is dropped.
     ///
     /// # Errors
-    /// When one can't connect.
+    /// Fails if one can't connect.
     pub(super) fn watch(&self, watchers: usize) -> Result<Vec<TcpStream>> {
         let mut streams = Vec::new();
         for _ in 0..watchers {
@@ -164,10 +165,10 @@ impl Load {
         Ok(streams)
     }
 
-    /// A client.
+    /// Connects a client.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// Fails if nobody answers.
     pub(super) fn connect(&self) -> Result<Client> {
         let stream = TcpStream::connect(&self.address)?;
         stream.set_nodelay(true)?;
@@ -188,10 +189,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Makes a call: its status and the answer.
+    /// Makes a call and returns its status and answer.
     ///
     /// # Errors
-    /// When the connection breaks, or the answer is none of HTTP's.
+    /// Fails if the connection breaks, or the answer is no HTTP.
     pub(super) fn ask(
         &mut self,
         token: &str,

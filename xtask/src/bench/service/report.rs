@@ -1,4 +1,4 @@
-//! The table of what was measured.
+//! The table of results.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::root;
 
-/// The report of what was measured with each journal, with so many requests queued.
+/// Returns the report of the results with each journal, with so many requests queued.
 pub(super) fn write(rows: &[Row], requests: usize) -> String {
     let mut text = format!(
         "# The service\n\nWritten by `cargo xtask bench service`. The service as it ships, on loopback, with a relay beside it that takes \
@@ -33,14 +33,14 @@ pub(super) fn write(rows: &[Row], requests: usize) -> String {
     text
 }
 
-/// What a line of the report is about, its figure, and what must be reached.
+/// Line of the report: its subject, its figure, and its goal.
 type Line = (String, fn(&Row) -> String, String);
 
 fn line(what: &str, of: fn(&Row) -> String, goal: String) -> Line {
     (what.to_owned(), of, goal)
 }
 
-/// How quickly work is taken.
+/// Returns the lines about the speed of submissions.
 fn taking() -> Vec<Line> {
     vec![
         line(
@@ -81,7 +81,7 @@ fn taking() -> Vec<Line> {
     ]
 }
 
-/// How quickly questions are answered, and what it costs.
+/// Returns the lines about the speed of answers, and the cost.
 fn keeping() -> Vec<Line> {
     vec![
         line(

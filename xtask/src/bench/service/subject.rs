@@ -1,4 +1,4 @@
-//! The service that is measured, and the relay it has.
+//! The service under test, and its relay.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{super::streams::Running, load::Load, now};
 
-/// Where the journal is.
+/// Kind of journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Sqlite,
@@ -70,7 +70,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Starts a relay that takes so much a second, and makes it a depot. Its port.
+    /// Starts a relay that accepts so much a second, and registers it as a depot. Returns its port.
     pub(super) fn lend(&mut self, name: &str, rate: &str) -> Result<u16> {
         let mut relay = Command::new(&self.program);
         relay
@@ -99,7 +99,7 @@ impl Subject {
         port.context("it has no port")
     }
 
-    /// Connections that the service has to these ports, with or without something on its way.
+    /// Returns the connections of the service to these ports, idle or not.
     pub(super) fn connections_to(&self, ports: &[u16]) -> Result<usize> {
         const ESTABLISHED: &str = "01";
         let table = self.stat("net/tcp")?;
@@ -125,7 +125,7 @@ impl Subject {
         self.find(&said)
     }
 
-    /// Keeps where the service said it is.
+    /// Keeps the address that the service reported.
     fn find(&mut self, said: &Value) -> Result<()> {
         let url = said["url"].as_str().context("it has no address")?;
         url.trim_start_matches("http://")
@@ -136,14 +136,14 @@ impl Subject {
         Ok(())
     }
 
-    /// A file of so many bytes.
+    /// Makes a file of so many bytes.
     pub(super) fn source(&self, bytes: usize) -> Result<String> {
         let path = self.folder.join(format!("source-{bytes}.bin"));
         fs::write(&path, vec![7; bytes])?;
         Ok(path.display().to_string())
     }
 
-    /// A tree of so many empty files, a thousand in a directory, on the disk of the state.
+    /// Makes a tree of so many empty files, a thousand in a directory, on the disk of the state.
     pub(super) fn tree(&self, files: usize) -> Result<Tree> {
         let root = self.folder.join("tree");
         let mut names = Vec::with_capacity(files);
@@ -167,7 +167,7 @@ impl Subject {
         ))?)
     }
 
-    /// Bytes that are in memory of its own.
+    /// Returns its private memory, in bytes.
     pub(super) fn memory(&self) -> Result<u64> {
         let status = self.stat("status")?;
         let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -175,7 +175,7 @@ impl Subject {
         Ok(kib.context("no memory is told")?.parse::<u64>()? << 10)
     }
 
-    /// The share of one core that it takes, in percent.
+    /// Returns the share of one core that it uses, in percent.
     pub(super) fn busy_percent(&self, window: Duration) -> Result<f64> {
         let before = self.service.cpu_s()?;
         thread::sleep(window);
@@ -202,7 +202,8 @@ impl Subject {
         }
     }
 
-    /// Kills it and starts it again: after how long it answers, and something is moved.
+    /// Kills it and starts it again. Returns the time until it answers, and until something is
+    /// moved.
     pub(super) fn kill_and_restart(&mut self, patience: Duration) -> Result<(Duration, Duration)> {
         let safe = |subject: &Self| -> Result<usize> {
             let page = subject.ask("/v1/requests?state=safe&fields=id")?;
@@ -237,7 +238,7 @@ fn serve(program: &Path, folder: &Path, database: Option<&str>) -> Result<(Runni
     start(&mut service, &folder.join("service.log"))
 }
 
-/// Starts what says in its first line where it is.
+/// Starts a program that prints its address in its first line.
 fn start(command: &mut Command, log: &Path) -> Result<(Running, Value)> {
     let child = command
         .stdin(Stdio::null())

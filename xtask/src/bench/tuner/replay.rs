@@ -1,4 +1,4 @@
-//! One optimizer on one path.
+//! An optimizer on a path.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use super::Course;
 
 /// Periods that are played: two minutes.
 const PERIODS: usize = 40;
-/// An optimizer has settled when it has stayed with a setting for so many periods.
+/// Periods with one setting after which an optimizer counts as settled.
 const STAYED: usize = 3;
-/// One that never stays is judged after so many: a minute.
+/// Periods after which an unsettled optimizer is judged: a minute.
 const PERIODS_MAX: usize = 20;
-/// Each sweep counts as if its files came again this many times: the search is to be seen, not the
-/// end of the files.
+/// Factor by which each sweep's files are repeated: the search is to be seen, not the end of the
+/// files.
 const REPEATED: u64 = 1_000_000;
 
-/// An optimizer as it is compared.
+/// An optimizer in the comparison.
 pub struct Rival {
     method: Method,
-    /// It is not told the bandwidth.
+    /// True if it does not know the bandwidth.
     is_blind: bool,
-    /// It has used the path before.
+    /// True if it has used the path before.
     is_again: bool,
 }
 
@@ -51,7 +51,7 @@ impl Rival {
         }
     }
 
-    /// Whether it is what everybody gets.
+    /// Returns whether it is the default.
     pub fn is_default(&self) -> bool {
         self.method == Method::Auto && !self.is_blind && !self.is_again
     }
@@ -70,13 +70,13 @@ impl fmt::Display for Rival {
     }
 }
 
-/// How it did.
+/// Result of an optimizer.
 pub struct Outcome {
-    /// What the setting it settled at carries, as a fraction of the best.
+    /// Rate of the setting it settled at, as a fraction of the best.
     pub settled: f64,
     /// Periods before it settled.
     pub probes: usize,
-    /// What the second minute carried, as a fraction of the best.
+    /// Rate of the second minute, as a fraction of the best.
     pub later: f64,
     /// Streams it settled at.
     pub streams: u32,
@@ -103,12 +103,12 @@ pub fn play(rival: &Rival, course: &Course) -> Outcome {
     }
 }
 
-/// What a first transfer on the path leaves behind.
+/// Returns the setting that a first transfer on the path leaves behind.
 fn learn(course: &Course) -> Option<Setting> {
     settings(&Rival::of(Method::Auto), course, None).1
 }
 
-/// The setting of each period, and the best the optimizer knows in the end.
+/// Returns the setting of each period, and the best that the optimizer knows in the end.
 fn settings(
     rival: &Rival,
     course: &Course,

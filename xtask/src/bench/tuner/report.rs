@@ -7,7 +7,7 @@ use super::{
     replay::{Outcome, Rival},
 };
 
-/// What the page begins with.
+/// Returns the beginning of the page.
 pub fn head() -> String {
     "# Optimizers over measured and made-up paths\n\n\
      Written by `cargo xtask bench tuner FOLDER`, or without a folder for the made-up paths alone \
@@ -27,7 +27,7 @@ pub fn head() -> String {
         .to_owned()
 }
 
-/// A table of all optimizers over these sweeps, and one by origin.
+/// Returns a table of all optimizers over these sweeps, and one by origin.
 pub fn section(title: &str, courses: &[Course], results: &[(Rival, Vec<Outcome>)]) -> String {
     let origins: BTreeSet<&str> = courses
         .iter()
@@ -101,7 +101,7 @@ fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len().max(1) as f64
 }
 
-/// Between neighbours in a straight line.
+/// Interpolates between neighbours in a straight line.
 #[expect(clippy::cast_possible_truncation, reason = "a place in a short list")]
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * sorted.len().saturating_sub(1) as f64;

@@ -1,5 +1,5 @@
 //! Transfers that were measured at many settings: GridFTP between sites, as CSV files of one row a
-//! transfer, read where they lie.
+//! transfer, read in place.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 
@@ -25,7 +25,7 @@ const SAME: [&str; 9] = [
     "Fast",
 ];
 
-/// What the files call a column otherwise.
+/// Other names of columns in the files.
 const OTHERWISE: [(&str, &str); 6] = [
     ("FileNumbers", "Files"),
     ("FileCount", "Files"),
@@ -38,8 +38,8 @@ const OTHERWISE: [(&str, &str); 6] = [
 /// Each setting's measurements, in bytes a second.
 type Grid = BTreeMap<Setting, Vec<f64>>;
 
-/// A measured sweep. A setting that was not measured counts as the nearest that was, in its streams and files
-/// ahead, and as what lies between the nearest in its files at once.
+/// A measured sweep. For an unmeasured setting, the nearest measured streams and files ahead count,
+/// and an interpolation between the nearest files at once.
 struct Sweep {
     grid: Grid,
 }
@@ -47,7 +47,7 @@ struct Sweep {
 /// Reads every `*.csv` and `*.csv.gz` of the folder.
 ///
 /// # Errors
-/// When a file can't be read, or has no throughput column.
+/// Fails if a file can't be read, or has no throughput column.
 pub fn read(folder: &Path) -> anyhow::Result<Vec<Course>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("no folder {}", folder.display()))?;
@@ -90,7 +90,8 @@ fn unzipped(path: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The sweeps of a file by what makes them the same. Rows without all three settings fall away.
+/// Returns the sweeps of a file by the columns that they share. Rows without all three settings are
+/// dropped.
 fn sweeps(text: &str) -> anyhow::Result<BTreeMap<Vec<String>, Grid>> {
     let mut lines = text.lines();
     let head = lines.next().context("the file is empty")?;
@@ -119,7 +120,8 @@ fn sweeps(text: &str) -> anyhow::Result<BTreeMap<Vec<String>, Grid>> {
     Ok(sweeps)
 }
 
-/// A row's setting and its rate. The files count the files asked for beyond the one in hand.
+/// Returns a row's setting and its rate. The files count the files asked for beyond the one in
+/// hand.
 fn row(cells: &BTreeMap<&str, &str>) -> Option<(Setting, f64)> {
     let number = |name: &str| cells.get(name)?.parse::<f64>().ok();
     let whole = |name: &str| cells.get(name)?.parse::<u16>().ok();
@@ -132,7 +134,7 @@ fn row(cells: &BTreeMap<&str, &str>) -> Option<(Setting, f64)> {
     (rate > 0.0).then_some((setting, rate))
 }
 
-/// The sweep as a course; none when it is too small or says too little of itself.
+/// Returns the sweep as a course; none if it is too small or lacks facts.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "rates and sizes are far below 2^53"
@@ -179,7 +181,7 @@ fn course(origin: &str, same: &[String], grid: Grid) -> Option<Course> {
 }
 
 impl Sweep {
-    /// What was measured at the nearest setting; near is what differs by few doublings.
+    /// Returns the measurements of the nearest setting; near is a difference of few doublings.
     fn nearest(&self, setting: Setting) -> &[f64] {
         let square = |one: u16, other: u16| (f64::from(one) / f64::from(other)).log2().powi(2);
         let distance = |other: &Setting| {
@@ -194,7 +196,8 @@ impl Sweep {
         found.map_or(&[], |(_, rates)| rates)
     }
 
-    /// Between two measured counts of files at once, the line through both, by doublings.
+    /// Interpolates between two measured counts of files at once, on the line through both, by
+    /// doublings.
     fn between(&self, setting: Setting, figure: impl Fn(&[f64]) -> f64) -> f64 {
         let wanted = setting.concurrency;
         let counts = || self.grid.keys().map(|setting| setting.concurrency);

@@ -1,12 +1,12 @@
 //! Paths made up by a formula, so that everybody can replay something.
 //!
-//! A channel of `p` streams moves a file of size `s` in
-//! `s / r + 2 RTT / q` where `q` is how many files are asked for at once (streams are kept from file to
-//! file, so that slow start does not count) and `r` the channel's rate: the least of a file's share of the
-//! disks and `p` times what a stream carries, itself the least of buffer / RTT and 1.22 MSS / (RTT
-//! sqrt(loss)) (Mathis et al., CCR 27(3) 1997). `n` channels carry `n` times as much, until the path is full or the disks are: the two ends
-//! meet as `x / (1 + x^4)^(1/4)`, and each stream in all costs 1/2000 of the capacity. A measurement is
-//! off by a tenth at most.
+//! A channel of `p` streams moves a file of size `s` in `s / r + 2 RTT / q`. There `q` is the
+//! number of files asked for at once (streams are kept from file to file, so that slow start does
+//! not count) and `r` the channel's rate. That rate is the least of a file's share of the disks and
+//! `p` times the rate of a stream, itself the least of buffer / RTT and 1.22 MSS / (RTT sqrt(loss))
+//! (Mathis et al., CCR 27(3) 1997). `n` channels carry `n` times as much, until the path is full or
+//! the disks are: the two ends meet as `x / (1 + x^4)^(1/4)`, and each stream in all costs 1/2000
+//! of the capacity. A measurement is off by a tenth at most.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use posthaste_types::{ByteRate, Bytes};
 
 use super::{Course, Road};
 
-/// How many are made up. Seeds are 1 to this.
+/// Number of made-up paths. Seeds are 1 to this.
 const COURSES: u64 = 120;
-/// The grid whose best counts, for each knob.
+/// Values of each knob in the grid whose best counts.
 const GRID: [u16; 6] = [1, 2, 4, 8, 16, 32];
 /// Bytes a segment carries.
 const SEGMENT: f64 = 1460.0;
@@ -33,12 +33,12 @@ struct Formula {
     file: f64,
     /// Bytes a second that one file is read or written with.
     disk_a_file: f64,
-    /// Bytes a second that all disks do.
+    /// Bytes a second of all disks.
     disk: f64,
     seed: u64,
 }
 
-/// All of them, the same each time.
+/// Returns all of them, the same each time.
 pub fn courses() -> Vec<Course> {
     (1..=COURSES).map(course).collect()
 }
@@ -137,12 +137,12 @@ impl Lots {
         usize::try_from((self.next() >> 16) % limit).unwrap_or(0)
     }
 
-    /// From 0 to 1.
+    /// Draws from 0 to 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Each factor between the two as likely as any other.
+    /// Draws between the two, each factor as likely as any other.
     fn between(&mut self, least: f64, most: f64) -> f64 {
         least * (most / least).powf(self.unit())
     }

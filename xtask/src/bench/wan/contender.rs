@@ -1,4 +1,4 @@
-//! Who takes part, and what they are told: their defaults, and where to go.
+//! Contenders and their command lines: their defaults, and an address.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,20 +16,20 @@ use super::{
     servers::{NEAR, Servers},
 };
 
-/// What a contender speaks, which tells whom posthaste is compared with.
+/// Family of protocols, which chooses the rivals to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// What only posthaste speaks.
+    /// A protocol of posthaste alone.
     Own,
-    /// SFTP, and what else runs through SSH.
+    /// SFTP, and other programs that run through SSH.
     Ssh,
     /// S3.
     S3,
-    /// Protocols nobody else here speaks.
+    /// Protocols that nobody else here speaks.
     Other,
 }
 
-/// How a command line is made.
+/// Dialect of a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Posthaste,
@@ -41,23 +41,23 @@ enum Dialect {
     GlobusUrlCopy,
 }
 
-/// One who takes part.
+/// Contender.
 #[derive(Debug)]
 pub struct Contender {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What people type.
+    /// Name on the command line.
     pub title: &'static str,
-    /// What it speaks.
+    /// Its family of protocols.
     pub family: Family,
-    /// Its executable, or why there is none.
+    /// Its executable, or the reason why there is none.
     pub program: Found,
     dialect: Dialect,
-    /// The far end, for those who speak to several.
+    /// Far end, for contenders that speak to several.
     end: End,
 }
 
-/// What stands at the far end.
+/// Kind of far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Host,
@@ -67,7 +67,7 @@ enum End {
     Other,
 }
 
-/// Everybody, posthaste first.
+/// Returns all contenders, posthaste first.
 pub fn all(posthaste: &Path, servers: &Servers) -> Vec<Contender> {
     let ours = [
         (
@@ -165,7 +165,7 @@ fn rivals(servers: &Servers) -> Vec<Contender> {
     ]
 }
 
-/// One measurement to make.
+/// Measurement to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
     pub site: &'a Site,
@@ -175,7 +175,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Where what is copied lies.
+    /// Returns the folder of the files to copy.
     pub fn source(&self) -> PathBuf {
         self.folder.join("source").join(self.load.name())
     }
@@ -200,17 +200,17 @@ impl Contender {
         }
     }
 
-    /// Whether it is ours.
+    /// Returns whether it is ours.
     pub fn is_ours(&self) -> bool {
         self.dialect == Dialect::Posthaste
     }
 
-    /// Whether it copies this: `pget` fetches one file.
+    /// Returns whether it copies this: `pget` fetches one file.
     pub fn takes(&self, load: Load) -> bool {
         self.dialect != Dialect::Lftp || load == Load::Large
     }
 
-    /// The first line it says about its version.
+    /// Returns the first line of its version.
     pub fn version(&self) -> Option<String> {
         let asked = match self.dialect {
             Dialect::Scp => return None,
@@ -221,7 +221,7 @@ impl Contender {
         programs::version(self.program.as_ref().ok()?, &[asked])
     }
 
-    /// Where what it copies arrives.
+    /// Returns the place where its copy arrives.
     pub fn arrival(&self, run: &Run<'_>) -> PathBuf {
         match self.end {
             End::S3 => run.servers.s3.bucket_folder().join("put"),
@@ -230,10 +230,10 @@ impl Contender {
         }
     }
 
-    /// Makes what it does not make itself, or not for one file.
+    /// Makes the folders that it does not make itself, or not for one file.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the disk refuses.
     pub fn prepare(&self, run: &Run<'_>) -> std::io::Result<()> {
         match (self.dialect, self.arrival(run).join(LARGE_FILE).parent()) {
             (Dialect::Lftp, Some(folder)) => std::fs::create_dir_all(folder),
@@ -241,7 +241,7 @@ impl Contender {
         }
     }
 
-    /// Its command for one measurement, on the near host.
+    /// Returns its command for one measurement, on the near host.
     pub fn command(&self, program: &Path, run: &Run<'_>) -> Command {
         let mut command = run.site.command(NEAR, program);
         command.stdout(Stdio::null()).envs(environment(run));
@@ -277,7 +277,7 @@ impl Contender {
             Dialect::Lftp => lftp(&mut command, run, &there),
             Dialect::GlobusUrlCopy => {
                 let port = run.servers.gridftp.as_ref().copied().unwrap_or(0);
-                // What is quickest for many files, and does nothing for one.
+                // Options that are fastest for many files, and without effect for one.
                 command.args(["-p", "4", "-fast", "-pp", "-cc", "8", "-r", "-cd"]);
                 command.arg(format!("file://{source}/"));
                 command.arg(format!("ftp://{}:{port}{there}/", run.servers.address));
@@ -325,7 +325,8 @@ fn lftp(command: &mut Command, run: &Run<'_>, there: &str) {
     command.args(["--norc", "-e", &script]);
 }
 
-/// What every tool gets to know: nobody else's configuration, and where the stores are.
+/// Returns the environment of every tool: nobody else's configuration, and the addresses of the
+/// stores.
 fn environment(run: &Run<'_>) -> Vec<(String, String)> {
     let home = &run.servers.home;
     let servers = run.servers;

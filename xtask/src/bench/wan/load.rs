@@ -1,4 +1,4 @@
-//! What is copied over the distance, and whether it arrived.
+//! Files copied over the distance, and a check of their arrival.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ const KIB: usize = 1 << 10;
 /// A set of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// One file of 1 GiB.
+    /// A file of 1 GiB.
     Large,
     /// 2,000 files of 100 KiB.
     Small,
@@ -30,7 +30,7 @@ pub enum Load {
 impl Load {
     pub const ALL: [Self; 3] = [Self::Large, Self::Small, Self::Mixed];
 
-    /// Its folder's name.
+    /// Returns its folder's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Large => "large",
@@ -39,7 +39,7 @@ impl Load {
         }
     }
 
-    /// How many files of how many bytes. A quick look moves a tenth.
+    /// Returns numbers of files and their bytes. A quick run moves a tenth.
     fn files(self, quick: bool) -> Vec<(usize, usize)> {
         match (self, quick) {
             (Self::Large, false) => vec![(1, 1024 * MIB)],
@@ -51,7 +51,7 @@ impl Load {
         }
     }
 
-    /// For people.
+    /// Returns the name for people.
     pub fn title(self, quick: bool) -> String {
         let files = self.files(quick).into_iter().map(|(count, bytes)| {
             let size = if bytes % MIB == 0 {
@@ -67,7 +67,7 @@ impl Load {
         files.collect::<Vec<_>>().join(", ")
     }
 
-    /// All of them together.
+    /// Returns the bytes of all of them together.
     pub fn bytes(self, quick: bool) -> usize {
         self.files(quick)
             .iter()
@@ -78,7 +78,7 @@ impl Load {
     /// Makes them below `folder`, a hundred to a folder; bytes that nothing compresses.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the disk refuses.
     pub fn make(self, folder: &Path, quick: bool) -> anyhow::Result<()> {
         let mut noise = Noise::new();
         let mut block = vec![0; BLOCK_BYTES];
@@ -101,7 +101,7 @@ impl Load {
 /// Compares two trees, byte by byte.
 ///
 /// # Errors
-/// When anything is missing, too much or not the same.
+/// Fails if anything is missing, extra or different.
 pub fn compare(source: &Path, arrived: &Path) -> anyhow::Result<()> {
     let names = |folder: &Path| -> anyhow::Result<Vec<_>> {
         let entries = fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;

@@ -1,4 +1,4 @@
-//! The report: shares of what the link can carry, and how posthaste stands to its rivals.
+//! The report: shares of the link's capacity, and the standing of posthaste beside its rivals.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ use super::{
     load::Load,
 };
 
-/// What a contender did with one load over one link.
+/// Outcome of a contender with one load over one link.
 #[derive(Debug)]
 pub enum Outcome {
     /// Every run ended, and every byte arrived.
     Samples(Vec<Sample>),
-    /// It had not ended when the time was over.
+    /// The contender was stopped at the time limit.
     TooSlow,
-    /// It could not be had, or failed.
+    /// The contender was not available, or failed.
     Nothing(String),
 }
 
@@ -33,7 +33,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// One load over one link.
+/// A load over a link.
 #[derive(Debug)]
 pub struct Case {
     pub load: Load,
@@ -41,7 +41,7 @@ pub struct Case {
     pub rows: Vec<Row>,
 }
 
-/// The whole report.
+/// Returns the whole report.
 pub fn write(
     cases: &[Case],
     contenders: &[Contender],
@@ -150,14 +150,14 @@ fn line(row: &Row, case: &Case, contenders: &[Contender], options: &Options) -> 
     )
 }
 
-/// Of what the link's payload can be.
+/// Returns the share of the link's payload rate.
 #[expect(clippy::cast_precision_loss, reason = "loads are far below 2^52 bytes")]
 pub fn share(load: Load, wall_s: f64, options: &Options) -> f64 {
     let bits = load.bytes(options.quick) as f64 * 8.0;
     bits / wall_s / (PAYLOAD_MBIT_PER_S * 1e6)
 }
 
-/// The best median of those a family is compared with.
+/// Returns the best median among a family's rivals.
 fn best_rival(family: Family, case: &Case, contenders: &[Contender]) -> Option<f64> {
     let rivals = case.rows.iter().filter(|row| {
         let rival = &contenders[row.contender];

@@ -1,4 +1,4 @@
-//! What listens on the far host, on the same files as the near one: both see this machine's disk.
+//! Servers on the far host, on the same files as the near one: both see this machine's disk.
 
 use std::{
     fs,
@@ -31,14 +31,14 @@ pub const NGINX: DebianProgram = DebianProgram {
     package: "nginx-light",
 };
 
-/// The host with the servers, and the one with the clients.
+/// Host with the servers, and the one with the clients.
 pub const FAR: &str = "far";
 pub const NEAR: &str = "near";
 
-/// What the relay lends.
+/// Space lent by the relay.
 const RELAY_CAPACITY: &str = "16G";
 
-/// Between two looks whether a server listens, and how many at most: 10 s.
+/// Interval between two checks whether a server listens, and most checks: 10 s.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOKS_MAX: u32 = 500;
 
@@ -57,16 +57,16 @@ impl Drop for Running {
 /// All servers.
 #[derive(Debug)]
 pub struct Servers {
-    /// For `scp`, `rsync`, SFTP and `posthaste cp user@host:`.
+    /// Server for `scp`, `rsync`, SFTP and `posthaste cp user@host:`.
     pub ssh: SshServer,
-    /// For everybody who speaks S3.
+    /// Server for every contender that speaks S3.
     pub s3: S3Server,
-    /// Where GridFTP's server and the web server listen, or why there is none.
+    /// Ports of GridFTP's server and the web server, or the reason why there is none.
     pub gridftp: Result<u16, String>,
     pub web: Result<u16, String>,
-    /// Where the relay keeps files.
+    /// Folder of the relay's files.
     pub relay_folder: PathBuf,
-    /// Where the far host is.
+    /// Address of the far host.
     pub address: IpAddr,
     /// A home for the clients, so that nobody else's configuration is read.
     pub home: PathBuf,
@@ -77,7 +77,7 @@ impl Servers {
     /// Starts them below this folder.
     ///
     /// # Errors
-    /// When one that posthaste needs is missing or does not start.
+    /// Fails if a server that posthaste needs is missing or does not start.
     pub fn start(site: &Site, folder: &Path, posthaste: &Path) -> anyhow::Result<Self> {
         let address = address_of(site)?;
         let place = Place::new(address, site.words(FAR));
@@ -102,14 +102,14 @@ impl Servers {
         })
     }
 
-    /// The options with which `ssh` reaches the far host.
+    /// Returns the options with which `ssh` reaches the far host.
     pub fn ssh_options(&self) -> Vec<String> {
         let mut options = self.ssh.options();
         options.push(format!("Port={}", self.ssh.port()));
         options
     }
 
-    /// The same as words of a command line.
+    /// Returns those options as words of a command line.
     pub fn ssh_words(&self) -> Vec<String> {
         let options = self.ssh_options().into_iter();
         options
@@ -117,12 +117,12 @@ impl Servers {
             .collect()
     }
 
-    /// `user@address`.
+    /// Returns `user@address`.
     pub fn login(&self) -> String {
         format!("{}@{}", self.ssh.user(), self.address)
     }
 
-    /// The file with the key that opens the far host.
+    /// Returns the file with the key for the far host.
     pub fn ssh_key(&self) -> String {
         let options = self.ssh.options();
         let key = options
@@ -132,7 +132,7 @@ impl Servers {
     }
 }
 
-/// The address that the name of the far host means.
+/// Returns the address of the far host's name.
 fn address_of(site: &Site) -> anyhow::Result<IpAddr> {
     let text = output(site.command(NEAR, "getent").args(["hosts", FAR]))?;
     let address = text
@@ -144,13 +144,13 @@ fn address_of(site: &Site) -> anyhow::Result<IpAddr> {
         .with_context(|| format!("{address} is no address"))
 }
 
-/// A port that nobody listens on here, and so nobody in the laboratory, which is empty.
+/// Returns a port that nobody listens on here, and so nobody in the laboratory, which is empty.
 fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Starts a relay and makes it known to posthaste as `far`.
+/// Starts a relay and registers it with posthaste as `far`.
 fn start_relay(
     site: &Site,
     address: IpAddr,
@@ -198,7 +198,7 @@ fn start_relay(
     Ok(running)
 }
 
-/// GridFTP for everybody, as whoever runs the benchmark.
+/// Starts GridFTP, open to everybody, as the user of the benchmark.
 fn start_gridftp(site: &Site, address: IpAddr, folder: &Path) -> anyhow::Result<(Running, u16)> {
     let program = install::ensure_debian_program(GRIDFTP_SERVER)?;
     let (port, address) = (free_port()?, address.to_string());
@@ -211,7 +211,7 @@ fn start_gridftp(site: &Site, address: IpAddr, folder: &Path) -> anyhow::Result<
     start(site, command, port, "GridFTP's server")
 }
 
-/// nginx, with all files below the folder.
+/// Starts nginx, with all files below the folder.
 fn start_web(site: &Site, address: IpAddr, folder: &Path) -> anyhow::Result<(Running, u16)> {
     let program = install::ensure_debian_program(NGINX)?;
     let port = free_port()?;
@@ -229,7 +229,7 @@ fn start_web(site: &Site, address: IpAddr, folder: &Path) -> anyhow::Result<(Run
     start(site, command, port, "nginx")
 }
 
-/// Starts a server that says nothing when it is ready.
+/// Starts a server that does not report when it is ready.
 fn start(
     site: &Site,
     mut command: Command,
@@ -255,10 +255,10 @@ fn start(
     bail!("{what} does not listen")
 }
 
-/// Processor time the emulator has used since it started, and how long that is.
+/// Returns the emulator's processor time since its start, and the time since then.
 ///
 /// # Errors
-/// When it does not answer.
+/// Fails if it does not answer.
 pub fn emulator(site: &Site) -> anyhow::Result<(f64, f64)> {
     let status = site.status()?;
     Ok((

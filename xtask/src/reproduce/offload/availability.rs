@@ -1,9 +1,9 @@
-//! What of a dataset can still be had when nodes have failed at random: Monte Carlo over placements and
+//! Availability of a dataset after random failures of nodes: Monte Carlo over placements and
 //! failures.
 
-/// Nodes there are.
+/// Number of nodes.
 pub const NODES: usize = 20;
-/// Most of them that fail.
+/// Most failed nodes.
 pub const FAILURES_MAX: usize = 10;
 
 /// A way to keep the data.
@@ -12,13 +12,14 @@ pub struct Scheme {
     /// Fragments of a stripe that hold the data itself, and all of them.
     pub data: usize,
     pub total: usize,
-    /// How often each fragment is stored.
+    /// Copies of each fragment.
     pub copies: usize,
-    /// Whether no two of a stripe share a node; else only the copies of a fragment do not.
+    /// True if no two fragments of a stripe share a node; else only the copies of a fragment do
+    /// not.
     pub is_distinct: bool,
 }
 
-/// What is available, in expectation, after 0 to [`FAILURES_MAX`] failures.
+/// Expected availability after 0 to [`FAILURES_MAX`] failures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Availability {
     /// Share of chunks: those that still lie somewhere count though their stripe is broken.
@@ -42,13 +43,13 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// A number below this one, drawn fairly but for the `bound`th part of 2^-64.
+    /// Draws a number below this one, fairly but for the `bound`th part of 2^-64.
     pub fn below(&mut self, bound: usize) -> usize {
         let drawn = self.next() % (bound as u64).max(1);
         usize::try_from(drawn).unwrap_or(0)
     }
 
-    /// The nodes in an order drawn fairly, down to a 2^-58th.
+    /// Draws an order of the nodes, fairly down to a 2^-58th.
     pub fn shuffled(&mut self) -> [usize; NODES] {
         let mut nodes = std::array::from_fn(|place| place);
         for last in (1..NODES).rev() {
@@ -58,7 +59,7 @@ impl Dice {
     }
 }
 
-/// Where each fragment of a stripe lies: a mask of nodes for each.
+/// Place of each fragment of a stripe: a mask of nodes for each.
 pub type Placement = Vec<u32>;
 
 impl Scheme {
@@ -82,7 +83,7 @@ impl Scheme {
         masks
     }
 
-    /// The expected availability over so many placements, each with its own failures.
+    /// Returns the expected availability over so many placements, each with its own failures.
     pub fn play(self, draws: u32, seed: u64) -> Availability {
         let mut dice = Dice::new(seed);
         let mut sum = Sum::default();
@@ -94,7 +95,7 @@ impl Scheme {
     }
 }
 
-/// The expected availability of given stripes, over so many orders of failure.
+/// Returns the expected availability of given stripes, over so many orders of failure.
 pub fn of_placements(stripes: &[Placement], data: usize, draws: u32, seed: u64) -> Availability {
     let mut dice = Dice::new(seed);
     let mut sum = Sum::default();
@@ -114,7 +115,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds what a stripe has left as the nodes fail in this order.
+    /// Adds the remains of a stripe as the nodes fail in this order.
     fn add(&mut self, stripe: &Placement, data: usize, order: &[usize; NODES]) {
         let mut dead = 0u32;
         for (failures, next) in order.iter().enumerate().take(FAILURES_MAX + 1) {

@@ -7,10 +7,10 @@ use super::{
     world::{Played, World, play},
 };
 
-/// The experiment over links chosen so that the fan-out must go as the paper tells.
+/// The experiment over links for which the fan-out must change as the paper describes.
 const SLOWDOWN: &str = include_str!("../../../../scenarios/slowdown.toml");
 
-/// The paper's events: seconds, as lines of a fault, and what it tells of the answer.
+/// The paper's events: seconds, lines of a fault, and its description of the answer.
 pub const PHASES: [(f64, &str, &str); 4] = [
     (0.0, "direct to the end site", "direct"),
     (
@@ -23,7 +23,8 @@ pub const PHASES: [(f64, &str, &str); 4] = [
 ];
 pub const DEADLINE_S: f64 = 600.0;
 
-/// The same events over the links of Figure 5; the end site has a link of 64 Mbit/s before it is cut.
+/// Plays the same events over the links of Figure 5; the end site has a link of 64 Mbit/s before it
+/// is cut.
 fn over_figure_5(matrix: &Matrix) -> anyhow::Result<Played> {
     let mut world = World::new("figure-6").node("home", 64.0);
     for node in LEVEL_1 {
@@ -112,7 +113,7 @@ mod tests {
             "direct, and two"
         );
         assert!(played.safe_after_s().unwrap() <= DEADLINE_S);
-        // Who is fed in each phase, as the paper's Figure 6 shows it.
+        // Nodes fed in each phase, by the paper's Figure 6.
         let fed = |from_s, to_s| -> Vec<bool> {
             let means = played.mean_mbps(from_s, to_s);
             means.iter().map(|mean| *mean > 1.0).collect()

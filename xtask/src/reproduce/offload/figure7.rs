@@ -1,5 +1,5 @@
-//! Figure 7: what is available under 0 to 10 failed nodes, for the paper's codes and for better ones at the
-//! same overhead, placed by our own rule.
+//! Figure 7: availability under 0 to 10 failed nodes, for the paper's codes and for better ones at
+//! the same overhead, placed by our own rule.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -11,16 +11,16 @@ use super::{
 };
 
 const EXACT: &str = include_str!("../../../data/offload/fig7_expected_availability.csv");
-/// How far the Monte Carlo may be from the exact table.
+/// Largest difference of the Monte Carlo from the exact table.
 const TOLERANCE: f64 = 0.005;
 /// Placements and failures drawn for each scheme: a standard error of a third of the tolerance.
 const DRAWS: u32 = 100_000;
-/// The same for given stripes.
+/// Orders of failure drawn for given stripes.
 const ORDERS: u32 = 4000;
 const SEED: u64 = 2008;
 
-/// The paper's four schemes, and one it may have meant: name, scheme, and the columns of the exact table by
-/// chunk and by stripe.
+/// The paper's four schemes, and one it may have meant: name, scheme, and the columns of the exact
+/// table by chunk and by stripe.
 const SCHEMES: [(&str, Scheme, Option<&str>, Option<&str>); 6] = [
     (
         "none, 1 copy",
@@ -83,7 +83,7 @@ const fn scheme(data: usize, total: usize, copies: usize, is_distinct: bool) -> 
     }
 }
 
-/// The exact table: each column from 0 failures on.
+/// Returns the exact table: each column from 0 failures on.
 fn exact() -> anyhow::Result<BTreeMap<&'static str, Vec<f64>>> {
     let mut lines = EXACT.lines();
     let names: Vec<&str> = lines.next().context("no heading")?.split(',').collect();
@@ -96,7 +96,7 @@ fn exact() -> anyhow::Result<BTreeMap<&'static str, Vec<f64>>> {
     Ok(table)
 }
 
-/// How far two rows are apart at most.
+/// Returns the largest difference of two rows.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     let distances = one
         .iter()
@@ -105,8 +105,8 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
     distances.fold(0.0, f64::max)
 }
 
-/// Where the mind puts the fragments of a dataset of 200 chunks when it may use all nodes, played in the
-/// simulator: each at another rate, so that shares differ.
+/// Plays the mind's placement of a dataset of 200 chunks over all nodes in the simulator. Each node
+/// has another rate, so that shares differ.
 fn placed_by_us(code: &str) -> anyhow::Result<Vec<Placement>> {
     let mut world = World::new("placement");
     for node in 0..NODES {

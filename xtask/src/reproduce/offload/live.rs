@@ -21,16 +21,17 @@ use crate::{
 
 const SCENARIO: &str = "scenarios/figure-6.toml";
 
-/// How far apart finish times may be, as a share of the simulator's.
+/// Largest difference of finish times, as a share of the simulator's.
 const APART_MAX: f64 = 0.15;
 
-/// A depot that takes less than this, in Mbit/s, is not fed.
+/// Rate in Mbit/s below which a depot is not fed.
 const FED_MIN: f64 = 1.0;
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
-/// When the laboratory can't be built, the deadline is not kept, or other depots are fed than in the simulator.
+/// Fails if the laboratory can't be built, the deadline is missed, or other depots are fed than in
+/// the simulator.
 pub fn page() -> anyhow::Result<String> {
     install::ensure_debian_program(IP)?;
     let path = root().join(SCENARIO);
@@ -78,7 +79,7 @@ pub fn page() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The deadline is kept, at the time and over the depots that the simulator said.
+/// Checks that the deadline is met, at the time and over the depots that the simulator predicts.
 fn check(simulated: &Played, real: &Outcome, safe_s: f64) -> anyhow::Result<()> {
     ensure!(safe_s <= DEADLINE_S, "safe after {safe_s} s");
     let simulated_s = simulated.safe_after_s()?;
@@ -86,7 +87,7 @@ fn check(simulated: &Played, real: &Outcome, safe_s: f64) -> anyhow::Result<()> 
         (safe_s / simulated_s - 1.0).abs() <= APART_MAX,
         "{safe_s} s, {simulated_s} s simulated"
     );
-    // When an event is answered differs by seconds; who is fed between two of them must not.
+    // The time of a reaction differs by seconds; the depots fed between two events must not.
     for (from_s, to_s) in [(30.0, 145.0), (170.0, 245.0), (290.0, 400.0)] {
         let fed =
             |means: Vec<f64>| -> Vec<bool> { means.iter().map(|mean| *mean > FED_MIN).collect() };
@@ -102,7 +103,7 @@ fn check(simulated: &Played, real: &Outcome, safe_s: f64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What each depot stored on average between two moments, in Mbit/s.
+/// Returns the mean rate of each depot between two moments, in Mbit/s.
 fn mean_mbps(real: &Outcome, from_s: f64, to_s: f64) -> Vec<f64> {
     let at = |seconds: f64| {
         let moment = Duration::from_secs_f64(seconds);
@@ -122,7 +123,7 @@ fn bits(bytes: u64) -> f64 {
     bytes as f64 * 8.0
 }
 
-/// The lines of its story that are about who is fed.
+/// Returns the lines of its story about the fed depots.
 fn told(real: &Outcome) -> String {
     let words = ["rerouted", "added", "lost", "let go", "direct", "safe"];
     let lines = real.decisions.lines();

@@ -1,4 +1,4 @@
-//! What the paper printed, as `xtask/data/offload/` holds it.
+//! Data printed in the paper, in `xtask/data/offload/`.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,10 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// Reads the matrix.
+    ///
     /// # Errors
-    /// When a line has no number where one should be.
+    /// Fails if a line has no number where one should be.
     pub fn read() -> anyhow::Result<Self> {
         let mut lines = FIGURE_5.lines();
         let head: Vec<&str> = lines.next().context("no heading")?.split(',').collect();
@@ -44,10 +46,10 @@ impl Matrix {
         Ok(Self { rates, nodes })
     }
 
-    /// What flows between two nodes, in Mbit/s.
+    /// Returns the rate between two nodes, in Mbit/s.
     ///
     /// # Errors
-    /// When the paper does not print it.
+    /// Fails if the paper does not print it.
     pub fn rate(&self, from: &str, to: &str) -> anyhow::Result<f64> {
         let rate = self.rates.get(&(from.to_owned(), to.to_owned()));
         rate.copied()
@@ -59,16 +61,18 @@ impl Matrix {
 pub struct Tables(Table);
 
 impl Tables {
+    /// Reads the tables.
+    ///
     /// # Errors
-    /// When the file is no TOML.
+    /// Fails if the file is no TOML.
     pub fn read() -> anyhow::Result<Self> {
         Ok(Self(TABLES.parse()?))
     }
 
-    /// The numbers of a row.
+    /// Returns the numbers of a row.
     ///
     /// # Errors
-    /// When there is no such row of numbers.
+    /// Fails if there is no such row of numbers.
     pub fn row(&self, table: &str, key: &str) -> anyhow::Result<Vec<f64>> {
         let row = self.value(table, key)?.as_array().context(key.to_owned())?;
         row.iter()
@@ -76,10 +80,10 @@ impl Tables {
             .collect()
     }
 
-    /// One number.
+    /// Returns one number.
     ///
     /// # Errors
-    /// When there is no such number.
+    /// Fails if there is no such number.
     pub fn number(&self, table: &str, key: &str) -> anyhow::Result<f64> {
         float(self.value(table, key)?).context(key.to_owned())
     }

@@ -1,5 +1,5 @@
-//! The Push and Pull columns of Table 1: Level-1 nodes send on to Level-2 nodes, and the end site takes from
-//! all of them at once.
+//! The Push and Pull columns of Table 1: Level-1 nodes send on to Level-2 nodes, and the end site
+//! fetches from all of them at once.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use super::{
     world::{Played, World},
 };
 
-/// What pushing on and pulling came to.
+/// Result of pushing on and pulling.
 pub struct Pushed {
     /// Seconds from the first fragment that was sent on until the last one lay at Level 2.
     pub push_s: f64,
-    /// Seconds from when everything was safe at Level 1 until that.
+    /// Seconds from safety at Level 1 until then.
     pub after_s: f64,
-    /// Seconds the end site takes from nodes of both levels.
+    /// Seconds of the end site's fetch from nodes of both levels.
     pub pull_s: f64,
-    /// The same from the Level-1 nodes alone, as if nothing had been pushed on.
+    /// Seconds of a fetch from the Level-1 nodes alone, as if nothing had been pushed on.
     pub unpushed_s: f64,
 }
 
@@ -27,8 +27,8 @@ const CODE: &str = "3+1";
 /// Its data fragments.
 const DATA: usize = 3;
 
-/// The centre sends to the Level-1 nodes, and they send on to the sixteen others. A node's own way in and out
-/// is not printed; the links between the nodes are.
+/// Plays the centre that sends to the Level-1 nodes, which send on to the sixteen others. The paper
+/// does not print a node's own egress and ingress, but the links between the nodes.
 fn play(matrix: &Matrix, bytes: f64, chunk_kib: f64) -> anyhow::Result<Played> {
     let mut world = World::new("push");
     for node in LEVEL_1 {
@@ -47,7 +47,7 @@ fn play(matrix: &Matrix, bytes: f64, chunk_kib: f64) -> anyhow::Result<Played> {
     world.play(bytes, chunk_kib, &lines)
 }
 
-/// The intermediate nodes that are not next to the centre.
+/// Returns the intermediate nodes that are not next to the centre.
 fn beyond(matrix: &Matrix) -> impl Iterator<Item = &str> {
     let all = matrix.nodes.iter().map(String::as_str);
     all.filter(|node| !LEVEL_1.contains(node))
@@ -56,7 +56,7 @@ fn beyond(matrix: &Matrix) -> impl Iterator<Item = &str> {
 /// Plays it, and lets the end site pull.
 ///
 /// # Errors
-/// When a checker objects, or not everything was pushed on.
+/// Fails if a checker objects, or not everything was pushed on.
 pub fn pushed(matrix: &Matrix, bytes: f64, chunk_kib: f64) -> anyhow::Result<Pushed> {
     let played = play(matrix, bytes, chunk_kib)?;
     let moments = |what: &str| {
@@ -91,16 +91,17 @@ pub fn pushed(matrix: &Matrix, bytes: f64, chunk_kib: f64) -> anyhow::Result<Pus
     })
 }
 
-/// A node that holds something.
+/// A node with its content.
 struct Source {
     is_near: bool,
     mbps: f64,
-    /// At most one of each chunk.
+    /// Fragments, at most one of each chunk.
     fragments: BTreeMap<u32, u8>,
 }
 
-/// Seconds until enough of every chunk has arrived, as the real `pull` asks for it: chunk by chunk, each
-/// fragment from the node that will have sent it first, by what was asked of it before; all nodes at once.
+/// Returns the seconds until enough of every chunk has arrived. Like the real `pull`, it asks chunk
+/// by chunk, each fragment from the node that will have sent it first, by its earlier requests; all
+/// nodes send at once.
 fn pull(sources: &[Source], fragment_mbit: f64) -> f64 {
     let chunks = sources.iter().flat_map(|source| source.fragments.keys());
     let chunks: std::collections::BTreeSet<u32> = chunks.copied().collect();

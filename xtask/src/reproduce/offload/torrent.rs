@@ -1,21 +1,23 @@
-//! A model of plain BitTorrent, to stand beside the mind: peers know no bandwidths but what came from whom.
+//! A model of plain BitTorrent, to stand beside the mind: peers know no bandwidths but those of
+//! received bytes.
 
 use super::availability::Dice;
 
-/// Peers that one sends to at a time, and seconds between two choices of them (the protocol's defaults).
+/// Peers that a peer sends to at a time, and seconds between two choices of them (the protocol's
+/// defaults).
 pub const SLOTS: usize = 4;
 pub const ROUND_S: u32 = 10;
-/// Rounds for which the one of them stays that is drawn, so that others are found.
+/// Rounds for which a drawn peer stays, so that others are found.
 const DRAWN_ROUNDS: u32 = 3;
 /// Megabits of a piece: 256 KiB, as in the paper's runs.
 const PIECE_MBIT: f64 = 256.0 * 1024.0 * 8.0 / 1e6;
-/// A run that is no further after this long never ends.
+/// Longest run: one that lasts longer never ends.
 const LONGEST_S: u32 = 100_000;
 
-/// Who has what, and what flows between whom.
+/// Peers with their pieces, and the flows between them.
 pub struct Swarm {
     peers: Vec<Peer>,
-    /// Megabits a second from one to another; none where there is no link.
+    /// Rates in megabits a second from one to another; none where there is no link.
     rates: Vec<Vec<Option<f64>>>,
     dice: Dice,
     pieces: usize,
@@ -24,18 +26,20 @@ pub struct Swarm {
 struct Peer {
     has: Vec<bool>,
     count: usize,
-    /// Where it is in its turn around the others: for one that has all, as nobody gives it anything.
+    /// Place in its turn around the others: for a peer with everything, as nobody gives it
+    /// anything.
     turn: usize,
     drawn: usize,
-    /// Megabits that came from each of the others since the last choice.
+    /// Megabits received from each of the others since the last choice.
     came: Vec<f64>,
-    /// Megabits that a link carried of a piece that is not whole yet, to each of the others.
+    /// Megabits of an incomplete piece, on the link to each of the others.
     under_way: Vec<f64>,
     chosen: Vec<usize>,
 }
 
 impl Swarm {
-    /// So many megabits, of which those at these places have all and the others nothing.
+    /// Returns a swarm of so many megabits: the peers at these places have all and the others
+    /// nothing.
     pub fn new(rates: Vec<Vec<Option<f64>>>, mbit: f64, seeds: &[usize]) -> Self {
         let pieces = whole((mbit / PIECE_MBIT).ceil());
         let many = rates.len();
@@ -59,17 +63,17 @@ impl Swarm {
         }
     }
 
-    /// Whether this one has all of it.
+    /// Returns whether this peer has everything.
     pub fn has_all(&self, place: usize) -> bool {
         self.peers[place].count == self.pieces
     }
 
-    /// Whether each piece lies with one of these.
+    /// Returns whether each piece lies with one of these.
     pub fn is_among(&self, places: &[usize]) -> bool {
         (0..self.pieces).all(|piece| places.iter().any(|place| self.peers[*place].has[piece]))
     }
 
-    /// Lets it go on until all of these were so once; for each, after how many seconds it was.
+    /// Runs until each of these goals was true once, and returns the seconds of each.
     pub fn run<const N: usize>(&mut self, goals: [&dyn Fn(&Self) -> bool; N]) -> [Option<u32>; N] {
         let mut reached = [None; N];
         let mut orders = Vec::new();
@@ -91,7 +95,8 @@ impl Swarm {
         reached
     }
 
-    /// Each peer chooses whom it sends to: those that most came from, and one that is drawn; one that has all goes round.
+    /// Makes each peer choose its receivers: those that sent most, and a drawn one; a peer with
+    /// everything goes round.
     fn choose(&mut self, round: u32) {
         for place in 0..self.peers.len() {
             let wants = |other: &usize| {
@@ -124,13 +129,13 @@ impl Swarm {
         }
     }
 
-    /// Whether one lacks something that the other has.
+    /// Returns whether one lacks something that the other has.
     fn lacks(&self, one: usize, other: usize) -> bool {
         let pieces = self.peers[one].has.iter().zip(&self.peers[other].has);
         pieces.into_iter().any(|(mine, theirs)| !mine && *theirs)
     }
 
-    /// The pieces, those of which there are fewest first, those alike as it happens.
+    /// Returns the pieces, rarest first, equally rare ones in random order.
     fn rarest_first(&mut self) -> Vec<usize> {
         let holders = |piece: usize| self.peers.iter().filter(|peer| peer.has[piece]).count();
         let dice = &mut self.dice;
@@ -141,7 +146,7 @@ impl Swarm {
         order.into_iter().map(|(_, _, piece)| piece).collect()
     }
 
-    /// A second passes; each peer asks in an order of its own.
+    /// Advances by a second; each peer asks in an order of its own.
     fn flow(&mut self, orders: &[Vec<usize>]) {
         for from in 0..self.peers.len() {
             for to in self.peers[from].chosen.clone() {
@@ -164,7 +169,7 @@ impl Swarm {
                     self.peers[to].count += 1;
                     self.peers[from].under_way[to] -= PIECE_MBIT;
                 }
-                // A link that has nothing more to carry does not save up.
+                // An idle link saves nothing up.
                 let rest = &mut self.peers[from].under_way[to];
                 *rest = rest.min(PIECE_MBIT);
             }
@@ -185,7 +190,7 @@ const fn whole(number: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// Links of so many megabits a second from each to each.
+    /// Returns links of so many megabits a second from each to each.
     fn even(peers: usize, mbps: f64) -> Vec<Vec<Option<f64>>> {
         let link = |from: usize, to: usize| (from != to).then_some(mbps);
         (0..peers)

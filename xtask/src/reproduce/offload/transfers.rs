@@ -1,4 +1,4 @@
-//! Tables 1 to 3 and section 5.3.2: how long a transfer takes.
+//! Tables 1 to 3 and section 5.3.2: times of transfers.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::{
     world::{Played, World},
 };
 
-/// The sizes of Table 1, in bytes, and how they are written.
+/// The sizes of Table 1, in bytes, and as they are written.
 const SIZES: [(&str, f64); 4] = [
     ("100 MB", 100e6),
     ("240 MB", 240e6),
@@ -22,11 +22,11 @@ const SIZES: [(&str, f64); 4] = [
 const LARGE: f64 = 2.1e9;
 /// The chunk size of the paper's runs.
 const CHUNK_KIB: f64 = 256.0;
-/// A deadline nobody can keep, and the request taken all the same: the mind then feeds every node, as the
-/// paper's centre does until its way out is full.
+/// A deadline that nobody can meet, with the request accepted all the same. The mind then feeds
+/// every node, as the paper's centre does until its egress is full.
 const AT_ONCE: &str = "deadline_s = 1\nbest_effort = true\nrelease = false\n";
 
-/// The centre sends to these nodes, all at once.
+/// Plays the centre that sends to these nodes, all at once.
 fn offload(
     matrix: &Matrix,
     nodes: &[&str],
@@ -41,14 +41,14 @@ fn offload(
     world.play(bytes, chunk_kib, &format!("{AT_ONCE}code = \"{code}\""))
 }
 
-/// The centre sends straight to the end site.
+/// Plays the centre that sends directly to the end site.
 fn direct(mbps: f64, bytes: f64) -> anyhow::Result<f64> {
     let lines = "deadline_s = 30000\ncode = \"1+0\"\nrelease = false\ndestination = \"site\"";
     let world = World::new("direct").node("site", mbps);
     world.play(bytes, CHUNK_KIB, lines)?.safe_after_s()
 }
 
-/// What Level-1 nodes take together, in Mbit/s.
+/// Returns the rate of all Level-1 nodes together, in Mbit/s.
 fn together(matrix: &Matrix) -> anyhow::Result<f64> {
     let rates = LEVEL_1.iter().map(|node| matrix.rate("Center", node));
     rates.sum()
@@ -121,13 +121,13 @@ pub fn table1(matrix: &Matrix, tables: &Tables) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What plain BitTorrent comes to, in seconds.
+/// Results of plain BitTorrent, in seconds.
 struct Plain {
-    /// Until each piece has left the centre.
+    /// Time until each piece has left the centre.
     offload: u32,
-    /// Until all intermediate nodes have all.
+    /// Time until all intermediate nodes have all.
     push: u32,
-    /// The end site takes it from all of these.
+    /// Time of the end site's fetch from all of these.
     pull: u32,
 }
 
@@ -246,7 +246,7 @@ pub fn table3(matrix: &Matrix, tables: &Tables) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The world of section 5.3.2: node a is the end site, b to d may be staged to.
+/// Plays the world of section 5.3.2: node a is the end site, b to d may be staged to.
 fn with_node_a(matrix: &Matrix, is_free_to_choose: bool) -> anyhow::Result<Played> {
     let mut world = World::new("when-to-stage");
     for node in &LEVEL_1[usize::from(!is_free_to_choose)..] {
@@ -267,7 +267,8 @@ pub fn when_to_stage(matrix: &Matrix, tables: &Tables) -> anyhow::Result<String>
         tables.number(table, "direct_s")?,
     ];
     let staged = with_node_a(matrix, false)?.safe_after_s()?;
-    // Each chunk lies on one of b, c and d, as much on each as its link carried; node a takes from all three.
+    // Each chunk lies on one of b, c and d, in proportion to the rates of their links; node a
+    // fetches from all three.
     let links = LEVEL_1[1..].iter().map(|node| {
         let (came, goes) = (matrix.rate("Center", node)?, matrix.rate(node, "a")?);
         anyhow::Ok((came, came / goes))

@@ -1,4 +1,4 @@
-//! The paper's experiments as scenarios of the simulator, and what playing one came to.
+//! The paper's experiments as scenarios of the simulator, and their results.
 
 use std::fmt::Write;
 
@@ -33,14 +33,14 @@ impl World {
         self
     }
 
-    /// The same of a node so many hops from the centre.
+    /// Adds such a node so many hops from the centre.
     pub fn node_of_level(self, name: &str, mbps: f64, level: u8) -> Self {
         let mut world = self.node(name, mbps);
         let _ = writeln!(world.text, "level = {level}");
         world
     }
 
-    /// Adds what flows between two nodes.
+    /// Adds the rate between two nodes.
     pub fn path(mut self, from: &str, to: &str, mbps: f64) -> Self {
         let rate = mebi_per_s(mbps);
         let _ = write!(
@@ -59,7 +59,7 @@ impl World {
     /// Plays one request of so many bytes, with the other settings as lines.
     ///
     /// # Errors
-    /// When the scenario is none, or a checker objects.
+    /// Fails if the scenario is invalid, or a checker objects.
     pub fn play(mut self, bytes: f64, chunk_kib: f64, lines: &str) -> anyhow::Result<Played> {
         let _ = write!(
             self.text,
@@ -71,7 +71,7 @@ impl World {
     }
 }
 
-/// Mbit/s as MiB/s.
+/// Converts Mbit/s to MiB/s.
 fn mebi_per_s(mbps: f64) -> f64 {
     mbps * 1e6 / 8.0 / 1_048_576.0
 }
@@ -85,7 +85,7 @@ pub struct Played {
 /// Plays a scenario.
 ///
 /// # Errors
-/// When it is none, or a checker objects.
+/// Fails if it is invalid, or a checker objects.
 pub fn play(text: &str) -> anyhow::Result<Played> {
     let scenario = Scenario::parse(text)?;
     let (report, recording) = simulate_recorded(&scenario, SEED, Settings::default());
@@ -96,17 +96,17 @@ pub fn play(text: &str) -> anyhow::Result<Played> {
 }
 
 impl Played {
-    /// Seconds from the submission until everything was safe.
+    /// Returns the seconds from submission to safety.
     ///
     /// # Errors
-    /// When it never was.
+    /// Fails if it never was safe.
     pub fn safe_after_s(&self) -> anyhow::Result<f64> {
         let view = self.recording.requests.first().context("no request")?;
         let safe_at = view.safe_at.context("never safe")?;
         Ok(safe_at.since(view.submitted).as_secs_f64())
     }
 
-    /// The first line of the timeline whose text has this in it.
+    /// Returns the first line of the timeline that contains this text.
     pub fn told(&self, what: &str) -> Option<String> {
         let mut lines = self.report.timeline.iter().map(|entry| {
             format!(
@@ -118,7 +118,8 @@ impl Played {
         lines.find(|line| line.contains(what))
     }
 
-    /// What each node took on average between two moments, in Mbit/s, in the order of the scenario.
+    /// Returns the mean rate of each node between two moments, in Mbit/s, in the order of the
+    /// scenario.
     pub fn mean_mbps(&self, from_s: f64, to_s: f64) -> Vec<f64> {
         let mut bits = vec![0.0; self.report.depots.len()];
         for pair in self.recording.samples.windows(2) {

@@ -1,4 +1,5 @@
-//! Figures 3 to 7: what a gateway costs, what two of them win, and from which size on a reservation pays.
+//! Figures 3 to 7: the cost of a gateway, the gain by two of them, and the size from which on a
+//! reservation pays.
 
 use std::fmt::Write as _;
 
@@ -23,7 +24,7 @@ const STREAMS: [u32; 3] = [1, 2, 4];
 const SIZES_GB: [f64; 6] = [1.0, 5.0, 10.0, 20.0, 40.0, 80.0];
 const MINUTES: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// What has to be measured for the figures, beside what the tables need.
+/// Cases to measure for the figures, besides those of the tables.
 pub const CASES: [Case; 27] = [
     Case::single("dtn", "doright", Way::Direct),
     Case::single("dtn", "doright", Way::Reserved),
@@ -54,7 +55,7 @@ pub const CASES: [Case; 27] = [
     Case::single("windows", "tank", Way::Reserved),
 ];
 
-/// Streams of Figure 7.
+/// Returns a case of Figure 7 with so many streams.
 const fn several(streams: u32, way: Way) -> Case {
     Case {
         from: "dtn",
@@ -64,21 +65,21 @@ const fn several(streams: u32, way: Way) -> Case {
     }
 }
 
-/// Seconds for so many GB at a rate in Mbit/s.
+/// Returns the seconds for so many GB at a rate in Mbit/s.
 fn seconds(size_gb: f64, mbit_per_s: f64) -> f64 {
     size_gb * 8000.0 / mbit_per_s
 }
 
-/// The size in GB from which on the faster way is done first, though it must be set up.
+/// Returns the size in GB from which on the reserved route is faster, including its setup.
 fn break_even_gb(direct: f64, reserved: f64, set_up_s: f64) -> Option<f64> {
     let spared_s = seconds(1.0, direct) - seconds(1.0, reserved);
     (spared_s > 0.0).then(|| set_up_s / spared_s)
 }
 
-/// All of them.
+/// Returns all figures.
 ///
 /// # Errors
-/// When the paper's tables lack a number.
+/// Fails if the paper's tables lack a number.
 pub fn sections(measured: &Measured) -> anyhow::Result<String> {
     let set_up_s = measured.printed("facts", "circuit_setup_max_s")?;
     Ok([

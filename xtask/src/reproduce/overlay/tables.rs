@@ -1,4 +1,4 @@
-//! Tables 1 and 2: what windows allow, and what links carry.
+//! Tables 1 and 2: limits by windows, and rates of links.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{Case, Measured, Way};
 
-/// What they are made of: (from, to) as Table 2 has them, its name of the pair, and why ours differs.
+/// Rows of Table 2: its (from, to), its name of the pair, and the reason for a difference.
 const TABLE_2: [(&str, &str, &str); 8] = [
     ("bosshog", "tank", "bosshog(LBL)>tank(IU)"),
     ("bosshog", "phoebus-lbl", "bosshog(LBL)>phoebus-lbl"),
@@ -27,7 +27,7 @@ const TABLE_1: [(&str, &str); 4] = [
     ("phoebus-lbl", "bosshog"),
 ];
 
-/// What has to be measured for the tables.
+/// Cases to measure for the tables.
 pub const CASES: [Case; 9] = [
     Case::single("bosshog", "tank", Way::Direct),
     Case::single("bosshog", "phoebus-lbl", Way::Direct),
@@ -40,10 +40,10 @@ pub const CASES: [Case; 9] = [
     Case::single("phoebus-star", "phoebus-lbl", Way::Direct),
 ];
 
-/// Both tables.
+/// Returns both tables.
 ///
 /// # Errors
-/// When the paper's tables lack a number.
+/// Fails if the paper's tables lack a number.
 pub fn sections(measured: &Measured) -> anyhow::Result<String> {
     let mut text = String::from(
         "\n## Table 1: what windows allow\n\nA window a round trip is all that TCP sends; the links carry 1 Gbit/s.\n\n\

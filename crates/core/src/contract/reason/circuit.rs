@@ -5,106 +5,106 @@ use crate::contract::Obstacle;
 use posthaste_types::{ByteRate, Timestamp, record};
 
 record! {
-    /// Why something was done about a reservation.
+    /// Reason of an action on a reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CircuitReason {
         /// The user wished it.
         0 = Wished {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
-        /// Without it the deadline would be missed.
+        /// The deadline would be missed without it.
         1 = Needed {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// Until when.
+            /// End.
             until: Timestamp,
-            /// p90 finish without it, where one is in sight.
+            /// p90 finish without it, if there is one.
             without: Option<Timestamp>,
             /// p90 finish with it.
             finish: Timestamp,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// The deadline is kept once it is granted: so the request was taken.
+        /// The request was accepted because the reservation meets its deadline once it is granted.
         2 = Counted {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
             /// p90 finish with it.
             finish: Timestamp,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// It was granted.
+        /// The reservation was granted.
         3 = Granted {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// From when.
+            /// Start.
             from: Timestamp,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
-        /// Its owner refused it.
+        /// The owner of the circuit refused the reservation.
         4 = Refused {
-            /// What would fit.
+            /// Rate that would fit.
             fits: Option<ByteRate>,
         },
         /// Nobody answered.
         5 = Silent,
-        /// It is up.
+        /// The reservation is up.
         6 = Carries {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
-        /// It is down for now.
+        /// The reservation is down for now.
         7 = Interrupted,
-        /// It failed before its time.
+        /// The reservation failed before its time.
         8 = Failed,
-        /// It is over as it should be.
+        /// The reservation ended as planned.
         9 = Over,
-        /// Its request needs it no longer.
+        /// The request no longer needs the reservation.
         10 = Spare,
-        /// Less suffices.
+        /// A lower rate suffices.
         11 = TooLarge {
-            /// Before.
+            /// Previous rate.
             from: ByteRate,
-            /// What suffices.
+            /// Sufficient rate.
             to: ByteRate,
         },
-        /// It would end before its request does.
+        /// The reservation would end before its request does.
         12 = TooShort {
-            /// Until when it is wanted.
+            /// Wanted end.
             until: Timestamp,
         },
-        /// Another request uses what is left of it.
+        /// Another request uses the rest of the reservation.
         13 = Passed,
-        /// Its owner does not change it.
+        /// The owner of the circuit refused the change.
         14 = Kept {
-            /// How much.
+            /// Rate.
             rate: ByteRate,
-            /// Until when.
+            /// End.
             until: Timestamp,
         },
-        /// It can't be asked for.
+        /// The circuit can't be reserved.
         15 = Unobtainable {
-            /// Why.
+            /// Reason.
             why: Obstacle,
         },
     }
 }
 
 impl Reason {
-    /// The earliest finish there is, where a deadline can't be met and that is known.
+    /// Returns the earliest known finish if the deadline can't be met.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         if let Self::Infeasible { earliest, .. } = self {
             *earliest
@@ -114,7 +114,7 @@ impl Reason {
     }
 }
 
-/// The reason beside the name of its circuit, as people read it.
+/// Writes the reason and the name of its circuit for people.
 pub(super) fn write_circuit(
     f: &mut fmt::Formatter<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Reasons about being at the destinations in time, and how people read them.
+//! Reasons about delivery in time, in words.
 
 use alloc::{string::String, vec::Vec};
 use core::fmt;
@@ -9,125 +9,126 @@ use super::super::offer::write_offers;
 use crate::contract::{Hindrance, WouldBuy};
 
 record! {
-    /// Why something was decided about being at the destinations in time.
+    /// Reason of a decision about delivery in time.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum DeliveryReason {
-        /// Every chunk lies whole at each destination, its digest checked there.
+        /// Every chunk lies whole at each destination, its digest verified there.
         0 = WholeThere {
-            /// How many those are.
+            /// Number of destinations.
             destinations: u32,
         },
-        /// Each destination had every chunk by when it was wanted there.
+        /// Each destination had every chunk by the deliver-by time.
         1 = InTime {
-            /// How many those are.
+            /// Number of destinations.
             destinations: u32,
-            /// When they did.
+            /// Time of complete delivery.
             whole_at: Timestamp,
-            /// By when it was wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
         },
-        /// Each destination had every chunk only later than it was wanted there.
+        /// Some destination had every chunk only after the deliver-by time.
         2 = Late {
-            /// How many those are.
+            /// Number of destinations.
             destinations: u32,
-            /// When they did.
+            /// Time of complete delivery.
             whole_at: Timestamp,
-            /// By when it was wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
         },
-        /// A destination would have all of it too late, or so little before that it is in danger.
+        /// A destination would be complete too late, or so shortly before that it is in danger.
         3 = Behind {
-            /// The name of the last one.
+            /// Name of the last destination.
             name: String,
-            /// What keeps it waiting.
+            /// Hindrance of that destination.
             hindrance: Hindrance,
-            /// When it would have all of it, p90; none while that is not in sight.
+            /// Time of its complete delivery, p90; none without a forecast.
             finish: Option<Timestamp>,
-            /// By when it is wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
         },
-        /// Every destination has all of it in time, as it looks.
+        /// Every destination is forecast to be complete in time.
         4 = Suffices {
-            /// When, p90.
+            /// Time of complete delivery, p90.
             finish: Timestamp,
-            /// By when it is wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
         },
-        /// It can't be at its destinations by when it is wanted there.
+        /// The deliver-by time can't be met.
         5 = Infeasible {
-            /// The name of the destination that has it last.
+            /// Name of the last destination to be complete.
             name: String,
-            /// What keeps it waiting.
+            /// Hindrance of that destination.
             hindrance: Hindrance,
-            /// The earliest it can be wanted there, where that is in sight.
+            /// Earliest feasible deliver-by time, if known.
             earliest: Option<Timestamp>,
-            /// By when it was wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
-            /// What would make it possible.
+            /// Offers that would make the request possible.
             would_buy: Vec<WouldBuy>,
         },
-        /// It would come too late what was promised to be at the same destination in time.
+        /// The request would make a promised delivery to the same destination late.
         6 = CrowdsOut {
-            /// The request that would.
+            /// Request of that delivery.
             request: RequestId,
-            /// The earliest it can be wanted there without that, where that is in sight.
+            /// Earliest feasible deliver-by time without that, if known.
             earliest: Option<Timestamp>,
-            /// By when it was wanted.
+            /// Deliver-by time.
             deliver_by: Timestamp,
-            /// What would make it possible.
+            /// Offers that would make the request possible.
             would_buy: Vec<WouldBuy>,
         },
-        /// It is wanted at its destinations, and there is none that takes chunks.
+        /// The request has a deliver-by time, and no destination that takes chunks.
         7 = NoDestination,
-        /// It was wanted at its destinations in the past.
+        /// The deliver-by time is in the past.
         8 = Passed {
-            /// By when.
+            /// Deliver-by time.
             deliver_by: Timestamp,
         },
-        /// Of being safe and being delivered in time the one leaves less time than the other.
+        /// Deadline and deliver-by time leave different amounts of time.
         9 = Binds {
-            /// When it must be safe.
+            /// Deadline for safety.
             deadline: Timestamp,
-            /// By when it is wanted at its destinations.
+            /// Deliver-by time.
             deliver_by: Timestamp,
-            /// It is delivery that leaves less.
+            /// True if the deliver-by time leaves less.
             is_delivery: bool,
         },
-        /// A user changed by when it is wanted at its destinations.
+        /// A user changed the deliver-by time.
         10 = NewDeliverBy {
-            /// Before; none for any time.
+            /// Previous time; none for any time.
             from: Option<Timestamp>,
-            /// From now on.
+            /// New time; none for any time.
             to: Option<Timestamp>,
         },
-        /// A depot that is to remove what every destination has was told so in vain.
+        /// A depot did not remove data that every destination has.
         11 = NotForgotten {
-            /// How often.
+            /// Number of attempts.
             times: u32,
         },
-        /// It goes on to its address from the depots that hold it.
+        /// The dataset goes on to its address from the depots that hold it.
         12 = GoesOn {
-            /// As this request.
+            /// Request that brings it there.
             by: RequestId,
         },
-        /// All of it is at the address that it went on to.
+        /// All of it is at its address.
         13 = AtAddress {
-            /// As this request.
+            /// Request that brought it there.
             by: RequestId,
         },
-        /// It is not brought to its address any more.
+        /// The dataset is not brought to its address any more.
         14 = NotBrought {
-            /// By this request, which ended.
+            /// Request that ended.
             by: RequestId,
         },
-        /// It is read from the depots of a request that is over, or was not taken.
+        /// The source request, from whose depots it is read, is over or was rejected.
         15 = StaysBehind {
-            /// That request.
+            /// The source request.
             of: RequestId,
         },
-        /// A destination lies in a store, which takes whole chunks from the centre and gathers nothing.
+        /// A destination lies in a store, which takes whole chunks from the centre and gathers
+        /// nothing.
         16 = GathersNothing {
-            /// The name of the destination.
+            /// Name of the destination.
             name: String,
         },
     }

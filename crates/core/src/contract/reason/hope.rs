@@ -4,21 +4,21 @@ use super::Reason;
 use posthaste_types::{Timestamp, record};
 
 record! {
-    /// Why something is taken that is in time only if paths that nobody measured carry what they may.
+    /// Acceptance of a request that is in time only if unmeasured paths are as fast as hoped.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum HopeReason {
         /// Over depots.
         0 = Depots {
             /// Depots fed at once.
             fan_out: u32,
-            /// Finish if all goes as hoped.
+            /// Finish under the hopeful assumptions.
             hoped: Timestamp,
             /// The deadline.
             deadline: Timestamp,
         },
-        /// Straight to the destination.
+        /// Direct to the destination.
         1 = Direct {
-            /// Finish if all goes as hoped.
+            /// Finish under the hopeful assumptions.
             hoped: Timestamp,
             /// The deadline.
             deadline: Timestamp,
@@ -27,7 +27,7 @@ record! {
         2 = Inbound {
             /// Sources it comes from.
             sources: u32,
-            /// Finish if all goes as hoped.
+            /// Finish under the hopeful assumptions.
             hoped: Timestamp,
             /// The deadline.
             deadline: Timestamp,
@@ -36,7 +36,7 @@ record! {
 }
 
 impl Reason {
-    /// Says of what is admitted that it is no more than hoped for.
+    /// Returns the hopeful statement about an accepted request.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else admits anything"

@@ -1,4 +1,4 @@
-//! Reasons as people read them.
+//! Reasons in words for people.
 
 use alloc::{format, string::String};
 use core::fmt;
@@ -283,7 +283,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a decision about a stage-in rests on.
+/// Writes the basis of a decision about a stage-in.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only what is about stage-ins comes here"
@@ -344,7 +344,7 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     }
 }
 
-/// What is about sources that hold different files.
+/// Writes a reason about sources that hold different files.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only what is about such sources comes here"
@@ -389,13 +389,13 @@ fn write_apart(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     }
 }
 
-/// What lies at some sources only.
+/// Writes the data that only some sources hold.
 fn write_binding(f: &mut fmt::Formatter<'_>, binding: &Binding) -> fmt::Result {
     let names = binding.names.join(" and ");
     write!(f, "{} that lie only at {names}", binding.bytes)
 }
 
-/// What was answered to a stage-in.
+/// Writes the answer to a stage-in.
 fn write_inbound(
     f: &mut fmt::Formatter<'_>,
     sources: u32,
@@ -414,7 +414,7 @@ fn write_inbound(
     }
 }
 
-/// What a code takes and gives, as a person would say it.
+/// Writes the cost and gain of a code in words for people.
 fn write_redundancy(f: &mut fmt::Formatter<'_>, code: Code, loss_ppb: u32) -> fmt::Result {
     let (total, parity) = (code.total(), code.parity());
     let data = u32::from(code.data().max(1));
@@ -433,7 +433,7 @@ fn write_redundancy(f: &mut fmt::Formatter<'_>, code: Code, loss_ppb: u32) -> fm
     )
 }
 
-/// Since when a path was not measured.
+/// Writes the age of a path's last measurement.
 fn write_stale(
     f: &mut fmt::Formatter<'_>,
     measured_at: Option<Timestamp>,
@@ -446,7 +446,7 @@ fn write_stale(
     write!(f, ": at most {budget} are spent on that")
 }
 
-/// How many depots are fed, and which way data goes.
+/// Writes the fan-out and the way that data takes.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only what is about the course comes here"

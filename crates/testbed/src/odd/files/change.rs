@@ -1,21 +1,21 @@
-//! Attributes that are set.
+//! Changes of attributes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, TimeOrNow};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
-/// What is answered to the kernel.
+/// Answer to the kernel.
 pub(super) type Answer<T> = Result<T, Errno>;
 
-/// What is set of a file.
+/// Change of a file's attributes.
 pub(super) struct Change {
     pub(super) mode: Option<u32>,
     pub(super) size: Option<u64>,
     pub(super) times: Option<Timestamps>,
 }
 
-/// What is set of both times, where any of that is taken.
+/// Returns the change of both times, if any of it is accepted.
 pub(super) fn times(
     atime: Option<TimeOrNow>,
     mtime: Option<TimeOrNow>,
@@ -31,7 +31,7 @@ pub(super) fn times(
     })
 }
 
-/// A time as the kernel takes it.
+/// Converts a time to the kernel's form.
 fn timespec(time: Option<TimeOrNow>) -> Timespec {
     let bare = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let time = match time {

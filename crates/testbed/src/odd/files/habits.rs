@@ -1,13 +1,13 @@
-//! What a file system does otherwise than its folder.
+//! Deviations of a file system from its folder.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use unicode_normalization::UnicodeNormalization;
 
-/// What a file system is asked to do.
+/// Operation of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// Tell what lies under a name.
+    /// Look up a name.
     Look,
     /// List a directory.
     List,
@@ -23,7 +23,7 @@ pub enum Deed {
     Read,
     /// Write to an open file.
     Write,
-    /// Cut or lengthen a file.
+    /// Shorten or lengthen a file.
     SetSize,
     /// Set a mode.
     SetMode,
@@ -42,43 +42,46 @@ pub enum Deed {
 /// A call of the file system.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// What it is to do.
+    /// Operation.
     pub deed: Deed,
-    /// To which path below the mount; an open file keeps the one that it was opened by.
+    /// Path below the mount; an open file keeps the one that it was opened by.
     pub path: &'a Path,
-    /// Where a write or a read ends, in bytes; elsewhere how large the file is.
+    /// End of a write or a read, in bytes; elsewhere the size of the file.
     pub end: u64,
 }
 
 impl Call<'_> {
-    /// Whether the path has this text in it.
+    /// Returns whether the path contains this text.
     pub fn has(&self, text: &str) -> bool {
         self.path.to_string_lossy().contains(text)
     }
 }
 
-/// Returns which error a call ends with, as errno(3) numbers it; with none, it does what was asked.
+/// Function that returns the error of a call, as errno(3) numbers it; none if the call succeeds.
 pub type Refuses = Box<dyn Fn(&Call) -> Option<i32> + Send + Sync>;
 
-/// How a file system is other than its folder.
+/// Deviations of a file system from its folder.
 pub struct Habits {
-    /// What it refuses.
+    /// Rejected calls.
     pub refuses: Refuses,
     /// Seconds of its clock's step; 0 keeps nanoseconds.
     pub step_s: u64,
-    /// It takes each mode and tells the same one always.
+    /// True if it accepts each mode and always shows the same one.
     pub fixed_modes: bool,
-    /// It takes each time and tells when a file was written.
+    /// True if it accepts each time and shows the time of the last write.
     pub forgets_times: bool,
-    /// It takes a time only together with the other one, and else says that it did, as with libfuse 2.
+    /// True if it sets a time only together with the other one, and else pretends success, as with
+    /// libfuse 2.
     pub both_times_or_none: bool,
-    /// In which directories names are one that differ in case, in how accents are written, or in dots and spaces at the end.
+    /// Directories in which names are equal that differ in case, in the form of accents, or in dots
+    /// and spaces at the end.
     pub folds_names: fn(&Path) -> bool,
     /// Bytes of a name that a rename keeps; 0 keeps all.
     pub cuts_names: usize,
-    /// A file that is removed while it is open stays under a hidden name until it is closed, as on NFS and FUSE.
+    /// True if a file removed while open stays under a hidden name until it is closed, as on NFS
+    /// and FUSE.
     pub hides_open: bool,
-    /// It takes what is written, and keeps zeros.
+    /// True if it accepts written bytes and stores zeros.
     pub loses_writes: bool,
 }
 
@@ -99,7 +102,7 @@ impl Default for Habits {
 }
 
 impl Habits {
-    /// What a rename keeps of a name.
+    /// Returns the name that a rename keeps.
     pub(super) fn cut<'a>(&self, name: &'a OsStr) -> &'a OsStr {
         match self.cuts_names {
             0 => name,
@@ -107,7 +110,7 @@ impl Habits {
         }
     }
 
-    /// Those of one that is other in what it refuses alone.
+    /// Returns habits that differ in rejected calls alone.
     pub fn refusing(refuses: impl Fn(&Call) -> Option<i32> + Send + Sync + 'static) -> Self {
         Self {
             refuses: Box::new(refuses),
@@ -116,7 +119,7 @@ impl Habits {
     }
 }
 
-/// What names become that are one.
+/// Returns the common form of equal names.
 pub(super) fn folded(name: &OsStr) -> String {
     let name = name.to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(['.', ' ']);

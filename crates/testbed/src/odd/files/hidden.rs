@@ -1,4 +1,4 @@
-//! Files that are removed while they are open.
+//! Files removed while they are open.
 
 use std::{
     fs::{self, Metadata},
@@ -12,7 +12,7 @@ use fuser::FileHandle;
 use super::{System, change::Answer};
 
 impl System {
-    /// Removes a file, or hides it from all but those who have it open.
+    /// Removes a file, or hides it from all but its open handles.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         let (real, name) = (
             self.real(path),
@@ -26,7 +26,7 @@ impl System {
         fs::remove_file(&real)
     }
 
-    /// Removes what was kept for those who had it open.
+    /// Removes a file kept for its open handles.
     pub(super) fn close(&self, handle: FileHandle) -> Answer<()> {
         let (file, path) = self.table().file(handle)?;
         let mut table = self.table();

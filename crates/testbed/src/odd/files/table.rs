@@ -1,4 +1,4 @@
-//! The numbers that the kernel calls paths and open files by.
+//! Inode and handle numbers of paths and open files.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
 
 use fuser::{Errno, FileHandle, INodeNo};
 
-/// Paths and open files by number. No number is given twice: the kernel may remember one.
+/// Paths and open files by number. No number is used twice: the kernel may remember one.
 #[derive(Default)]
 pub(super) struct Table {
     paths: HashMap<u64, PathBuf>,
@@ -20,7 +20,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Where a number lies, below the mount.
+    /// Returns the path of a number, below the mount.
     pub(super) fn path(&self, inode: INodeNo) -> Result<PathBuf, Errno> {
         if inode == INodeNo::ROOT {
             return Ok(PathBuf::new());
@@ -33,7 +33,7 @@ impl Table {
         self.last + INodeNo::ROOT.0
     }
 
-    /// The number of a path.
+    /// Returns the number of a path.
     pub(super) fn inode(&mut self, path: &Path) -> INodeNo {
         if let Some(&known) = self.inodes.get(path) {
             return INodeNo(known);
@@ -44,14 +44,14 @@ impl Table {
         INodeNo(inode)
     }
 
-    /// Nothing lies there any more.
+    /// Forgets a removed path.
     pub(super) fn forget(&mut self, path: &Path) {
         if let Some(inode) = self.inodes.remove(path) {
             self.paths.remove(&inode);
         }
     }
 
-    /// A file has another path; what had that one is gone.
+    /// Gives a file another path; a file that had that path is gone.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) {
         self.forget(to);
         if let Some(inode) = self.inodes.remove(from) {
@@ -60,19 +60,19 @@ impl Table {
         }
     }
 
-    /// The number of an open file.
+    /// Returns a new number of an open file.
     pub(super) fn keep(&mut self, file: File, path: &Path) -> FileHandle {
         let handle = self.next();
         self.files.insert(handle, (Arc::new(file), path.to_owned()));
         FileHandle(handle)
     }
 
-    /// An open file, and the path it was opened by.
+    /// Returns an open file, and the path it was opened by.
     pub(super) fn file(&self, handle: FileHandle) -> Result<(Arc<File>, PathBuf), Errno> {
         self.files.get(&handle.0).cloned().ok_or(Errno::EBADF)
     }
 
-    /// Whether somebody has this device's file open.
+    /// Returns whether this file of this device is open.
     pub(super) fn is_open(&self, (device, number): (u64, u64)) -> bool {
         self.files.values().any(|(file, _)| {
             let found = file.metadata();
@@ -80,7 +80,7 @@ impl Table {
         })
     }
 
-    /// A file is not open any more.
+    /// Closes a file.
     pub(super) fn close(&mut self, handle: FileHandle) {
         self.files.remove(&handle.0);
     }

@@ -1,17 +1,17 @@
-//! Mounts that come to an end.
+//! Ends of mounts.
 
 use std::{fs, path::Path, process::Command};
 
-/// What mounts are called, before the number of the process that serves them.
+/// Prefix of mounts, before the number of the process that serves them.
 pub(super) const NAME: &str = "posthaste-odd-";
 
-/// Unmounts at once; calls that nobody answers any more fail.
+/// Unmounts at once; unanswered calls fail.
 pub(super) fn unmount(path: &Path) {
-    // Nobody is left to tell.
+    // No caller is left for the error.
     let _ = Command::new("umount").args(["-f", "-l"]).arg(path).output();
 }
 
-/// Unmounts what tests left that were killed.
+/// Unmounts mounts that killed tests left.
 pub(super) fn unmount_left_behind() {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     for mount in mounts.lines().filter(|line| line.starts_with(NAME)) {
