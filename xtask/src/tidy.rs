@@ -10,6 +10,7 @@ mod papers;
 mod places;
 mod sizes;
 mod source;
+mod summaries;
 mod words;
 
 use std::{collections::BTreeMap, fmt, path::Path, process::Command};
@@ -119,6 +120,7 @@ impl Tree {
 fn findings(tree: &Tree, root: &Path) -> Vec<Finding> {
     let mut found = arrows::check(tree);
     found.extend(sizes::check(tree));
+    found.extend(summaries::check(tree));
     found.extend(words::check(tree));
     found.extend(errors::check(tree));
     found.extend(papers::check(tree));

@@ -128,8 +128,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Returns the coded bytes that `bytes` of whole chunks save on all lanes but `pinned` ones,
-    /// rounded up.
+    /// Returns the coded bytes, rounded up, that `bytes` of whole chunks save on unpinned lanes.
     fn spares(self, bytes: u64, pinned: u64) -> u64 {
         let fragments = u64::from(self.code.total()).saturating_sub(pinned);
         let coded = u128::from(bytes) * u128::from(fragments);

@@ -152,7 +152,15 @@ impl IntoResponse for Refusal {
 fn answer_problem(problem: &api::Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = [(header::CONTENT_TYPE, api::Problem::CONTENT_TYPE)];
-    (status, kind, Json(problem).into_response().into_body()).into_response()
+    let body = Json(problem).into_response().into_body();
+    // RFC 9110 has each 401 say how to authenticate.
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            let scheme = [(header::WWW_AUTHENTICATE, "Bearer")];
+            (status, kind, scheme, body).into_response()
+        }
+        _ => (status, kind, body).into_response(),
+    }
 }
 
 /// What a route answers.

@@ -24,6 +24,7 @@ fn nothing_but_health_is_told_without_the_token() {
             let answer = ask(&service, "GET", path, wrong, "");
             assert!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
             assert!(answer.contains("\"unauthenticated\""), "{answer}");
+            assert!(answer.contains("\nwww-authenticate: Bearer"), "{answer}");
             assert!(!answer.contains(token));
         }
     }

@@ -242,8 +242,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Spreads the fragments of `left` bytes over the fewest depots in order, each as soon as
-    /// possible.
+    /// Spreads the fragments of `left` bytes over the fewest depots in order, each at once.
     fn upload(&mut self, left: u64) {
         let code = self.demand.code;
         let column = left.div_ceil(u64::from(code.data()));
