@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod demo;
+mod fingerprints;
 mod flaky;
 mod generate;
 mod reproduce;
@@ -35,6 +36,8 @@ Usage: cargo xtask CHORE [ARGUMENTS]
                        [--rounds N] [--seed N] [--calm]
   swarm                play random worlds that nobody played before, on all cores, and list those that fail;
                        [--minutes N] [--worlds N] [--seed N]: ten minutes unless said
+  fingerprints         play every scenario and random worlds, and list those in which the mind decides otherwise than
+                       when scenarios/fingerprints.txt was written; [--short] [--write]
   bench NAME           measure posthaste beside others, into docs/benchmarks/; without NAME: which there are
   reproduce NAME       a paper's results beside ours, into docs/reproduced/: offload
   generate             write openapi/, man pages and shell completions
@@ -66,6 +69,7 @@ fn chore(arguments: &[String]) -> anyhow::Result<()> {
         "test" => test::run(rest),
         "flaky" => flaky::run(rest),
         "swarm" => swarm::run(rest),
+        "fingerprints" => fingerprints::run(rest),
         "generate" => generate::run(),
         "reproduce" => reproduce::run(rest),
         "tidy" => tidy::run(&root()),
