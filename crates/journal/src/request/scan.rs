@@ -1,5 +1,6 @@
 //! How looking at a request's source ended.
 
+use posthaste_core::contract::Event;
 use posthaste_types::{Bytes, RequestId};
 
 /// How the scan of a source ended.
@@ -52,6 +53,8 @@ pub struct Scanned {
     pub scan: Scan,
     /// The list of its files, where that is small enough to be kept here.
     pub list: Option<Vec<u8>>,
+    /// What people hear of that, where it ends the request: the mind was not told of it.
+    pub event: Option<Event>,
 }
 
 /// How a scan failed, as it is kept.
