@@ -23,6 +23,7 @@ use crate::{
     Error, ErrorKind, Protocol, Result, Server,
     access::Chosen,
     config::{self, Login},
+    reach::Reach,
 };
 
 /// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
@@ -110,7 +111,7 @@ impl Place {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for credentials that make no header.
-    pub(crate) fn open(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
+    pub(crate) fn open(server: &Server, chosen: Option<&Chosen>, reach: Reach) -> Result<Self> {
         let scheme = server.protocol.scheme();
         let web_scheme = match server.protocol {
             Protocol::Https | Protocol::WebDavs => "https",
@@ -132,7 +133,7 @@ impl Place {
         let ca_file = profile.and_then(|profile| profile.ca_file.as_deref());
         let login = config::login_for(&server.host, server.user.as_deref(), chosen)?;
         Ok(Self {
-            web: Web::new(ca_file)?,
+            web: Web::reaching(reach, ca_file)?,
             scheme,
             origin: format!("{web_scheme}://{host}{port}"),
             root: server.path.clone(),
