@@ -337,7 +337,9 @@ async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     loop {
         tokio::time::sleep(KEYS_EVERY).await;
         let now = centre.clock.now();
-        let retired = tokio::task::block_in_place(|| centre.store.retire_expired(now));
+        let kept_until = |request| centre.mind().kept_until(request);
+        let retire = || centre.store.retire_expired(now, kept_until);
+        let retired = tokio::task::block_in_place(retire);
         let _ = retired.inspect_err(|error| tracing::warn!("{error}"));
     }
 }

@@ -150,7 +150,7 @@ impl Place {
         self.web.round_trip()
     }
 
-    /// The address of `path` for people, without its query: that may be a signature.
+    /// The address of `path` for people, without its query, and without what follows `?` elsewhere: that may be a signature.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         self.show_full(&self.full(path))
     }
@@ -158,7 +158,15 @@ impl Place {
     /// The address of an absolute path for people.
     pub(crate) fn show_full(&self, full: &[u8]) -> String {
         let (_, host) = self.origin.split_once("://").unwrap_or_default();
-        format!("{}://{host}{}", self.scheme, String::from_utf8_lossy(full))
+        // What follows `?` in an address opens what it names, perhaps.
+        let mark = self.root.iter().position(|byte| *byte == b'?');
+        let below = full.strip_prefix(&self.root[..]);
+        let (full, mark, below) = match mark.zip(below) {
+            Some((mark, below)) => (&self.root[..mark], "?…", below),
+            None => (full, "", &b""[..]),
+        };
+        let [full, below] = [full, below].map(String::from_utf8_lossy);
+        format!("{}://{host}{full}{mark}{below}", self.scheme)
     }
 
     /// `https://host:port`.

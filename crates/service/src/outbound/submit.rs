@@ -363,7 +363,8 @@ pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
 /// # Errors
 /// What opening it brings.
 pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
-    let location = Location::parse(record.destination.as_ref())?;
+    let given = behalf.given(&record.destination)?;
+    let location = Location::parse(given.as_ref())?;
     let opened = open_location(location, profile_there(record), behalf, rules(record)).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }
