@@ -7,6 +7,7 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use posthaste_api as api;
 use posthaste_core::contract::Method;
+use posthaste_endpoint::{Error, ErrorKind, meant, nearest};
 use posthaste_types::{Bytes, Code};
 
 use crate::{
@@ -141,6 +142,7 @@ enum Release {
 pub async fn run(arguments: OffloadArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let submission_id = arguments.submission_id.clone();
+    arguments.wish.refuse_slips(&service).await?;
     let new = arguments.wish.request(submission_id)?;
     let how = if arguments.dry_run {
         "?dry_run=true"
@@ -209,14 +211,45 @@ impl WishArguments {
         &self.via
     }
 
+    /// Sees that it does not go without depots to what is only nearly the name of one: that is what is wrong with it then.
+    ///
+    /// # Errors
+    /// The name that was meant.
+    pub async fn refuse_slips(&self, service: &ServiceClient) -> Result<(), Failure> {
+        if !self.via.is_empty() || self.is_straight() {
+            return Ok(());
+        }
+        // Where nobody can be asked that no depots are named is wrong with it.
+        let Ok(depots) = service.get::<Vec<api::Depot>>("/v1/depots").await else {
+            return Ok(());
+        };
+        let names = || depots.iter().map(|depot| &*depot.name);
+        let is_unknown = |to: &&String| !names().any(|name| name == to.as_str());
+        let Some(to) = self.to.iter().find(is_unknown) else {
+            return Ok(());
+        };
+        match nearest(to, names()) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(ErrorKind::NotFound, "deliver to", to)
+                .cause("no depot of that name is in the books")
+                .hint(meant(to, names(), "`posthaste depot list` shows them"))
+                .into()),
+        }
+    }
+
+    /// Whether it goes to an address, which needs no depots.
+    fn is_straight(&self) -> bool {
+        let is_address = |to: &String| to.starts_with('/') || to.contains(':');
+        self.to.iter().any(is_address)
+    }
+
     /// The request as the service takes it.
     ///
     /// # Errors
     /// For names and moments that make no sense.
     pub fn request(&self, submission_id: Option<String>) -> Result<api::NewRequest, Failure> {
         let source = absolute_address(&self.source)?;
-        let is_address = |to: &String| to.starts_with('/') || to.contains(':');
-        let is_straight = self.to.iter().any(is_address);
+        let is_straight = self.is_straight();
         if self.via.is_empty() && !is_straight {
             let what = "can't offload without depots: --via is missing";
             return Err(Failure::usage(format!(

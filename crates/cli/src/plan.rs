@@ -41,6 +41,7 @@ pub struct PlanArguments {
 /// [`Exit::Refused`](crate::failure::Exit::Refused) when the deadline can't be met; the service's refusal else.
 pub async fn run(arguments: PlanArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
+    arguments.wish.refuse_slips(&service).await?;
     let new = arguments.wish.request(None)?;
     let request: api::Request = service.post("/v1/requests?dry_run=true", &new).await?;
     if arguments.json {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser};
-use posthaste_endpoint::gateway::Gateways;
+use posthaste_endpoint::gateway::{Gateways, Pattern};
 use posthaste_service::{
     Encode, LendingOptions, Logs, Options, QueueUrl, Reloaded, Reloader, RestOptions, Scheduler,
     Service, Site,
@@ -73,6 +73,10 @@ pub struct ServeArguments {
     /// --as-owners: such tokens are refused else
     #[arg(long)]
     as_root: bool,
+    /// Let users have it open this address of its own machine, link or cloud, which are refused else: 127.0.0.1:9000, 127.0.0.0/8:*
+    /// or [::1]:443; can be repeated. Where profiles lead is not refused
+    #[arg(long, value_name = "HOSTS:PORTS")]
+    allow_address: Vec<Pattern>,
     /// The file with the key under which the credentials that users give are kept, made with the first of them
     /// [default: credentials.key in the state directory]
     #[arg(long, value_name = "FILE")]
@@ -218,6 +222,7 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
         behind_tls: arguments.behind_tls,
         as_owners: arguments.as_owners,
         as_root: arguments.as_root,
+        allow_address: arguments.allow_address,
         credentials_key: arguments.credentials_key,
         lending: arguments.source_listen.map(|listen| LendingOptions {
             listen,

@@ -120,6 +120,12 @@ impl Mind {
         })
     }
 
+    /// Until when what is sent for a request is kept, by the deadline that it has now; none of one that is not known.
+    #[must_use]
+    pub fn kept_until(&self, id: RequestId) -> Option<Timestamp> {
+        Some(self.requests.get(&id)?.kept_until())
+    }
+
     /// The cap that was asked for on what moves straight for the request: of a stage-in, or of what goes to an address.
     #[must_use]
     pub fn rate_max_straight(&self, id: RequestId) -> Option<ByteRate> {

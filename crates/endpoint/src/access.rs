@@ -24,6 +24,7 @@ use crate::{
     peer::{self, Peer, StartOptions},
     plugin::{Launch, Plugin},
     posix::{DraftRules, Posix},
+    reach::Reach,
     relay::{Credential, FingerprintError, read_secret_file},
     s3,
     sftp::Sftp,
@@ -44,6 +45,7 @@ pub struct Access {
     given: Option<Arc<Given>>,
     unsigned: bool,
     is_typed: bool,
+    reach: Reach,
 }
 
 /// What reading from a place costs.
@@ -86,6 +88,7 @@ impl Access {
             given: None,
             unsigned: false,
             is_typed: false,
+            reach: Reach::default(),
         }
     }
 
@@ -300,9 +303,10 @@ impl Access {
             if let Some(chosen) = &chosen {
                 refuse_plain(&location, chosen)?;
             }
+            let reach = self.reach_of(&written, (&location, chosen.as_ref()));
             let limits =
                 profile.map(|chosen| self.limits.limits(&chosen.name, chosen.ours.as_ref()));
-            let opening = self.open_place(location, chosen, rules, limits.clone());
+            let opening = self.open_place((location, reach), chosen, rules, limits.clone());
             let endpoint = match opening.await {
                 Ok(endpoint) => endpoint,
                 Err(error) => return Err(self.name_host(written, error).await),
@@ -323,7 +327,7 @@ impl Access {
 
     async fn open_place(
         &self,
-        location: Location,
+        (location, reach): (Location, Reach),
         chosen: Option<Chosen>,
         rules: DraftRules,
         limits: Option<Limits>,
@@ -335,7 +339,8 @@ impl Access {
             }
             Location::S3 { bucket, key } => {
                 let known = chosen.as_ref();
-                s3::open_chosen((&bucket, &key), known, self.unsigned, (limits, rules))
+                let how = (self.unsigned, reach);
+                s3::open_chosen((&bucket, &key), known, how, (limits, rules))
             }
             Location::Sftp {
                 user,
@@ -349,19 +354,23 @@ impl Access {
                     port,
                     options: self.ssh_options(chosen.as_ref()),
                 };
+                refuse_ssh(&host, &reach).await?;
                 Ok(Arc::new(Sftp::open(host, path, rules).await?))
             }
             Location::Bucket {
                 store: Store::Azblob,
                 bucket,
                 key,
-            } => azure::open_chosen(&bucket, &key, chosen.as_ref(), (limits, rules)),
+            } => azure::open_chosen(&bucket, &key, chosen.as_ref(), reach, (limits, rules)),
             Location::Bucket {
                 store: Store::Gcs,
                 bucket,
                 key,
-            } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), (limits, rules)),
-            Location::Server(server) => self.open_server(&server, chosen, rules, limits).await,
+            } => gcs::open_chosen(&bucket, &key, chosen.as_ref(), reach, (limits, rules)),
+            Location::Server(server) => {
+                let held_to = (limits, rules);
+                self.open_server(&server, chosen, reach, held_to).await
+            }
             Location::Host { user, host, path } => {
                 let host = crate::sftp::Host {
                     user,
@@ -369,6 +378,7 @@ impl Access {
                     port: None,
                     options: self.ssh_options(chosen.as_ref()),
                 };
+                refuse_ssh(&host, &reach).await?;
                 self.open_host(host, path, rules).await
             }
             Location::Plugin { scheme, rest } => {
@@ -386,23 +396,27 @@ impl Access {
         &self,
         server: &Server,
         chosen: Option<Chosen>,
-        rules: DraftRules,
-        limits: Option<Limits>,
+        reach: Reach,
+        (limits, rules): (Option<Limits>, DraftRules),
     ) -> Result<Arc<dyn Endpoint>> {
         let known = chosen.as_ref();
         Ok(match server.protocol {
             Protocol::Https if azure::is_address(server) => {
-                azure::open_address(server, known, (limits, rules))?
+                azure::open_address(server, known, reach, (limits, rules))?
             }
-            Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known)?),
+            Protocol::Http | Protocol::Https => Arc::new(Site::open_chosen(server, known, reach)?),
             Protocol::WebDav | Protocol::WebDavs => {
-                Arc::new(WebDav::open_chosen(server, rules, known)?)
+                Arc::new(WebDav::open_chosen(server, rules, known, reach)?)
             }
             Protocol::Ftp | Protocol::Ftps => {
-                Arc::new(Ftp::open_chosen(server, rules, known).await?)
+                Arc::new(Ftp::open_chosen(server, rules, known, reach).await?)
             }
             Protocol::Posthaste => {
                 let address = relay_address(server, chosen, &self.gateways)?;
+                let shown = format!("posthaste://{}", server.host);
+                reach
+                    .refuse_host(&shown, &address.host, address.port)
+                    .await?;
                 Arc::new(Peer::open(address, &server.path, rules).await?)
             }
         })
@@ -427,6 +441,17 @@ impl Access {
                 Ok(Arc::new(Sftp::open(host, path, rules).await?))
             }
         }
+    }
+}
+
+/// Fails where `ssh` would log in somewhere that a connection may not go.
+async fn refuse_ssh(host: &crate::sftp::Host, reach: &Reach) -> Result<()> {
+    if reach.is_anywhere() {
+        return Ok(());
+    }
+    match crate::ssh::leads_to(host).await {
+        Some((name, port)) => reach.refuse_host(&host.host, &name, port).await,
+        None => Ok(()),
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
     posix::DraftRules,
+    reach::Reach,
 };
 use account::Account;
 pub(crate) use account::{address_of, is_address};
@@ -55,9 +56,10 @@ pub(crate) fn open_chosen(
     container: &str,
     key: &str,
     chosen: Option<&Chosen>,
+    reach: Reach,
     held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
-    let client = client_of(Account::load(chosen)?, container)?;
+    let client = client_of(Account::load(chosen)?, container, reach)?;
     Ok(Objects::open(client, key, held_to))
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn open_chosen(
 pub(crate) fn open_address(
     server: &Server,
     chosen: Option<&Chosen>,
+    reach: Reach,
     held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let fail = |cause: &'static str| {
@@ -83,18 +86,18 @@ pub(crate) fn open_address(
     if container.is_empty() {
         return Err(fail("no container"));
     }
-    let client = client_of(Account::of_address(server, chosen)?, container)?;
+    let client = client_of(Account::of_address(server, chosen)?, container, reach)?;
     Ok(Objects::open(client, key, held_to))
 }
 
-fn client_of(account: Account, container: &str) -> Result<AzureClient> {
+fn client_of(account: Account, container: &str, reach: Reach) -> Result<AzureClient> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_name = |byte| plain(byte) || matches!(byte, b'-' | b'$');
     if !container.bytes().all(is_name) {
         return Err(Error::new(ErrorKind::Invalid, "open", container)
             .cause("containers are named in lower-case letters, digits and dashes"));
     }
-    AzureClient::new(account, container)
+    AzureClient::new(account, container, reach)
 }
 
 /// What it can do.

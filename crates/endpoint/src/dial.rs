@@ -27,6 +27,7 @@ use crate::{
     Result, clock,
     line::{self, Fleet, Line},
     proxy::Proxies,
+    reach::Reach,
 };
 
 /// Longest to wait for a connection, over all addresses of a host.
@@ -39,6 +40,7 @@ pub(crate) struct Dialler {
     quickest_us: Arc<AtomicU64>,
     fleet: Arc<Fleet>,
     proxies: Proxies,
+    reach: Reach,
 }
 
 impl Dialler {
@@ -58,15 +60,21 @@ impl Dialler {
         }
     }
 
+    /// The same, which goes only where it may.
+    pub(crate) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
+    }
+
     /// What a request over plain HTTP to `uri` tells the proxy that passes it on.
     pub(crate) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         self.proxies.authorization(uri)
     }
 
-    /// The same without proxies.
+    /// The way to a proxy, which an operator named: without proxies, and wherever that is.
     fn direct(&self) -> Self {
         Self {
             proxies: Proxies::default(),
+            reach: Reach::default(),
             ..self.clone()
         }
     }
@@ -87,6 +95,10 @@ impl Dialler {
     async fn dial(self, host: String, port: u16) -> io::Result<TokioIo<Line>> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in lookup_host((host.as_str(), port)).await? {
+            if let Err(refused) = self.reach.check(address) {
+                last = refused;
+                continue;
+            }
             let asked = clock::now();
             match TcpStream::connect(address).await {
                 Ok(stream) => {
@@ -129,6 +141,8 @@ impl Service<Uri> for Dialler {
         Box::pin(async move {
             let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
             let connect = async {
+                // A proxy goes wherever it is asked to.
+                dialler.reach.check_host(&host, port).await?;
                 match dialler.proxies.connect(&uri, dialler.direct()).await {
                     Some(connected) => connected,
                     None => dialler.clone().dial(host, port).await,

@@ -4,6 +4,8 @@ use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use rustix::io::Errno;
 
+use crate::sealed::shown_sealed;
+
 /// What went wrong, as far as a caller decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -373,7 +375,7 @@ struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| {
+        shown_sealed(self.0).chars().try_for_each(|c| {
             if posthaste_types::is_obeyed(c) {
                 write!(f, "{}", c.escape_default())
             } else {

@@ -40,6 +40,7 @@ use crate::{
     },
     outgoing::Outgoing,
     posix::DraftRules,
+    reach::Reach,
     trial,
     unkept::{Unkept, UnkeptCount},
     web::tls,
@@ -81,8 +82,12 @@ impl Ftp {
         server: &Server,
         rules: DraftRules,
         chosen: Option<&Chosen>,
+        reach: Reach,
     ) -> Result<Self> {
-        let host = Arc::new(host_of(server, chosen)?);
+        let host = Arc::new(Host {
+            reach,
+            ..host_of(server, chosen)?
+        });
         let session = Session::open(Arc::clone(&host)).await?;
         let (features, round_trip) = (session.features, session.round_trip);
         if !features.facts {
@@ -166,6 +171,7 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
         user,
         password,
         ways: Ways::default(),
+        reach: Reach::default(),
     })
 }
 

@@ -27,6 +27,7 @@ use crate::{
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Objects, RawStore, check_held},
     posix::DraftRules,
+    reach::Reach,
     s3::listing::{KeyListing, ListedPage},
     web::{About, Web},
 };
@@ -55,11 +56,13 @@ pub(crate) fn open_chosen(
     bucket: &str,
     key: &str,
     chosen: Option<&Chosen>,
+    reach: Reach,
     held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
     let Address { base, authority } = Address::find(chosen)?;
     let ca_file = chosen.and_then(|chosen| chosen.ours.as_ref()?.ca_file.as_deref());
-    let client = GcsClient::new(Web::new(ca_file)?, authority, base, bucket.to_owned())?;
+    let web = Web::reaching(reach, ca_file)?;
+    let client = GcsClient::new(web, authority, base, bucket.to_owned())?;
     Ok(Objects::open(client, key, held_to))
 }
 

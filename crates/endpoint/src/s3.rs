@@ -38,6 +38,7 @@ use crate::{
     limits::Limits,
     objects::{FILES_AT_ONCE_MAX, Head, Objects, RawStore},
     posix::DraftRules,
+    reach::Reach,
     web::Web,
 };
 use client::{Call, S3Client};
@@ -76,10 +77,10 @@ pub struct Store {
 pub(crate) fn open_chosen(
     (bucket, key): (&str, &str),
     chosen: Option<&Chosen>,
-    unsigned: bool,
+    (unsigned, reach): (bool, Reach),
     held_to: (Option<Limits>, DraftRules),
 ) -> Result<Arc<dyn Endpoint>> {
-    let client = signed(bucket, Signing::load(chosen, unsigned)?)?;
+    let client = signed(bucket, Signing::load(chosen, unsigned)?, reach)?;
     Ok(Objects::open(client, key, held_to))
 }
 
@@ -88,11 +89,11 @@ pub(crate) fn open_chosen(
 /// # Errors
 /// [`ErrorKind::Invalid`] for a malformed store address.
 pub fn open_store(bucket: &str, key: &str, store: &Store) -> Result<Arc<dyn Endpoint>> {
-    let client = signed(bucket, Signing::with_keys(store)?)?;
+    let client = signed(bucket, Signing::with_keys(store)?, Reach::default())?;
     Ok(Objects::open(client, key, (None, DraftRules::default())))
 }
 
-fn signed(bucket: &str, signing: Signing) -> Result<S3Client> {
+fn signed(bucket: &str, signing: Signing, reach: Reach) -> Result<S3Client> {
     let Signing {
         signer,
         endpoint,
@@ -117,7 +118,7 @@ fn signed(bucket: &str, signing: Signing) -> Result<S3Client> {
         region,
         requester_pays,
     };
-    let web = Web::new(ca_file.as_deref())?;
+    let web = Web::reaching(reach, ca_file.as_deref())?;
     Ok(S3Client::new(web, signer, address, bucket.to_owned()))
 }
 

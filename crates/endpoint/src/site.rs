@@ -13,6 +13,7 @@ use crate::{
     Capabilities, Error, ErrorKind, Locus, Result, Server,
     access::Chosen,
     endpoint::{Boxed, Endpoint, Entry, Listing, Reader, Whole, unsupported},
+    reach::Reach,
     web::{Pages, Place, WHOLE_BYTES_MAX},
 };
 use index::SiteListing;
@@ -28,9 +29,13 @@ impl Site {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for unusable credentials or certificates.
-    pub(crate) fn open_chosen(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
+    pub(crate) fn open_chosen(
+        server: &Server,
+        chosen: Option<&Chosen>,
+        reach: Reach,
+    ) -> Result<Self> {
         Ok(Self {
-            pages: Arc::new(Pages::new(Place::open(server, chosen)?)),
+            pages: Arc::new(Pages::new(Place::open(server, chosen, reach)?)),
         })
     }
 }

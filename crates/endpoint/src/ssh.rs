@@ -62,6 +62,27 @@ pub(crate) fn knows(host: &Host) -> bool {
         || value("hostname ").is_none_or(resolves)
 }
 
+/// Which host and port `ssh` would connect to; none where it goes by another host or a program, or nobody knows.
+pub(crate) async fn leads_to(host: &Host) -> Option<(String, u16)> {
+    let mut command = command(host);
+    command.args(["-G", "--", &host.host]).stdin(Stdio::null());
+    let output = timeout(CONFIGURED_WITHIN, command.output())
+        .await
+        .ok()?
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |key: &str| {
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(key));
+        values.next().map(str::trim)
+    };
+    let leads_on = |value: Option<&str>| value.is_some_and(|value| value != "none");
+    if leads_on(value("proxycommand ")) || leads_on(value("proxyjump ")) {
+        return None;
+    }
+    let name = value("hostname ")?.to_owned();
+    Some((name, value("port ")?.parse().ok()?))
+}
+
 /// What `ssh` would propose to `host`.
 async fn configured_ciphers(host: &Host) -> Option<String> {
     let mut command = command(host);

@@ -45,6 +45,7 @@ use crate::{
     dial::Dialler,
     endpoint::{ByteStream, Entry},
     proxy::LOGIN_WANTED,
+    reach::{REFUSED, REFUSED_HINT, Reach},
 };
 
 /// Nothing moved for this long: the connection counts as dead.
@@ -129,13 +130,13 @@ where
 }
 
 impl Web {
-    /// A client that trusts the system's certificates and those of `ca_file`, and goes through the proxies that the
-    /// environment names.
+    /// A client that trusts the system's certificates and those of `ca_file`, goes through the proxies that the environment names, and
+    /// only where it may.
     ///
     /// # Errors
     /// When no certificates can be had, and for what is no proxy.
-    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
-        Self::with(Dialler::new()?, ca_file)
+    pub(crate) fn reaching(reach: Reach, ca_file: Option<&Path>) -> Result<Self> {
+        Self::with(Dialler::new()?.reaching(reach), ca_file)
     }
 
     /// The same with connections of this kind.
@@ -195,6 +196,10 @@ impl Web {
                     .cause(format!("{host} can't be trusted: {reason}"))
                     .hint("name its authority's certificate as ca_file in a profile")
                     .at(Locus::Network);
+            }
+            if reason.contains(REFUSED) {
+                let error = about.fail(ErrorKind::PermissionDenied).cause(reason);
+                return error.hint(REFUSED_HINT).at(Locus::Network);
             }
             if reason.contains(LOGIN_WANTED) {
                 return about

@@ -27,6 +27,7 @@ use crate::{
         unsupported,
     },
     posix::DraftRules,
+    reach::Reach,
     trial::{self, SECOND_NS},
     unkept::{Unkept, UnkeptCount},
     web::{About, Call, Pages, Place, encode},
@@ -71,8 +72,9 @@ impl WebDav {
         server: &Server,
         rules: DraftRules,
         chosen: Option<&Chosen>,
+        reach: Reach,
     ) -> Result<Self> {
-        let place = Place::open(server, chosen)?;
+        let place = Place::open(server, chosen, reach)?;
         Ok(Self {
             shelf: Arc::new(Shelf {
                 pages: Arc::new(Pages::new(place)),

@@ -6,6 +6,7 @@
 mod bounds;
 mod extra;
 mod manifest;
+mod room;
 mod root;
 mod scan;
 mod source;
@@ -19,6 +20,7 @@ pub(crate) use extra::{ACCESS_LISTS, is_kept};
 pub use extra::{Extra, NOBODY_KNOWS};
 pub use manifest::{ChunkDigests, Manifest};
 pub use posthaste_endpoint::relay::DatasetId;
+pub use room::{Lent, Portion, Room};
 pub use root::Root;
 pub use scan::{changed_ns, is_path_below, scan, scan_files, scan_passing};
 pub use source::{FileFault, SourceReader};

@@ -12,7 +12,9 @@ use posthaste_types::{Bytes, Code, Digest, Record, RequestId, SourceId, Timestam
 use crate::{
     Journal, JournalError,
     database::{Database, Row, ToValue, Trouble, TroubleKind, Value, number_of, params},
-    digest, from_sql, to_sql,
+    digest, from_sql,
+    step::keep_more_events,
+    to_sql,
 };
 use more::id_of;
 pub use more::{LentFor, OneFile, Patterns, StageIn};
@@ -309,7 +311,8 @@ impl Journal {
                     )?;
                 }
             }
-            Ok(())
+            let events = scans.iter().filter_map(|scanned| scanned.event.clone());
+            keep_more_events(database, &events.collect::<Vec<_>>())
         })
     }
 

@@ -380,6 +380,14 @@ fn keep_events(database: &dyn Database, last: i64, events: &[Event]) -> Result<(
     )
 }
 
+/// Keeps events that are of no step.
+pub(crate) fn keep_more_events(database: &dyn Database, events: &[Event]) -> Result<(), Trouble> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    keep_events(database, Last::of(database)?.event, events)
+}
+
 fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Trouble> {
     let chunks = chunks.iter().map(|one| {
         let arguments = params![

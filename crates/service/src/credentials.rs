@@ -18,7 +18,9 @@ use std::{
 };
 
 use posthaste_api as api;
-use posthaste_endpoint::{Access, Actor, Error, ErrorKind, Location, Profile, Result, own_profile};
+use posthaste_endpoint::{
+    Access, Actor, Error, ErrorKind, Location, Profile, Reach, Result, own_profile,
+};
 use posthaste_journal::CredentialRecord;
 use posthaste_types::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -74,6 +76,8 @@ pub(crate) struct Credentials {
     address_keys: Mutex<Option<Keys>>,
     known: RwLock<Known>,
     numbers: AtomicU64,
+    /// Where what users name may lead.
+    reach: Reach,
 }
 
 impl Default for Credentials {
@@ -83,6 +87,7 @@ impl Default for Credentials {
             address_keys: Mutex::new(None),
             known: RwLock::default(),
             numbers: AtomicU64::new(0),
+            reach: Reach::default(),
         }
     }
 }
@@ -130,6 +135,11 @@ impl Credentials {
         }
         *credentials.keys() = Some(keys);
         Ok(credentials)
+    }
+
+    /// The same, of users who are led only there.
+    pub(crate) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     fn keys(&self) -> MutexGuard<'_, Option<Keys>> {
@@ -361,7 +371,10 @@ impl Behalf {
     /// # Errors
     /// [`ErrorKind::NotFound`] where it means a credential of theirs that is not there.
     pub(crate) fn access(&self, access: &Access, location: &Location) -> Result<Access> {
-        let access = access.acting(self.actor.clone());
+        let mut access = access.acting(self.actor.clone());
+        if !self.owner.is_empty() {
+            access = access.reaching(self.credentials.reach.clone());
+        }
         let Some(name) = own_name(location) else {
             return Ok(access);
         };

@@ -6,6 +6,7 @@
 
 mod glance;
 mod remains;
+mod scanned;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -441,12 +442,8 @@ impl Driver {
             self.centre.store.journal(|journal| journal.append(&step))
         })?;
         if !out.events.is_empty() {
-            for event in &out.events {
-                self.centre.counts.count(&event.happening);
-                self.log(event);
-            }
             let newest = first + out.events.len() as u64 - 1;
-            self.centre.newest_event.send_replace(newest);
+            self.centre.told(&out.events, newest);
         }
         Ok(())
     }
@@ -467,20 +464,5 @@ impl Driver {
         if let Err(error) = noted {
             tracing::warn!("{error}");
         }
-    }
-
-    /// One line an event, for the operator.
-    fn log(&self, event: &Event) {
-        let depot = event.depot.map(|depot| self.centre.depots.name(depot));
-        let reason = crate::render::reason(&self.centre, &event.reason, event.at);
-        tracing::info!(
-            target: "posthaste::event",
-            at = %event.at,
-            request = event.request.map(tracing::field::display),
-            depot,
-            event = event.happening.name(),
-            "{}: {reason}",
-            event.happening
-        );
     }
 }

@@ -70,7 +70,7 @@ use std::{
 };
 
 use posthaste_core::contract::{Fault, Input};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Reach, Result};
 use posthaste_journal::Scan;
 use posthaste_relay::Outlet;
 use posthaste_types::ByteRate;
@@ -337,7 +337,9 @@ async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     loop {
         tokio::time::sleep(KEYS_EVERY).await;
         let now = centre.clock.now();
-        let retired = tokio::task::block_in_place(|| centre.store.retire_expired(now));
+        let kept_until = |request| centre.mind().kept_until(request);
+        let retire = || centre.store.retire_expired(now, kept_until);
+        let retired = tokio::task::block_in_place(retire);
         let _ = retired.inspect_err(|error| tracing::warn!("{error}"));
     }
 }
@@ -385,7 +387,8 @@ fn open_credentials(store: &store::Store, options: &Options) -> Result<credentia
     let key_file = options.credentials_key.clone().unwrap_or_else(usual);
     let known = store.journal(|journal| journal.credentials())?;
     let address_key_file = options.state.join(credentials::ADDRESS_KEY_FILE);
-    credentials::Credentials::open(&key_file, &address_key_file, &known)
+    let credentials = credentials::Credentials::open(&key_file, &address_key_file, &known)?;
+    Ok(credentials.reaching(Reach::beyond(&options.allow_address)?))
 }
 
 /// Takes the port where sources are handed out.

@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use posthaste_circuit::Circuit;
 use posthaste_core::contract::Encode;
-use posthaste_endpoint::gateway::Gateways;
+use posthaste_endpoint::gateway::{Gateways, Pattern};
 use posthaste_journal::DatabaseUrl;
 use posthaste_types::{ByteRate, Bytes};
 
@@ -47,6 +47,8 @@ pub struct Options {
     pub as_owners: bool,
     /// Lend root's rights to everybody with a token for some directories, where it runs as root and not for owners.
     pub as_root: bool,
+    /// Addresses of this machine, its link or its cloud that users may have it open all the same.
+    pub allow_address: Vec<Pattern>,
     /// Who is told what happens.
     pub alarms: Vec<Alarm>,
     /// Whose queue is looked at; nobody's without.

@@ -123,6 +123,7 @@ impl Reloader {
             // They stay what they were at the start.
             as_owners: _,
             as_root: _,
+            allow_address: _,
             is_new: _,
             credentials_key: _,
             state: _,
@@ -169,7 +170,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
 }
 
 /// Keys that can't.
-fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 19] {
+fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 20] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());
     let is_other = |is_other: fn(&LendingOptions, &LendingOptions) -> bool| match lending {
@@ -179,6 +180,7 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 19] {
     let rest = [now, new].map(|options| options.slurmrestd.as_ref());
     let is_lending = lending.map(|lending| lending.map(|lending| lending.listen));
     [
+        ("allow_address", now.allow_address != new.allow_address),
         ("as_owners", now.as_owners != new.as_owners),
         ("as_root", now.as_root != new.as_root),
         ("behind_tls", now.behind_tls != new.behind_tls),
@@ -238,6 +240,7 @@ pub(crate) mod tests {
         Options {
             as_owners: false,
             as_root: false,
+            allow_address: Vec::new(),
             is_new: false,
             credentials_key: None,
             audit: None,

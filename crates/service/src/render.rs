@@ -175,7 +175,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         dataset: record.dataset.clone(),
         source: credentials::shown(&String::from_utf8_lossy(&record.source)),
         only: record.only.clone(),
-        to: record.destination.clone(),
+        to: credentials::shown(&record.destination),
         state: state(mind, record),
         reason,
         error_code: error_code.flatten(),

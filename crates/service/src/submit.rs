@@ -126,11 +126,11 @@ pub(crate) fn write_down(
 /// As [`accept`], and the scan's.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
-    let _leave = centre.scans.rehearse(owner).await;
+    let leave = centre.scans.rehearse(owner).await;
     if let Some(address) = outbound::submit::straight(centre, new) {
         let record = outbound::submit::check(centre, new, address)?;
         drop(centre.quotas.reserve(centre, &record)?);
-        return outbound::submit::rehearse(centre, record).await;
+        return outbound::submit::rehearse(centre, record, &leave.lent).await;
     }
     let mut record = check(centre, new)?;
     drop(centre.quotas.reserve(centre, &record)?);
@@ -139,7 +139,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     let actor = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
     let patterns = record.patterns.clone();
     let wanted = Wanted::default();
-    let bounds = Bounds::while_wanted(&wanted);
+    let bounds = Bounds::while_wanted(&wanted).sharing(&leave.lent);
     let look = move || listed(&Root::open(&root, false)?.within(bounds), &only, &patterns);
     let list = actor.blocking(look).await?;
     check_kept(&record, &list)?;

@@ -60,6 +60,7 @@ mod purge;
 mod purge_dates;
 mod push;
 mod quota;
+mod reach;
 mod relay_kill;
 mod reload;
 mod reserve;

@@ -2,16 +2,21 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
     process::{Child, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
-use crate::support::sources::{Centre, PATIENCE, command, now, picture, text};
-use posthaste_testbed::odd::{Answer, Server};
+use crate::support::{
+    processes::{Relay, Service},
+    sources::{Centre, PATIENCE, command, now, picture, text},
+};
+use posthaste_testbed::odd::{Answer, Deed, Files, Habits, Server};
 use serde_json::Value;
 
 /// Keys of a page.
@@ -76,6 +81,22 @@ fn scanned(centre: &Centre, count: usize) -> Vec<String> {
     }
 }
 
+/// Waits until those who follow a request have heard that this happened.
+fn hears(url: &str, token: &str, id: &str, wanted: &str) {
+    let host = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let asked = format!(
+        "GET /v1/events?request={id} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {}\r\n\r\n",
+        token.trim()
+    );
+    stream.write_all(asked.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let is_it = |line: &String| line.contains(&format!("\"name\":\"{wanted}\""));
+    let heard = lines.find(is_it).unwrap();
+    assert!(heard.contains(&format!("\"{id}\"")), "{heard}");
+}
+
 /// What somebody stages in from where listings end.
 fn comes(centre: &Centre, owner: &str, name: &str) {
     let to = centre.scratch(name);
@@ -117,9 +138,12 @@ async fn a_listing_that_never_ends_is_in_its_owners_way_alone_and_is_cancelled()
         // What runs is cancelled, and what waits for its turn.
         for id in &ids {
             let output = centre.run(&["cancel", id]);
-            assert!(output.status.success(), "{}", text(&output.stderr));
+            let said = text(&output.stderr);
+            assert!(output.status.success(), "{said}\n{}", centre.log());
             let request = centre.json(&["status", id, "--json"]);
             assert_eq!(request["state"], "cancelled", "{request}");
+            let token = fs::read_to_string(centre.folder.path().join("service/token")).unwrap();
+            hears(&centre.url, &token, id, "cancelled");
         }
         for mut asked in asking {
             assert!(!asked.wait().unwrap().success());
@@ -136,4 +160,106 @@ async fn a_listing_that_never_ends_is_in_its_owners_way_alone_and_is_cancelled()
         assert_eq!(listed.as_array().unwrap().len(), ENDLESS, "{listed}");
         assert!(fs::exists(centre.scratch("alice")).unwrap());
     });
+}
+
+#[test]
+fn an_offload_over_depots_of_what_is_listed_for_long_is_cancelled_and_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::start(folder.path(), "ash", "1G", "60M");
+    let service = Service::start(folder.path());
+    service.add(&relay);
+    // Its files are looked at one by one, more slowly than anybody waits.
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let (slow, looks) = (Arc::clone(&is_slow), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&looks);
+    let files = Files::mount(Habits::refusing(move |call| {
+        if call.deed == Deed::Look && call.has("long/") && slow.load(SeqCst) {
+            counted.fetch_add(1, SeqCst);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        None
+    }));
+    fs::create_dir(files.behind().join("long")).unwrap();
+    for number in 0..10_000 {
+        fs::write(files.behind().join(format!("long/{number:05}")), "").unwrap();
+    }
+    let quick = folder.path().join("quick");
+    fs::create_dir(&quick).unwrap();
+    fs::write(quick.join("file"), "bytes").unwrap();
+    let from = files.path().join("long");
+    let offload = |from: &std::path::Path, owner: &str, more: &[&str]| {
+        let what = ["offload", from.to_str().unwrap(), "--to", "home"];
+        let how = [
+            "--via",
+            "ash",
+            "--deadline",
+            "10m",
+            "--code",
+            "1+0",
+            "--owner",
+            owner,
+        ];
+        service.run(&[&what[..], &how, more].concat())
+    };
+    std::thread::scope(|scope| {
+        // As many as all had together for four owners, and one more.
+        let owners = [
+            "alice", "alice", "alice", "carol", "carol", "dave", "dave", "erin", "erin",
+        ];
+        let asking = owners.map(|owner| scope.spawn(|| offload(&from, owner, &["--json"])));
+        let start = now();
+        let ids: Vec<String> = loop {
+            let listed = service.json(&["list", "--state", "scanning", "--json"]);
+            let ids = listed.as_array().unwrap().iter();
+            let ids: Vec<_> = ids
+                .map(|one| one["id"].as_str().unwrap().to_owned())
+                .collect();
+            if ids.len() == owners.len() && looks.load(SeqCst) > 4 {
+                break ids;
+            }
+            assert!(start.elapsed() < PATIENCE, "{listed}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let other = offload(&quick, "bob", &["--wait"]);
+        assert!(other.status.success(), "{}", text(&other.stderr));
+        let token = fs::read_to_string(service.state.join("token")).unwrap();
+        for id in &ids {
+            let output = service.run(&["cancel", id]);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert_eq!(service.status(id)["state"], "cancelled");
+            hears(&service.url, &token, id, "cancelled");
+        }
+        for asked in asking {
+            assert!(!asked.join().unwrap().status.success());
+        }
+        is_slow.store(false, SeqCst);
+        // Its places are given back.
+        let again = offload(&from, "alice", &["--wait"]);
+        assert!(again.status.success(), "{}", text(&again.stderr));
+    });
+}
+
+#[test]
+fn who_follows_a_request_hears_that_its_source_can_not_be_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::start(folder.path(), "ash", "1G", "60M");
+    let service = Service::start(folder.path());
+    service.add(&relay);
+    let files = Files::mount(Habits::refusing(|call| {
+        (call.deed == Deed::List && call.has("broken")).then_some(5)
+    }));
+    fs::create_dir(files.behind().join("broken")).unwrap();
+    let from = files.path().join("broken");
+    let what = [
+        "offload",
+        from.to_str().unwrap(),
+        "--to",
+        "home",
+        "--via",
+        "ash",
+    ];
+    let asked = service.run(&[&what[..], &["--deadline", "10m", "--code", "1+0"]].concat());
+    assert!(!asked.status.success());
+    let token = fs::read_to_string(service.state.join("token")).unwrap();
+    hears(&service.url, &token, "r1", "failed");
 }

@@ -96,3 +96,61 @@ fn a_signed_address_is_used_across_a_kill_and_written_down_nowhere() {
     let log = fs::read_to_string(&audit).unwrap();
     assert!(log.contains("run7.h5?…"), "{log}");
 }
+
+#[test]
+fn what_follows_a_question_mark_is_not_shown_where_an_address_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path());
+    let port = posthaste_testbed::free_port().unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("file"), "bytes").unwrap();
+    let address = format!("webdav://127.0.0.1:{port}/f?{SECRET}");
+    let here = folder.path().join("here");
+    let stage_in = [
+        "stage-in",
+        &address,
+        here.to_str().unwrap(),
+        "--deadline",
+        "1h",
+    ];
+    let offload = [
+        "offload",
+        out.to_str().unwrap(),
+        "--to",
+        &address,
+        "--deadline",
+        "1h",
+    ];
+    let asked = [&stage_in[..], &offload].map(|asked| service.run(asked));
+    assert!(
+        text(&asked[1].stdout).contains("/f?…"),
+        "{}",
+        text(&asked[1].stdout)
+    );
+    let mut said: Vec<String> = Vec::new();
+    let mut note = |output: &std::process::Output| {
+        said.push(text(&output.stdout));
+        said.push(text(&output.stderr));
+    };
+    asked.iter().for_each(&mut note);
+    for question in [
+        &["status", "r1"][..],
+        &["status", "r2"],
+        &["status", "r2", "--json"],
+        &["explain", "r1"],
+        &["explain", "r2"],
+        &["list"],
+        &["list", "--json"],
+        &["paths"],
+    ] {
+        note(&service.run(question));
+    }
+    said.push(fs::read_to_string(folder.path().join("service.log")).unwrap());
+    for said in said {
+        assert!(
+            !said.contains("5f0c91d2a7b3") && !said.contains("~sealed"),
+            "{said}"
+        );
+    }
+}

@@ -217,6 +217,38 @@ fn a_killed_service_and_a_store_that_is_away_lose_nothing() {
 }
 
 #[test]
+fn what_goes_under_a_limit_of_its_own_does_not_make_its_path_look_slow() {
+    const LIMIT: u64 = 2 << 20;
+    let (mut centre, _) = with_results("40M", 40);
+    let to = centre.folder.path().join("archive");
+    let more = [
+        "--to",
+        to.to_str().unwrap(),
+        "--deadline",
+        "30m",
+        "--bwlimit",
+        "2M",
+    ];
+    let request = offload(&centre, &more);
+    let id = request["id"].as_str().unwrap();
+    let look = |centre: &Centre| {
+        let paths = centre.json(&["paths", "--json"]);
+        let paths = paths.as_array().unwrap().iter();
+        for path in paths.filter(|path| path["from"] == "centre") {
+            let rate = path["rate_p50_bytes_per_s"].as_u64().unwrap();
+            assert!(rate > 4 * LIMIT, "{path}");
+        }
+    };
+    let before = centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 3);
+    look(&centre);
+    centre.kill();
+    centre.restart();
+    let more = chunks(&before, "chunks_safe") + 3;
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= more);
+    look(&centre);
+}
+
+#[test]
 fn what_changed_after_it_was_listed_stays_on_scratch() {
     let (centre, whole) = with_results("4M", 60);
     let more = [

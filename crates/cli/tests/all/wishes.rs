@@ -1,5 +1,7 @@
 //! What may be wished of an offload beyond its deadline, with a real service and real relays.
 
+use std::fs;
+
 use crate::support::processes::{Relay, Service, failure, make_tree, text};
 use serde_json::Value;
 
@@ -194,4 +196,30 @@ fn a_pinned_depot_holds_its_share_before_anything_is_called_safe() {
         .service
         .wait_until(id, |request| request["state"] == "safe");
     assert_eq!(stored(&safe, "cedar"), chunks, "{safe}");
+}
+
+#[test]
+fn a_name_that_is_nearly_that_of_a_depot_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::start(folder.path(), "ash", "1G", "60M");
+    let service = Service::start(folder.path());
+    service.add(&relay);
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("file"), "bytes").unwrap();
+    let from = out.to_str().unwrap();
+    for asked in [
+        &["offload", from, "--to", "ahs", "--deadline", "1h"][..],
+        &["plan", from, "--to", "ahs", "--deadline", "1h"],
+        &["depot", "remove", "ahs"],
+        &["depot", "drain", "ahs"],
+    ] {
+        let output = service.run(asked);
+        let said = text(&output.stderr);
+        assert!(said.contains("did you mean `ash`?"), "{asked:?}: {said}");
+        assert_eq!(output.status.code(), Some(4), "{asked:?}: {said}");
+    }
+    let far = service.run(&["offload", from, "--to", "elsewhere", "--deadline", "1h"]);
+    let said = text(&far.stderr);
+    assert!(said.contains("--via is missing"), "{said}");
 }

@@ -216,11 +216,13 @@ impl Mind {
             }
             RequestState::Released => {
                 request.is_thin = true;
-                for happening in [
-                    Happening::Unsafe { chunks: lost },
-                    Happening::Repairing { chunks: lost },
-                ] {
-                    self.tell(out, Some(id), None, happening, reason.clone());
+                // What nobody has any more can't be made again.
+                let mended = lost.saturating_sub(request.chunks_out_of_reach());
+                let unsafe_again = Happening::Unsafe { chunks: lost };
+                self.tell(out, Some(id), None, unsafe_again, reason.clone());
+                if mended > 0 {
+                    let repairing = Happening::Repairing { chunks: mended };
+                    self.tell(out, Some(id), None, repairing, reason);
                 }
             }
             RequestState::Refused

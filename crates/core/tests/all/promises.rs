@@ -144,6 +144,30 @@ fn what_can_not_be_had_any_more_is_at_risk_and_out_of_reach() {
 }
 
 #[test]
+fn what_nobody_has_any_more_is_not_said_to_be_repaired() {
+    let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+    let one = RequestSpec {
+        code: "1+0".parse().unwrap(),
+        via: vec![DepotId::new(1)],
+        ..spec(40, 600)
+    };
+    assert_eq!(desk.ask(one, true).state, RequestState::Released);
+    desk.lose(1);
+    assert_eq!(desk.view().chunks_out_of_reach, 10);
+    let said = |name: &str| desk.said.iter().any(|event| event.happening.name() == name);
+    assert!(said("unsafe") && !said("repairing"), "{:?}", desk.said);
+    // What the others of a code have is made again.
+    let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
+    desk.ask(spec(40, 600), true);
+    desk.lose(1);
+    assert!(
+        desk.said
+            .iter()
+            .any(|event| event.happening.name() == "repairing")
+    );
+}
+
+#[test]
 fn what_is_unsafe_again_before_its_source_went_is_forecast_anew() {
     let mut desk = Desk::new(Some(ByteRate::new(10 << 20)));
     let kept = RequestSpec {

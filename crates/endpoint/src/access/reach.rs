@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::{Access, Chosen, below, named};
-use crate::{Error, ErrorKind, Location, Result};
+use crate::{Error, ErrorKind, Location, Result, reach::Reach};
 
 impl Access {
     /// The same, which tells no S3 store who asks, whatever credentials there are.
@@ -11,6 +11,37 @@ impl Access {
     pub fn unsigned(mut self, unsigned: bool) -> Self {
         self.unsigned = unsigned;
         self
+    }
+
+    /// The same, which goes only where it may for what users name. Where an operator's profiles lead is the operator's choice.
+    #[must_use]
+    pub fn reaching(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    /// Where connections may go for a location that was written so, and is that with this profile.
+    pub(super) fn reach_of(
+        &self,
+        written: &Location,
+        (location, chosen): (&Location, Option<&Chosen>),
+    ) -> Reach {
+        let is_given = |host: &str| self.given.as_ref().is_some_and(|given| given.host == host);
+        let is_own = named(written).is_some_and(|(host, _)| is_given(host));
+        let names_host = match location {
+            Location::Server(_) | Location::Sftp { .. } | Location::Host { .. } => true,
+            // Where stores are is said by profiles and the environment.
+            Location::S3 { .. }
+            | Location::Bucket { .. }
+            | Location::Local(_)
+            | Location::Plugin { .. } => false,
+        };
+        let ours = chosen.and_then(|chosen| chosen.ours.as_ref());
+        let is_chosen = ours.is_some_and(|profile| profile.url.is_some());
+        if is_own || (names_host && !is_chosen) {
+            return self.reach.clone();
+        }
+        Reach::default()
     }
 
     /// Whether a profile is for `location`: it has an address, and that is where it is, or what it lies below. `NAME:path` is for the

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     ErrorKind, FileTime, Result, clock, dates,
+    reach::Reach,
     web::{About, STALLED_AFTER, Sent, Web, encode, read_refusal, read_whole},
 };
 
@@ -101,9 +102,9 @@ pub(crate) struct AzureClient {
 impl AzureClient {
     /// # Errors
     /// When no certificates can be had.
-    pub(super) fn new(account: Account, container: &str) -> Result<Self> {
+    pub(super) fn new(account: Account, container: &str, reach: Reach) -> Result<Self> {
         Ok(Self {
-            web: Web::new(account.ca_file.as_deref())?,
+            web: Web::reaching(reach, account.ca_file.as_deref())?,
             account,
             container: container.to_owned(),
             knows_sums: AtomicBool::new(true),

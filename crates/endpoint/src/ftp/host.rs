@@ -16,7 +16,11 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{Error, ErrorKind, Locus, Result, config::Secret};
+use crate::{
+    Error, ErrorKind, Locus, Result,
+    config::Secret,
+    reach::{REFUSED, REFUSED_HINT, Reach},
+};
 
 /// Longest to wait for a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
@@ -48,6 +52,8 @@ pub(super) struct Host {
     pub(super) user: String,
     pub(super) password: Secret,
     pub(super) ways: Ways,
+    /// Where connections may go.
+    pub(super) reach: Reach,
 }
 
 /// What a server turned out to do, in whichever session.
@@ -88,6 +94,11 @@ impl Host {
         } else {
             ErrorKind::Unreachable
         };
+        let said = cause.to_string();
+        if said.contains(REFUSED) {
+            let error = self.fail(ErrorKind::PermissionDenied, operation);
+            return error.cause(said).hint(REFUSED_HINT);
+        }
         let error = self.fail(kind, operation).cause(cause);
         if is_tls {
             return error
@@ -100,6 +111,10 @@ impl Host {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         let dialling = async {
             for address in addresses {
+                if let Err(refused) = self.reach.check(address) {
+                    last = refused;
+                    continue;
+                }
                 match TcpStream::connect(address).await {
                     Ok(stream) => return Ok(stream),
                     Err(cause) => last = cause,

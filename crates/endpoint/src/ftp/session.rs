@@ -468,7 +468,7 @@ mod tests {
     };
 
     use super::{super::host::Ways, *};
-    use crate::config::Secret;
+    use crate::{config::Secret, reach::Reach};
 
     /// Answers the first command of each packet and loses the rest of it.
     async fn answer_first(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
@@ -512,6 +512,7 @@ mod tests {
                 user: "me".to_owned(),
                 password: Secret::new("secret"),
                 ways: Ways::default(),
+                reach: Reach::default(),
             });
             let mut session = Session::open(host).await.unwrap();
             assert!(session.features.facts && session.is_lockstep());

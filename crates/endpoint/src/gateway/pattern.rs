@@ -1,6 +1,10 @@
 //! Which places a rule is about.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
 
 use super::target::{Host, Target, split_port};
 use crate::{Error, ErrorKind};
@@ -105,13 +109,42 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
                 || address.is_multicast()
                 // "This network", which some kernels take for loopback.
                 || address.octets()[0] == 0
+                || CLOUDS_V4.contains(&address)
         }
         IpAddr::V6(address) => {
             address.is_loopback()
                 || address.is_unicast_link_local()
                 || address.is_unspecified()
                 || address.is_multicast()
+                || CLOUDS_V6.contains(&address)
+                || within(address).is_some_and(|within| is_of_this_machine(within.into()))
         }
+    }
+}
+
+/// Where clouds tell a machine its own secrets, beside link-local addresses: Alibaba, Azure, Oracle.
+const CLOUDS_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+/// The same: Amazon, Google.
+const CLOUDS_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+/// The address of the old kind that one of the new kind leads to: behind NAT64 (RFC 6052, and RFC 8215 in its form of 96 bits), by 6to4
+/// (RFC 3056), or as such (RFC 4291, section 2.5.5.1).
+fn within(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, _, _, high, low] => {
+            Some(of(high, low))
+        }
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        _ => None,
     }
 }
 

@@ -63,6 +63,12 @@ impl Throttle {
         next.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether more went lately than the rate had carried by now, so that what goes next waits: then it is the rate that holds back.
+    #[must_use]
+    pub fn is_in_debt(&self) -> bool {
+        self.state.rate.borrow().is_some() && *self.next() > clock::now()
+    }
+
     /// How long to wait before `bytes` go, as the rate is now.
     fn wait_for(&self, bytes: u64) -> Duration {
         let Some(rate) = *self.state.rate.borrow() else {
@@ -119,7 +125,12 @@ mod tests {
         assert!(first <= Duration::from_millis(500));
         let second = began.elapsed() + second;
         assert!(second > Duration::from_millis(800), "{second:?}");
-        assert_eq!(Throttle::new(None).wait_for(u64::MAX), Duration::ZERO);
+        assert!(throttle.is_in_debt());
+        let free = Throttle::new(None);
+        assert_eq!(free.wait_for(u64::MAX), Duration::ZERO);
+        assert!(!free.is_in_debt());
+        throttle.set(Some(ByteRate::new(1)));
+        assert!(!throttle.is_in_debt(), "nothing went at that rate yet");
     }
 
     #[tokio::test]

@@ -218,10 +218,15 @@ async fn printed(words: &[String]) -> Result<Secret> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reach::Reach;
 
     async fn token(bearer: &Bearer) -> String {
-        let header = bearer.header(&Web::new(None).unwrap()).await.unwrap();
+        let header = bearer.header(&web()).await.unwrap();
         header.to_str().unwrap().to_owned()
+    }
+
+    fn web() -> Web {
+        Web::reaching(Reach::default(), None).unwrap()
     }
 
     #[tokio::test]
@@ -244,7 +249,7 @@ mod tests {
         std::fs::write(&path, " \n").unwrap();
         let shown = HeaderValue::from_static("Bearer two");
         assert!(bearer.forget(&shown).await);
-        let error = bearer.header(&Web::new(None).unwrap()).await.unwrap_err();
+        let error = bearer.header(&web()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     }
 
@@ -256,7 +261,7 @@ mod tests {
         };
         assert_eq!(token(&command("echo t")).await, "Bearer t");
         let failing = command("echo hidden; echo 'no agent runs' >&2; exit 1");
-        let error = failing.header(&Web::new(None).unwrap()).await.unwrap_err();
+        let error = failing.header(&web()).await.unwrap_err();
         assert!(error.to_string().contains("no agent runs"), "{error}");
         assert!(!error.to_string().contains("hidden"), "{error}");
     }
@@ -288,7 +293,7 @@ mod tests {
             TokenSource::Command(vec!["/nowhere/program".to_owned()]),
         ] {
             let bearer = Bearer::new(source).unwrap();
-            let error = bearer.header(&Web::new(None).unwrap()).await.unwrap_err();
+            let error = bearer.header(&web()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unauthenticated);
             assert!(error.to_string().contains("in the profile"), "{error}");
         }

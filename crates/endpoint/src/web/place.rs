@@ -23,6 +23,7 @@ use crate::{
     Error, ErrorKind, Protocol, Result, Server,
     access::Chosen,
     config::{self, Login},
+    reach::Reach,
 };
 
 /// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
@@ -110,7 +111,7 @@ impl Place {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for credentials that make no header.
-    pub(crate) fn open(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
+    pub(crate) fn open(server: &Server, chosen: Option<&Chosen>, reach: Reach) -> Result<Self> {
         let scheme = server.protocol.scheme();
         let web_scheme = match server.protocol {
             Protocol::Https | Protocol::WebDavs => "https",
@@ -132,7 +133,7 @@ impl Place {
         let ca_file = profile.and_then(|profile| profile.ca_file.as_deref());
         let login = config::login_for(&server.host, server.user.as_deref(), chosen)?;
         Ok(Self {
-            web: Web::new(ca_file)?,
+            web: Web::reaching(reach, ca_file)?,
             scheme,
             origin: format!("{web_scheme}://{host}{port}"),
             root: server.path.clone(),
@@ -149,7 +150,7 @@ impl Place {
         self.web.round_trip()
     }
 
-    /// The address of `path` for people, without its query: that may be a signature.
+    /// The address of `path` for people, without its query, and without what follows `?` elsewhere: that may be a signature.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         self.show_full(&self.full(path))
     }
@@ -157,7 +158,15 @@ impl Place {
     /// The address of an absolute path for people.
     pub(crate) fn show_full(&self, full: &[u8]) -> String {
         let (_, host) = self.origin.split_once("://").unwrap_or_default();
-        format!("{}://{host}{}", self.scheme, String::from_utf8_lossy(full))
+        // What follows `?` in an address opens what it names, perhaps.
+        let mark = self.root.iter().position(|byte| *byte == b'?');
+        let below = full.strip_prefix(&self.root[..]);
+        let (full, mark, below) = match mark.zip(below) {
+            Some((mark, below)) => (&self.root[..mark], "?…", below),
+            None => (full, "", &b""[..]),
+        };
+        let [full, below] = [full, below].map(String::from_utf8_lossy);
+        format!("{}://{host}{full}{mark}{below}", self.scheme)
     }
 
     /// `https://host:port`.

@@ -5,10 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
+use super::room::Lent;
+
 /// Most entries of one dataset: at about 200 bytes each the list stays in memory.
 pub const ENTRIES_MAX: u64 = 20_000_000;
 /// Most bytes of the names that are kept of them, paths as they are: 200 bytes for each of so many.
 pub const NAME_BYTES_MAX: u64 = 4 << 30;
+
+/// What an entry takes beside its name.
+const ENTRY_BYTES: u64 = 200;
 
 /// What a scan holds already, and whether anybody still wants it. What it lists may never end.
 #[derive(Debug)]
@@ -18,6 +23,7 @@ pub struct Bounds {
     entries_max: u64,
     bytes_max: u64,
     unwanted: Arc<AtomicBool>,
+    lent: Option<Arc<Lent>>,
 }
 
 /// Why a scan ends before it is done.
@@ -27,6 +33,10 @@ pub enum Bound {
     Entries,
     /// It holds as many bytes of names as may be.
     Names,
+    /// It holds as much memory as one scan may on this machine.
+    Memory,
+    /// What it would hold is held by other scans now.
+    Others,
     /// Nobody waits for it any more.
     Unwanted,
 }
@@ -45,6 +55,7 @@ impl Bounds {
             entries_max,
             bytes_max,
             unwanted: Arc::default(),
+            lent: None,
         }
     }
 
@@ -54,6 +65,15 @@ impl Bounds {
         Self {
             unwanted: Arc::clone(&wanted.0),
             ..Self::default()
+        }
+    }
+
+    /// The same for a scan that shares memory with others.
+    #[must_use]
+    pub fn sharing(self, lent: &Arc<Lent>) -> Self {
+        Self {
+            lent: Some(Arc::clone(lent)),
+            ..self
         }
     }
 
@@ -72,7 +92,10 @@ impl Bounds {
         if self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.bytes_max {
             return Err(Bound::Names);
         }
-        Ok(())
+        match &self.lent {
+            Some(lent) => lent.take(ENTRY_BYTES.saturating_add(bytes)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -84,6 +107,8 @@ impl std::fmt::Display for Bound {
                 let gibi = NAME_BYTES_MAX >> 30;
                 write!(f, "the names in it have more than {gibi} GiB")
             }
+            Self::Memory => f.write_str("its list takes more memory than one may here"),
+            Self::Others => f.write_str("the memory for lists is held by other scans"),
             Self::Unwanted => f.write_str("nobody waits for it any more"),
         }
     }

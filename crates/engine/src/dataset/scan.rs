@@ -362,7 +362,12 @@ fn hold(root: &Root, path: &[u8]) -> Result<()> {
             let shown = root.shown(b"").display().to_string();
             Error::new(ErrorKind::Cancelled, "list", shown).at(Locus::Source)
         }
-        Bound::Entries | Bound::Names => too_much(root, &bound.to_string()),
+        Bound::Entries | Bound::Names | Bound::Memory => too_much(root, &bound.to_string()),
+        Bound::Others => {
+            let shown = root.shown(b"").display().to_string();
+            let error = Error::new(ErrorKind::Busy, "list", shown).at(Locus::Source);
+            error.cause(bound.to_string()).hint("submit it again later")
+        }
     })
 }
 

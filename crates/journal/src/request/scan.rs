@@ -1,5 +1,6 @@
 //! Results of the scans of requests' sources.
 
+use posthaste_core::contract::Event;
 use posthaste_types::{Bytes, RequestId};
 
 /// Result of the scan of a source.
@@ -52,6 +53,8 @@ pub struct Scanned {
     pub scan: Scan,
     /// List of its files, if it is small enough to be kept here.
     pub list: Option<Vec<u8>>,
+    /// What people hear of that, where it ends the request: the mind was not told of it.
+    pub event: Option<Event>,
 }
 
 /// Returns the failure of a scan as it is stored.

@@ -196,6 +196,47 @@ fn spec() -> RequestSpec {
 }
 
 #[test]
+fn what_ends_a_request_before_the_mind_heard_of_it_is_an_event_among_others() {
+    everywhere(|place| {
+        let mut journal = place.open();
+        let id = journal.insert_request(&request()).unwrap();
+        let step = |journal: &mut Journal| {
+            let events = &[missed(7)];
+            let step = Step {
+                events,
+                ..Step::default()
+            };
+            journal.append(&step).unwrap()
+        };
+        assert_eq!(step(&mut journal), 1);
+        let cancelled = Event {
+            happening: Happening::Cancelled,
+            ..missed(id.get())
+        };
+        let scanned = Scanned {
+            request: id,
+            scan: Scan::cancelled(),
+            list: None,
+            event: Some(cancelled.clone()),
+        };
+        journal.keep_scans(&[scanned]).unwrap();
+        assert_eq!(step(&mut journal), 3);
+        drop(journal);
+        let journal = place.open();
+        assert_eq!(journal.newest_event().unwrap(), 3);
+        let heard = journal.events(Some(id), 0, 9).unwrap();
+        let heard: Vec<_> = heard
+            .iter()
+            .map(|record| (record.seq, &record.event))
+            .collect();
+        assert_eq!(heard, [(2, &cancelled)]);
+        assert_eq!(journal.replay().unwrap().steps.len(), 2);
+        let ended = journal.request(id).unwrap().unwrap().ended;
+        assert_eq!(ended.as_deref(), Some("cancelled"));
+    });
+}
+
+#[test]
 fn a_request_comes_back_with_its_scan_and_its_digests() {
     everywhere(|place| {
         let mut journal = place.open();
@@ -216,6 +257,7 @@ fn a_request_comes_back_with_its_scan_and_its_digests() {
             request: request.id,
             scan: scan.clone(),
             list: list.clone(),
+            event: None,
         };
         assert_eq!(journal.small_list(request.id).unwrap(), None);
         // Twice, as after a crash in between.

@@ -2,12 +2,9 @@
 //! written down: `https://host/file?~sealed-…` is what journal, audit and log have, and what is shown is `https://host/file?…`.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use posthaste_endpoint::{Error, ErrorKind, Result, shown_address};
+use posthaste_endpoint::{Error, ErrorKind, Result, SEALED, shown_address, shown_sealed};
 
 use super::keys::Keys;
-
-/// What a sealed query begins with.
-const SEALED: &str = "~sealed-";
 
 /// Seals what follows `?` in an address of the web, where nobody did yet. The same address is sealed to the same text.
 ///
@@ -57,13 +54,7 @@ pub(super) fn open(keys: &Keys, owner: &str, address: &str) -> Result<String> {
 
 /// A text with addresses in it as it may be shown to anybody.
 pub(crate) fn shown(text: &str) -> String {
-    let mark = format!("?{SEALED}");
-    let mut rests = text.split(&mark);
-    let first = rests.next().unwrap_or_default().to_owned();
-    let is_sealed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-    rests.fold(first, |shown, rest| {
-        shown + "?…" + rest.trim_start_matches(is_sealed)
-    })
+    shown_sealed(text).into_owned()
 }
 
 fn split(address: &str) -> Option<(&str, &str)> {

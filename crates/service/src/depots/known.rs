@@ -13,14 +13,17 @@ impl Depots {
     /// [`ErrorKind::NotFound`] with the name that was meant, perhaps, where there is none.
     pub(crate) fn known(&self, operation: &'static str, name: &str) -> Result<Arc<Depot>> {
         let found = self.named(name).or_else(|| self.listening_at(name));
-        found.ok_or_else(|| {
-            let all = self.all();
-            let names = all.iter().map(|depot| &*depot.record.name);
-            let hint = "`posthaste depot list` shows them, `posthaste depot add` adds one";
-            Error::new(ErrorKind::NotFound, operation, name)
-                .cause("no depot of that name is in the books")
-                .hint(meant(name, names, hint))
-        })
+        found.ok_or_else(|| self.unknown(operation, name))
+    }
+
+    /// That there is no depot of a name, with the one that was meant, perhaps.
+    pub(crate) fn unknown(&self, operation: &'static str, name: &str) -> Error {
+        let all = self.all();
+        let names = all.iter().map(|depot| &*depot.record.name);
+        let hint = "`posthaste depot list` shows them, `posthaste depot add` adds one";
+        Error::new(ErrorKind::NotFound, operation, name)
+            .cause("no depot of that name is in the books")
+            .hint(meant(name, names, hint))
     }
 
     fn listening_at(&self, place: &str) -> Option<Arc<Depot>> {

@@ -54,10 +54,10 @@ pub(crate) async fn remove(
     Path(name): Path<String>,
 ) -> Answer<StatusCode> {
     let centre = &desk.centre;
-    let depot = centre.depots.named(&name).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, "remove", format!("depot {name}"))
-            .hint("`posthaste depot list` shows the depots in the books")
-    })?;
+    let depot = match centre.depots.named(&name) {
+        Some(depot) => depot,
+        None => return Err(centre.depots.unknown("remove", &name).into()),
+    };
     centre
         .store
         .journal(|journal| journal.remove_depot(depot.record.id))?;
@@ -103,10 +103,10 @@ pub(crate) async fn undrain(
 
 async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::Depot>> {
     let centre = &desk.centre;
-    let depot = centre.depots.named(name).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, "drain", format!("depot {name}"))
-            .hint("`posthaste depot list` shows the depots in the books")
-    })?;
+    let depot = match centre.depots.named(name) {
+        Some(depot) => depot,
+        None => return Err(centre.depots.unknown("drain", name).into()),
+    };
     let input = Input::DepotDrained {
         depot: depot.record.id,
         drain,

@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_millis(900);
 pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     pub(crate) window: Duration,
-    /// Whether there was always something to fetch, and had been when the window opened.
+    /// Whether there was always something to fetch, and had been when the window opened, and nobody here held it back.
     pub(crate) saturated: bool,
 }
 
@@ -30,7 +30,7 @@ struct Window {
     fetches: u32,
     /// How much ever came from it, where it is known by that, as of the last look.
     seen: Option<u64>,
-    /// Nothing was asked for at some time of the window, or it was only just begun.
+    /// Nothing was asked for at some time of the window, or it was only just begun, or was held back by who asked.
     was_idle: bool,
     latest: ByteRate,
 }
@@ -67,6 +67,11 @@ impl Flow {
             let before = window.seen.replace(total).unwrap_or(total);
             window.bytes += total.saturating_sub(before);
         });
+    }
+
+    /// Whoever asked held back what came: the window that is open says only that so much may come.
+    pub(crate) fn hold_back(&self) {
+        self.with(|window| window.was_idle |= window.opened.is_some());
     }
 
     /// What ever came from it.
@@ -138,8 +143,12 @@ mod tests {
         flow.add(700);
         let full = flow.sample(monotonic() + Duration::from_secs(2)).unwrap();
         assert!(full.bytes == Bytes::new(700) && full.saturated);
+        flow.hold_back();
+        flow.add(600);
+        let held = flow.sample(monotonic() + Duration::from_secs(3)).unwrap();
+        assert!(held.bytes == Bytes::new(600) && !held.saturated);
         flow.add(1);
-        assert_eq!(flow.total(), Bytes::new(1201));
+        assert_eq!(flow.total(), Bytes::new(1801));
         drop(first);
         let last = flow.sample(monotonic() + Duration::from_secs(9));
         assert!(last.is_none_or(|last| !last.saturated), "{last:?}");

@@ -10,7 +10,7 @@ use posthaste_endpoint::{
     Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
     posix::{Beneath, DraftRules},
 };
-use posthaste_engine::dataset::{Bound, Bounds};
+use posthaste_engine::dataset::{Bound, Bounds, Lent};
 use posthaste_journal::StageIn;
 use posthaste_types::ByteRate;
 use rustix::io::Errno;
@@ -220,9 +220,9 @@ pub(super) struct Held {
 /// # Errors
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
 /// the endpoints' own.
-pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>> {
+pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf, lent: &Arc<Lent>) -> Result<Arc<List>> {
     // Its list is kept in memory while it moves.
-    let bounds = Arc::new(Bounds::default());
+    let bounds = Arc::new(Bounds::default().sharing(lent));
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
         let (address, profile) = (address.clone(), wanted.profile.clone());
@@ -351,6 +351,18 @@ fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str, hint: &'static
         .at(Locus::Source)
 }
 
+fn too_much(endpoint: &Arc<dyn Endpoint>, bound: Bound) -> Error {
+    match bound {
+        Bound::Others => Error::new(ErrorKind::Busy, "list", endpoint.show(b""))
+            .cause(bound.to_string())
+            .hint("submit it again later")
+            .at(Locus::Source),
+        Bound::Entries | Bound::Names | Bound::Memory | Bound::Unwanted => {
+            unusable(endpoint, b"", &bound.to_string(), SMALLER)
+        }
+    }
+}
+
 /// Lists a directory, which may never end.
 async fn list_one(
     endpoint: Arc<dyn Endpoint>,
@@ -367,7 +379,7 @@ async fn list_one(
         for entry in &page {
             let version = entry.version.as_deref().map_or(0, str::len);
             let held = bounds.hold(path.len() + entry.name.len() + version);
-            held.map_err(|bound: Bound| unusable(&endpoint, b"", &bound.to_string(), SMALLER))?;
+            held.map_err(|bound| too_much(&endpoint, bound))?;
         }
         entries.extend(page);
     }

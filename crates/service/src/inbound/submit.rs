@@ -7,8 +7,11 @@ use posthaste_core::contract::{
     ArrivalSpec, Input, NearDepot, Outbox, SourcePrice, StageInNews, Wishes,
 };
 use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
-use posthaste_engine::{dataset::DatasetId, draft::Draft};
-use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned, StageIn};
+use posthaste_engine::{
+    dataset::{DatasetId, Lent},
+    draft::Draft,
+};
+use posthaste_journal::{Patterns, RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
@@ -60,7 +63,7 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
 /// As [`accept`], and what looking at the sources brings.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
     let owner = new.owner.as_deref().unwrap_or_default();
-    let _leave = centre.scans.rehearse(owner).await;
+    let leave = centre.scans.rehearse(owner).await;
     let mut record = check(centre, new)?;
     drop(centre.quotas.reserve(centre, &record)?);
     record.id = REHEARSED;
@@ -68,7 +71,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
         return Err(invalid("a stage-in", "it has no sources"));
     };
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(&record))?;
-    let list = look::look(&wanted, &behalf).await?;
+    let list = look::look(&wanted, &behalf, &leave.lent).await?;
     let terms = tokio::task::block_in_place(|| look::terms(&wanted, &behalf))?;
     check_there(centre, &record, &behalf, &list)?;
     record.scan = Some(sealed(&list));
@@ -103,11 +106,15 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
 ///
 /// # Errors
 /// What looking brings, and the operating system's.
-pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
+pub(crate) async fn scan(
+    centre: &Arc<Centre>,
+    record: &RequestRecord,
+    lent: &Arc<Lent>,
+) -> Result<Scan> {
     let wanted = record.stage_in.as_ref();
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
-    let list = look::look(wanted, &behalf).await?;
+    let list = look::look(wanted, &behalf, lent).await?;
     check_there(centre, record, &behalf, &list)?;
     let scan = sealed(&list);
     for (_, _, told) in measure::before(centre, record, &behalf, &list).await {
@@ -159,13 +166,7 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
 fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     tracing::warn!(%request, "{error}");
     let scan = submit::failed(error);
-    tokio::task::block_in_place(|| {
-        centre.store.keep_scan(Scanned {
-            request,
-            scan,
-            list: None,
-        })
-    })
+    tokio::task::block_in_place(|| centre.keep_scan(request, scan, None))
 }
 
 /// Hands a stage-in whose sources were looked at to the mind. One whose profile or credentials are gone since fails.

@@ -223,6 +223,9 @@ impl Carrier {
                 continue;
             }
             let (has_leave, is_ahead) = self.standing(done.saturating_sub(pace.look()));
+            if pace.is_held(throttle.is_in_debt()) {
+                flow.hold_back();
+            }
             throttle.set(is_ahead.then_some(PAUSED).or_else(|| self.rate_max()));
             if has_leave && !is_ahead && !pace.is_quiet() {
                 fetching.get_or_insert_with(|| flow.begin());

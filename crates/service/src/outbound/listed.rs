@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
-use posthaste_engine::dataset::{Bounds, FileKind, FileList, Root, Wanted};
+use posthaste_engine::dataset::{Bounds, FileKind, FileList, Lent, Root, Wanted};
 use posthaste_journal::RequestRecord;
 use posthaste_types::Bytes;
 
@@ -26,16 +26,20 @@ impl Listed {
     ///
     /// # Errors
     /// What listing brings.
-    pub(super) async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<Self> {
+    pub(super) async fn look(
+        record: &RequestRecord,
+        behalf: &Behalf,
+        lent: &Arc<Lent>,
+    ) -> Result<Self> {
         if is_far(&String::from_utf8_lossy(&record.source))
             && let Some(wanted) = &record.stage_in
         {
-            return Ok(Self::There(look::look(wanted, behalf).await?));
+            return Ok(Self::There(look::look(wanted, behalf, lent).await?));
         }
         let root = Path::new(OsStr::from_bytes(&record.source)).to_owned();
         let (only, patterns) = (record.only.clone(), record.patterns.clone());
         let wanted = Wanted::default();
-        let bounds = Bounds::while_wanted(&wanted);
+        let bounds = Bounds::while_wanted(&wanted).sharing(lent);
         let list = behalf
             .blocking(move || {
                 let root = Root::open(&root, false)?.within(bounds);

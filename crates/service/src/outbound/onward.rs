@@ -12,7 +12,7 @@ use posthaste_engine::{
     dataset::{DatasetId, FileList},
     pull::{DepotFiles, Holder, Ticket},
 };
-use posthaste_journal::{RequestRecord, Scan, Scanned, StageIn};
+use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Code, RequestId, SourceId, Timestamp};
 
 use super::{
@@ -185,12 +185,7 @@ pub(crate) async fn look(
         centre.outgoing.complaints.note(request.id, &error);
         centre.outgoing.complaints.note(onward.id, &error);
     }
-    let scanned = Scanned {
-        request: onward.id,
-        scan,
-        list: None,
-    };
-    tokio::task::block_in_place(|| centre.store.keep_scan(scanned))
+    tokio::task::block_in_place(|| centre.keep_scan(onward.id, scan, None))
 }
 
 /// How much goes to an address, and whether it can; and what was in the way just now.
@@ -215,11 +210,7 @@ async fn scan(
 pub(crate) fn fail(centre: &Centre, request: &RequestRecord, scan: Scan) -> Result<()> {
     let onward = find(centre, request)?;
     centre.outgoing.places.give_back(onward.id);
-    centre.store.keep_scan(Scanned {
-        request: onward.id,
-        scan,
-        list: None,
-    })
+    centre.keep_scan(onward.id, scan, None)
 }
 
 /// Tells the mind as what a request goes on, which it is told of next.

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
 const QUIET_LOOKS: u32 = 3;
+/// So many looks in a row at which a limit held back tell that it does.
+const HELD_LOOKS: u32 = 2;
 
 /// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub(super) struct Pace {
     bytes_per_s: u64,
     /// Looks in a row in which nothing did.
     quiet_looks: u32,
+    /// Looks in a row at which the request's own limit held back what was to go.
+    held_looks: u32,
 }
 
 impl Pace {
@@ -31,9 +35,29 @@ impl Pace {
         self.bytes_per_s
     }
 
+    /// Whether it was the request's own limit that held back what moved, as of this look: then that says only that the path
+    /// carries so much. One look may fall behind a large piece that a slow path took.
+    pub(super) fn is_held(&mut self, is_in_debt: bool) -> bool {
+        self.held_looks = if is_in_debt { self.held_looks + 1 } else { 0 };
+        self.held_looks >= HELD_LOOKS
+    }
+
     /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
     /// take their time.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet_looks >= QUIET_LOOKS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_holds_back_where_it_does_so_again_and_again() {
+        let mut pace = Pace::default();
+        let held =
+            [true, false, true, true, true, false].map(|is_in_debt| pace.is_held(is_in_debt));
+        assert_eq!(held, [false, false, false, true, true, false]);
     }
 }

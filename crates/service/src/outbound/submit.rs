@@ -5,7 +5,7 @@ use std::{ffi::OsStr, sync::Arc};
 use posthaste_api as api;
 use posthaste_core::contract::{ArrivalSpec, Input, Outbox, StageInNews};
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, posix::DraftRules};
-use posthaste_engine::dataset::DatasetId;
+use posthaste_engine::dataset::{DatasetId, Lent};
 use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
@@ -245,10 +245,11 @@ pub(crate) fn is_open(centre: &Centre, record: &RequestRecord) -> bool {
 pub(crate) async fn rehearse(
     centre: &Arc<Centre>,
     mut record: RequestRecord,
+    lent: &Arc<Lent>,
 ) -> Result<api::Request> {
     record.id = REHEARSED;
     let behalf = behalf_of(centre, &record)?;
-    let (scan, listed, doubt) = look(&record, &behalf).await?;
+    let (scan, listed, doubt) = look(&record, &behalf, lent).await?;
     let measured = match &doubt {
         None => measure::before(centre, &record, &behalf, listed.bytes()).await,
         Some(_) => None,
@@ -275,9 +276,13 @@ pub(crate) async fn rehearse(
 ///
 /// # Errors
 /// As [`rehearse`].
-pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
+pub(crate) async fn scan(
+    centre: &Arc<Centre>,
+    record: &RequestRecord,
+    lent: &Arc<Lent>,
+) -> Result<Scan> {
     let behalf = behalf_of(centre, record)?;
-    let (scan, listed, doubt) = look(record, &behalf).await?;
+    let (scan, listed, doubt) = look(record, &behalf, lent).await?;
     let measured = match &doubt {
         None => measure::before(centre, record, &behalf, listed.bytes()).await,
         // Who does not answer would be waited for once more.
@@ -306,8 +311,12 @@ pub(super) fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behal
     tokio::task::block_in_place(|| centre.store.actors.of(record))
 }
 
-async fn look(record: &RequestRecord, behalf: &Behalf) -> Result<(Scan, Listed, Option<Error>)> {
-    let listed = Listed::look(record, behalf).await?;
+async fn look(
+    record: &RequestRecord,
+    behalf: &Behalf,
+    lent: &Arc<Lent>,
+) -> Result<(Scan, Listed, Option<Error>)> {
+    let listed = Listed::look(record, behalf, lent).await?;
     check_one(record, &listed)?;
     if let Listed::Here(list) = &listed {
         submit::check_kept(record, list)?;
@@ -354,7 +363,8 @@ pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
 /// # Errors
 /// What opening it brings.
 pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
-    let location = Location::parse(record.destination.as_ref())?;
+    let given = behalf.given(&record.destination)?;
+    let location = Location::parse(given.as_ref())?;
     let opened = open_location(location, profile_there(record), behalf, rules(record)).await;
     opened.map_err(|error| error.at(Locus::Destination))
 }

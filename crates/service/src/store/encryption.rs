@@ -205,7 +205,10 @@ impl Store {
                 remove(self.key_path(&name))?;
                 continue;
             };
-            self.retire_ended(record, now);
+            // How long what was delivered may be sent again the mind knows, which is not there yet.
+            if record.ended.as_deref() != Some(DELIVERED) {
+                self.retire_ended(record, now);
+            }
         }
         Ok(())
     }
@@ -217,13 +220,19 @@ impl Store {
         }
     }
 
-    /// Removes the keys of requests that were delivered and that nobody keeps any more.
+    /// Removes the keys of requests that were delivered and that nobody keeps any more. How long they are kept may have been moved
+    /// since they were submitted, and is what `kept_until` says.
     ///
     /// # Errors
     /// The journal's.
-    pub(crate) fn retire_expired(&self, now: Timestamp) -> Result<()> {
+    pub(crate) fn retire_expired(
+        &self,
+        now: Timestamp,
+        kept_until: impl Fn(RequestId) -> Option<Timestamp>,
+    ) -> Result<()> {
         for record in self.journal(|journal| journal.encrypted_requests())? {
             let is_over = record.ended.as_deref() == Some(DELIVERED) && record.expires <= now;
+            let is_over = is_over && kept_until(record.id).is_none_or(|until| until <= now);
             if is_over && self.key_path(&record.dataset).exists() {
                 self.retire_ended(&record, now);
             }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_engine::dataset::{Lent, Portion, Room};
 use posthaste_types::RequestId;
 use tokio::sync::{mpsc, watch};
 
@@ -15,17 +16,20 @@ use super::shares::{Share, Shares};
 const WAITING_OF_ONE: usize = 10_000;
 /// The same of all owners.
 const WAITING: usize = 40_000;
-/// Scans at once: each keeps one list in memory and one directory tree busy.
-const SCANS_AT_ONCE: usize = 8;
+/// Scans at once: each keeps one directory tree busy. Enough that a good many owners have to list what never ends before others wait.
+const SCANS_AT_ONCE: usize = 32;
 /// The same of one owner: what they scan may never end.
 const SCANS_OF_ONE: usize = 2;
 
 /// All scans of a service.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    waiting: Shares,
-    running: Shares,
-    rehearsed: Shares,
+    waiting: Arc<Shares>,
+    running: Arc<Shares>,
+    rehearsed: Arc<Shares>,
+    /// What lists take, of those that run and of those for an answer alone.
+    memory: Arc<Room>,
+    portions: Mutex<HashMap<String, Weak<Portion>>>,
     going: Mutex<HashMap<RequestId, Going>>,
     begun: mpsc::UnboundedSender<Begun>,
 }
@@ -74,6 +78,13 @@ impl Going {
     }
 }
 
+/// Leave to scan a source, and memory for its list, for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct Leave {
+    _share: Share,
+    pub(crate) lent: Arc<Lent>,
+}
+
 /// Place for one request among those that wait for their scan.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -112,6 +123,8 @@ impl Scans {
             waiting: Shares::new(WAITING, WAITING_OF_ONE),
             running: Shares::new(SCANS_AT_ONCE, SCANS_OF_ONE),
             rehearsed: Shares::new(SCANS_AT_ONCE, SCANS_OF_ONE),
+            memory: Room::of_machine(),
+            portions: Mutex::default(),
             going: Mutex::default(),
             begun,
         };
@@ -130,7 +143,7 @@ impl Scans {
         let share = self.waiting.try_enter(owner).ok_or_else(|| {
             Error::new(ErrorKind::Busy, "submit", subject)
                 .cause(format!(
-                    "as many requests wait for their scan as may: {WAITING_OF_ONE} of one owner, {WAITING} of all"
+                    "as many requests wait for their scan as may: {WAITING_OF_ONE} of one owner, {WAITING} of all, and of nobody more than are free"
                 ))
                 .hint("try again in a minute")
         })?;
@@ -153,13 +166,25 @@ impl Scans {
     }
 
     /// Leave to scan a source.
-    pub(super) async fn enter(&self, owner: &str) -> Share {
-        self.running.enter(owner).await
+    pub(super) async fn enter(&self, owner: &str) -> Leave {
+        self.leave(self.running.enter(owner).await, owner)
     }
 
     /// Leave to scan a source for an answer alone.
-    pub(crate) async fn rehearse(&self, owner: &str) -> Share {
-        self.rehearsed.enter(owner).await
+    pub(crate) async fn rehearse(&self, owner: &str) -> Leave {
+        self.leave(self.rehearsed.enter(owner).await, owner)
+    }
+
+    fn leave(&self, share: Share, owner: &str) -> Leave {
+        let mut portions = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
+        portions.retain(|_, portion| portion.strong_count() > 0);
+        let portion = portions.get(owner).and_then(Weak::upgrade);
+        let portion = portion.unwrap_or_else(|| self.memory.portion());
+        portions.insert(owner.to_owned(), Arc::downgrade(&portion));
+        Leave {
+            _share: share,
+            lent: portion.lend(),
+        }
     }
 
     /// The scan of a request that waits or runs.

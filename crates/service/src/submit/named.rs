@@ -44,14 +44,14 @@ pub(crate) async fn rehearse_named(
     new: &api::NewRequest,
     record: &RequestRecord,
 ) -> Result<api::Request> {
-    let _leave = centre.scans.rehearse(&record.wishes.owner).await;
+    let leave = centre.scans.rehearse(&record.wishes.owner).await;
     let record = RequestRecord {
         id: REHEARSED,
         ..record.clone()
     };
     let list = tokio::task::block_in_place(|| {
         drop(centre.quotas.reserve(centre, &record)?);
-        listed_of(centre, &record, Bounds::default())
+        listed_of(centre, &record, Bounds::default().sharing(&leave.lent))
     })?;
     let onward = outbound::onward::rehearsed(centre, new, &record, &list).await?;
     decided(centre, record, &list, onward)

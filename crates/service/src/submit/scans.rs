@@ -6,15 +6,15 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::{
     copy::Filter,
-    dataset::{self, Bounds, FileKind, FileList, Root, Wanted},
+    dataset::{self, Bounds, FileKind, FileList, Lent, Root, Wanted},
 };
-use posthaste_journal::{Patterns, RequestRecord, Scan, Scanned};
+use posthaste_journal::{Patterns, RequestRecord, Scan};
 use posthaste_types::{Bytes, RequestId, Timestamp};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use super::{
-    going::{Begun, Going},
+    going::{Begun, Going, Leave},
     shares::Share,
     submit,
 };
@@ -22,6 +22,10 @@ use crate::{driver::Centre, inbound, outbound, store::Remains};
 
 /// How soon a journal that was away is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often a source is listed for which others left no memory, each time after somebody gave some back or a minute…
+const TRIES_MAX: u32 = 10;
+/// …at the latest.
+const FREED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Scans sources, so many of each owner at once, also those a crash left unscanned.
 pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedReceiver<Begun>) {
@@ -54,23 +58,34 @@ async fn in_turn(
         return Ok(());
     };
     let record = tokio::task::block_in_place(|| centre.store.request(request))?;
-    let _leave = tokio::select! {
+    let leave = tokio::select! {
         () = going.unwanted() => None,
         leave = centre.scans.enter(&record.wishes.owner) => Some(leave),
     };
     drop(place.take());
     // It is large, and those that wait are many.
-    Box::pin(traced(centre, request, &going)).await
+    Box::pin(traced(centre, request, &going, leave.as_ref())).await
 }
 
-async fn traced(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result<()> {
+async fn traced(
+    centre: &Arc<Centre>,
+    request: RequestId,
+    going: &Going,
+    leave: Option<&Leave>,
+) -> Result<()> {
     let span = centre.traced.of_scan(request);
-    let scanned = scan(centre, request, going).instrument(span.clone()).await;
+    let scanned = scan(centre, request, going, leave);
+    let scanned = scanned.instrument(span.clone()).await;
     posthaste_trace::ended(&span, &scanned);
     scanned
 }
 
-async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result<()> {
+async fn scan(
+    centre: &Arc<Centre>,
+    request: RequestId,
+    going: &Going,
+    leave: Option<&Leave>,
+) -> Result<()> {
     let record = centre.store.request(request)?;
     if record.scan.is_some() {
         return submit(centre, request).await;
@@ -82,7 +97,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
     let looked = tokio::select! {
         biased;
         () = going.unwanted() => None,
-        looked = look(centre, &record) => Some(looked),
+        looked = look_in_turn(centre, &record, leave) => Some(looked),
     };
     let is_cancelled = !going.counts();
     let (scan, list, failed) = match looked.filter(|_| !is_cancelled) {
@@ -96,13 +111,8 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
     if failed.is_some() && outbound::onward::goes_on(&record) {
         outbound::onward::fail(centre, &record, scan.clone())?;
     }
-    let scanned = Scanned {
-        request,
-        scan,
-        list,
-    };
     tokio::task::block_in_place(|| {
-        centre.store.keep_scan(scanned)?;
+        centre.keep_scan(request, scan, list)?;
         centre.store.forget_names(&record);
         Ok::<_, Error>(())
     })?;
@@ -120,16 +130,44 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
     submit(centre, request).await
 }
 
+/// Looks at it, again where the lists of others left no memory for its own.
+async fn look_in_turn(
+    centre: &Arc<Centre>,
+    record: &RequestRecord,
+    leave: Option<&Leave>,
+) -> Result<(Scan, Option<Vec<u8>>)> {
+    let Some(leave) = leave else {
+        return Err(Error::new(
+            ErrorKind::Cancelled,
+            "scan",
+            record.id.to_string(),
+        ));
+    };
+    for _ in 1..TRIES_MAX {
+        let looked = look(centre, record, &leave.lent).await;
+        if looked.is_ok() || !leave.lent.give_back() {
+            return looked;
+        }
+        tracing::info!(request = %record.id, "its list waits for memory that lists of others take");
+        leave.lent.wait(FREED_WITHIN).await;
+    }
+    look(centre, record, &leave.lent).await
+}
+
 /// Lists what a request is about, and looks at where it goes.
-async fn look(centre: &Arc<Centre>, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
+async fn look(
+    centre: &Arc<Centre>,
+    record: &RequestRecord,
+    lent: &Arc<Lent>,
+) -> Result<(Scan, Option<Vec<u8>>)> {
     let (scan, list) = if outbound::goes_out(record) {
-        (outbound::submit::scan(centre, record).await?, None)
+        (outbound::submit::scan(centre, record, lent).await?, None)
     } else if record.stage_in.is_some() {
-        (inbound::submit::scan(centre, record).await?, None)
+        (inbound::submit::scan(centre, record, lent).await?, None)
     } else {
         // Where this is given up, so is the list.
         let wanted = Wanted::default();
-        let bounds = Bounds::while_wanted(&wanted);
+        let bounds = Bounds::while_wanted(&wanted).sharing(lent);
         let (here, record) = (Arc::clone(centre), record.clone());
         let sealed = tokio::task::spawn_blocking(move || seal(&here, &record, bounds)).await;
         sealed.map_err(|cause| {

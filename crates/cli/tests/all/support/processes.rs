@@ -380,6 +380,7 @@ impl Service {
         if !more.iter().any(|word| word == "--as-owners") {
             more.push("--as-root".to_owned());
         }
+        allow_loopback(&mut more);
         let process = start_service(host.as_deref(), &state, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
@@ -403,7 +404,8 @@ impl Service {
         let state = folder.join("service");
         fs::create_dir(&state).unwrap();
         std::os::unix::fs::chown(&state, Some(user), Some(user)).unwrap();
-        let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        let mut more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
+        allow_loopback(&mut more);
         let process = start_service_as(user, &state, &listen(), &more);
         let url = process.ready["url"].as_str().unwrap().to_owned();
         Self {
@@ -583,6 +585,14 @@ pub fn fullest(request: &Value) -> (usize, u64) {
         .max_by_key(|&place| stored[place])
         .unwrap();
     (fullest, stored.iter().sum())
+}
+
+/// Servers of tests listen on loopback, also those that users name.
+fn allow_loopback(more: &mut Vec<String>) {
+    if !more.iter().any(|word| word == "--allow-address") {
+        let allowed = ["--allow-address", "127.0.0.0/8:*"];
+        more.extend(allowed.map(str::to_owned));
+    }
 }
 
 fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]) -> Process {

@@ -193,6 +193,7 @@ pub fn start(folder: &Path, s3: &S3Server, listen: &str) -> (Child, String) {
         .open(folder.join("service.log"));
     let mut service = command(folder, s3)
         .args(["serve", "--json", "--listen", listen, "--state", "service"])
+        .args(["--allow-address", "127.0.0.0/8:*"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log.unwrap())

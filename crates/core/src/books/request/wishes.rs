@@ -68,10 +68,13 @@ impl Request {
 
     /// How long depots keep what is sent them now.
     pub(crate) fn keeps(&self, now: Timestamp) -> Duration {
+        self.kept_until().since(now)
+    }
+
+    /// Until when depots keep what is sent them.
+    pub(crate) fn kept_until(&self) -> Timestamp {
         let until = self.wishes.keep_until;
-        until
-            .unwrap_or(self.spec.deadline + KEEP_DEFAULT)
-            .since(now)
+        until.unwrap_or(self.spec.deadline + KEEP_DEFAULT)
     }
 
     /// On which terms the depot of a lane is lent for it alone; none where on those for all.
