@@ -461,6 +461,8 @@ record! {
         133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
         /// A file of the source is at fault, and what was found of which: told before a send that ended with it.
         135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
+        /// A source file can't be removed, or is another one and stays. Told before it is told that the source was kept.
+        140 = SourceFileKept { #[doc = "Its number."] request: RequestId, #[doc = "What was found."] what: String },
         /// Depots need not keep any longer what somebody pulled all of.
         136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
         /// A file of a source changed, vanished or can't be read: told before the send that met it is taken back.
