@@ -136,7 +136,13 @@ fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {
     } else {
         File::open(path).and_then(|file| file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes))
     };
-    read.map_err(|cause| Error::io("read", shown.to_owned(), cause))?;
+    read.map_err(|cause| {
+        let error = Error::io("read", shown.to_owned(), cause);
+        if error.kind() == ErrorKind::NotFound {
+            return error.hint("name a file that is there, or - for standard input");
+        }
+        error
+    })?;
     if bytes.len() as u64 > SCRIPT_BYTES_MAX {
         let error = Error::new(ErrorKind::Invalid, "read", shown.to_owned());
         return Err(error.cause("it is larger than any job script").into());

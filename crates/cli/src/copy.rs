@@ -211,6 +211,12 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
         }
         None => take_last(&mut arguments.sources, USAGE)?,
     };
+    let unknown = arguments.preserve_list.as_deref();
+    if let Some(what) = unknown.and_then(habits::unknown_in) {
+        return Err(Failure::usage(format!(
+            "can't preserve '{what}': it is none of mode, timestamps, ownership, links, xattr, context, all"
+        )));
+    }
     match &arguments.preserve_list {
         Some(list) if habits::are_kept(list) => arguments.preserve = true,
         Some(_) => arguments.archive = true,

@@ -83,7 +83,7 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
 
 /// Says what was left out, where no picture does.
 fn name_left_out(request: &api::Request) {
-    for line in request.left_out.iter().flat_map(left_out_text) {
+    for line in left_out_text(request) {
         output::note!("{}", output::plain(&line));
     }
 }

@@ -80,6 +80,7 @@ impl Mind {
             }
             StageInNews::Refused { ref said } => self.on_refused_there(id, said),
             StageInNews::Unkept { modes, times } => self.on_unkept_there(id, modes, times),
+            StageInNews::FromOne { ref said } => self.on_from_one(id, said),
             StageInNews::LeftOut { ref left_out } => self.on_left_out_there(id, left_out),
         }
     }

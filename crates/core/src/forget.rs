@@ -50,7 +50,7 @@ impl Mind {
         let is_known = request.state == RequestState::Delivered;
         // One that stays for good is no reason to keep at depots what is at its address.
         let is_through = match request.release {
-            Release::Done => true,
+            Release::Done | Release::Left => true,
             Release::Kept => has_gone_on,
             Release::Pending | Release::Commanded => false,
         };
@@ -76,7 +76,7 @@ impl Mind {
             due: now,
             told: 0,
         };
-        let is_only_copy = forget.destinations == 1 && request.release == Release::Done;
+        let is_only_copy = forget.destinations == 1 && request.release.is_over();
         for &depot in &depots {
             self.forgets.insert((id, depot), forget);
         }

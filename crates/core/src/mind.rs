@@ -325,6 +325,7 @@ impl Mind {
             } => self.on_source_fault(request, fault, Some(what), out),
             Input::FileAtFault { request, file } => self.on_file_at_fault(request, file, out),
             Input::ChunkRenewed { request, chunk } => self.on_chunk_renewed(request, chunk, out),
+            Input::SourceFileKept { request, what } => self.on_file_kept(request, what),
             Input::SourceKept { request, fault } => self.on_source_kept(request, fault, out),
             Input::Delivered { request } => self.on_delivered(request, out),
             Input::ForgetAsked { request } => self.on_forget_asked(request),

@@ -311,7 +311,7 @@ impl Mind {
             missed: request.is_late(),
             is_unsafe: request.is_unsafe_again(),
             chunks_out_of_reach: request.chunks_out_of_reach(),
-            source_kept: request.release == Release::Kept,
+            source_kept: matches!(request.release, Release::Kept | Release::Left),
             has_tried_release: request.has_tried_release(),
             purge_at: request.uncommon.purge_at,
             submitted: request.submitted,

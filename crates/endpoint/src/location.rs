@@ -391,12 +391,23 @@ impl Authority {
         if is_option(host) || user.is_some_and(is_option) {
             return Err(invalid(shown, "no host name", hint));
         }
+        if let Some(odd) = host.chars().find(|char| is_of_no_name(*char)) {
+            let cause = format!("no host has {odd:?} in its name");
+            return Err(Error::new(ErrorKind::Invalid, "understand", shown)
+                .cause(cause)
+                .hint(hint.to_owned()));
+        }
         Ok(Self {
             user: user.map(str::to_owned),
             host: host.to_owned(),
             port,
         })
     }
+}
+
+/// Whether no host has this in its name, and no profile that stands for one.
+fn is_of_no_name(char: char) -> bool {
+    char.is_whitespace() || char.is_control() || r#""'`$;&|<>(){}*?!\,"#.contains(char)
 }
 
 /// Where a host ends in `user@host:…`. One in brackets, an address of IPv6, has colons of its own.
@@ -622,6 +633,10 @@ mod tests {
             "sftp://-oProxyCommand=x/path",
             "sftp://u:secret@host/",
             "sftp://host:port/",
+            "my host:x",
+            "me@my\thost:x",
+            "sftp://a b/x",
+            "https://a$b/x",
             "https://host:port/?secret",
             "s3://bob:secret@bucket/x",
             "s3://bob:se/secret@bucket/x",

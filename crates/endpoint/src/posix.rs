@@ -42,7 +42,7 @@ use bytes::Bytes;
 pub use attributes::{
     as_last_read, is_refused, not_kept_of, seal_directory, seal_file, without_lent_rights,
 };
-pub use beneath::{Beneath, Follow, Place, split};
+pub use beneath::{Beneath, Follow, Place, lies_in_system, split};
 pub use block::Block;
 pub use clock::Clocks;
 pub use directory::{ensure_directory, make_directory};
@@ -61,7 +61,7 @@ pub(crate) use special::special_there;
 use writer::PosixWriter;
 
 use crate::{
-    Actor, Capabilities, Checksum, Error, Locus, Result,
+    Actor, Capabilities, Checksum, Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Endpoint, Entry, FileSpec, FileTime, Kind, Listing, Reader, Whole, Writer},
     unkept::{Unkept, UnkeptCount},
 };
@@ -423,9 +423,20 @@ impl Endpoint for Posix {
 
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         let parent = self.root.parent().map(Path::to_owned);
-        Box::pin(self.blocking(move || match parent {
-            Some(parent) if !parent.as_os_str().is_empty() => make_directory(&parent).map(|_| ()),
-            Some(_) | None => Ok(()),
+        let root = self.root.clone();
+        Box::pin(self.blocking(move || {
+            match parent {
+                _ if lies_in_system(&root) => {
+                    Err(Error::new(ErrorKind::Invalid, "write to", show(&root))
+                        .cause("its files are the system's own, as those of /proc")
+                        .hint("name a path where files lie")
+                        .at(Locus::Destination))
+                }
+                Some(parent) if !parent.as_os_str().is_empty() => {
+                    make_directory(&parent).map(|_| ())
+                }
+                Some(_) | None => Ok(()),
+            }
         }))
     }
 

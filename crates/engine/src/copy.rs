@@ -264,6 +264,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
         return Err(
             Error::new(ErrorKind::Conflict, "copy into", destination.show(b""))
                 .cause("it is not a directory")
+                .hint("name a directory, or one source for that name")
                 .at(Locus::Destination),
         );
     }

@@ -314,10 +314,9 @@ impl Hands {
                 Ok(()) => Input::SourceReleased { request },
                 Err(error) => {
                     outgoing.complaints.note(request, &error);
-                    Input::SourceKept {
-                        request,
-                        fault: fault_of(&error),
-                    }
+                    let fault = release::fault_of(&error, fault_of(&error));
+                    release::tell_kept(&inputs, request, &error).await;
+                    Input::SourceKept { request, fault }
                 }
             };
             let _ = inputs.send(Arrival::bare(input)).await;

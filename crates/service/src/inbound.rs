@@ -1,5 +1,6 @@
 //! Stage-ins: looks at sources, fetches chunks into a draft, gives files their names.
 
+mod apart;
 mod by_mover;
 mod chunk;
 mod compare;

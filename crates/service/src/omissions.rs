@@ -72,12 +72,17 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
         let files = list.files.iter().enumerate();
         let none = files.filter(|(_, file)| file.kind == FileKind::LeftOut);
         let told = none.map(|(place, file)| {
-            let shown = file.below(&root).display().to_string();
+            let path = file.below(&root);
+            let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+            let why = match is_file {
+                true => "it may not be read",
+                false => "it is a device, a pipe or a socket",
+            };
             Omission {
                 file: place as u64,
                 bytes: Bytes::ZERO,
                 fault: Fault::SourceUnreadable,
-                what: format!("{shown}: it is a device, a pipe or a socket"),
+                what: format!("{}: {why}", path.display()),
             }
         });
         Ok::<_, Error>(told.collect::<Vec<_>>())

@@ -283,14 +283,23 @@ impl Outbound {
                 None => Err(Error::new(ErrorKind::Other, "read", "the journal")),
             };
             let released = match compared {
-                Ok(()) => release::release(&store, request).await,
-                Err(error) => Err(error),
+                Ok(()) => {
+                    let released = release::release(&store, request).await;
+                    released.map_err(|error| {
+                        let fault = crate::release::fault_of(&error, fault_of(&error));
+                        (error, fault)
+                    })
+                }
+                Err(error) => {
+                    let fault = fault_of(&error);
+                    Err((error, fault))
+                }
             };
             let input = match released {
                 Ok(()) => Input::SourceReleased { request },
-                Err(error) => {
+                Err((error, fault)) => {
                     outgoing.complaints.note(request, &error);
-                    let fault = fault_of(&error);
+                    crate::release::tell_kept(&inputs, request, &error).await;
                     Input::SourceKept { request, fault }
                 }
             };

@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
+use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::Place};
 use posthaste_engine::{
     dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
@@ -11,7 +12,9 @@ use posthaste_engine::{
 use posthaste_journal::RequestRecord;
 use posthaste_types::{RequestId, Timestamp};
 
-use crate::{depots::Depots, store::Store};
+use tokio::sync::mpsc;
+
+use crate::{depots::Depots, driver::Arrival, store::Store};
 
 /// Stores the manifest at depots, then removes the source.
 ///
@@ -35,6 +38,27 @@ pub(crate) async fn release(
     let list = tokio::task::block_in_place(|| store.list(request))?;
     let removed = actor.blocking(move || remove(&sealed.seal().root, &list, keeps_root, backup));
     removed.await
+}
+
+/// What the mind needs to know of an error of a release, which it would be when something is read: a file that can't be removed.
+pub(crate) fn fault_of(error: &Error, fault: Fault) -> Fault {
+    let is_stuck = matches!(
+        fault,
+        Fault::SourceUnreadable | Fault::SourceStalled | Fault::Other
+    );
+    match error.locus() == Locus::Source && is_stuck {
+        true => Fault::Unremovable,
+        false => fault,
+    }
+}
+
+/// Tells the mind which file stays, as far as it is one that keeps the source.
+pub(crate) async fn tell_kept(inputs: &mpsc::Sender<Arrival>, request: RequestId, error: &Error) {
+    if error.locus() == Locus::Source {
+        let what = error.to_string();
+        let told = Input::SourceFileKept { request, what };
+        let _ = inputs.send(Arrival::bare(told)).await;
+    }
 }
 
 /// How many depots must keep the manifest before the source goes. Without it the fragments are noise, and the journal

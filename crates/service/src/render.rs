@@ -214,9 +214,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             (view.shares.iter().map(shown)).collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
-        left_out: view
-            .and_then(left_out)
-            .or_else(|| onward::left_out(mind, record.id)),
+        left_out: onward::with_left_out(view.and_then(left_out), mind, record.id),
         stage_in: None,
     };
     complete(centre, mind, record, &decisions, &mut shown);
@@ -235,6 +233,7 @@ fn complete(
     let more = [
         ending::assumed(centre, mind, shown, record.id),
         ending::away(shown),
+        ending::from_one(mind, record.id, decisions),
     ];
     shown.warnings.extend(more.into_iter().flatten());
     if shown.source_kept && shown.reason.is_none() {

@@ -24,6 +24,7 @@ pub fn instead_of(option: &str) -> Option<&'static str> {
         "--sparse" | "--reflink" => {
             "leave it out: holes stay, and extents are shared where that can be"
         }
+        "-c" => "leave it out: extents are shared where that can be",
         "-Z" | "--context" | "--attributes-only" => "cp(1) does that, between local paths",
         "--remove-destination" => "leave it out: what is there is replaced",
         _ => return None,
@@ -36,6 +37,15 @@ pub fn are_kept(list: &str) -> bool {
         .all(|what| matches!(what.trim(), "mode" | "timestamps" | "time" | "times" | ""))
 }
 
+/// What a list of `--preserve` names that nobody knows; none where there is no such thing.
+pub fn unknown_in(list: &str) -> Option<&str> {
+    let known = |what: &&str| {
+        let more = ["ownership", "links", "xattr", "context", "all"];
+        are_kept(what) || more.contains(&what.trim())
+    };
+    list.split(',').find(|what| !known(what))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +56,8 @@ mod tests {
         for list in ["all", "mode,ownership", "links", "xattr"] {
             assert!(!are_kept(list), "{list}");
         }
+        assert_eq!(unknown_in("mode,garbage,all"), Some("garbage"));
+        assert_eq!(unknown_in("mode, ownership,xattr,"), None);
         assert!(instead_of("--backup=numbered").is_some() && instead_of("--nonsense").is_none());
     }
 }

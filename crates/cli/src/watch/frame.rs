@@ -41,7 +41,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     if let Some(reason) = &request.reason {
         lines.push(Line::new(reason.clone(), Style::Bad));
     }
-    lines.extend(request.left_out.iter().flat_map(left_out_lines));
+    lines.extend(left_out_lines(request));
     if !request.shares.is_empty() {
         lines.push(Line::default());
         lines.push(Line::new(
@@ -63,20 +63,30 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
 }
 
 /// Files that were left out: how many, and the first of them.
-fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
-    let lines = left_out_text(left_out).into_iter();
+fn left_out_lines(request: &api::Request) -> Vec<Line> {
+    let lines = left_out_text(request).into_iter();
     lines.map(|line| Line::new(line, Style::Warning)).collect()
 }
 
 /// The same as plain lines.
-pub fn left_out_text(left_out: &api::LeftOut) -> Vec<String> {
+pub fn left_out_text(request: &api::Request) -> Vec<String> {
+    let Some(left_out) = &request.left_out else {
+        return Vec::new();
+    };
+    // What depots hold need not be on scratch any more, though it is not at the address.
+    let comes_of_depots = request.goes_on_as.is_some()
+        || request.stage_in.is_some() && !request.source.contains(['/', ':']);
+    let where_it_is = match comes_of_depots {
+        true => "not at its address",
+        false => "not removed",
+    };
     let files = output::counted(left_out.files, "file");
     let bytes = Bytes::new(left_out.bytes);
     let named = left_out.named.iter().take(LEFT_OUT_SHOWN);
     let mut lines: Vec<String> = named
         .map(|one| format!("  {}", output::one_line(one)))
         .collect();
-    lines.insert(0, format!("{files} left out ({bytes}), not removed:"));
+    lines.insert(0, format!("{files} left out ({bytes}), {where_it_is}:"));
     let more = left_out.files.saturating_sub(LEFT_OUT_SHOWN as u64);
     if more > 0 {
         lines.push(format!("  and {more} more (--json names them)"));

@@ -142,26 +142,34 @@ fn what_its_address_can_not_have_is_named_and_depots_keep_it() {
         .scratch("out")
         .join(OsStr::from_bytes(b"deep/odd\xff"));
     fs::write(&odd, "odd").unwrap();
+    // What is no file is not at its address either.
+    let pipe = centre.scratch("out").join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
     let (id, request) = offload(&centre, "archive:run7");
     let on = onward(&request);
     let ended = centre.wait_until(&on, is_state("arrived"));
     assert_eq!(ended["left_out"]["files"], 1, "{ended}");
     assert_eq!(picture(&centre.s3.bucket_folder().join("run7")), whole);
     let request = centre.wait_until(&id, is_state("released"));
-    assert!(!odd.exists(), "its source went");
-    assert_eq!(request["left_out"]["files"], 1, "{request}");
+    assert!(!odd.exists() && pipe.exists(), "its source went");
+    assert_eq!(request["left_out"]["files"], 2, "{request}");
+    let named = request["left_out"]["named"].as_array().unwrap();
+    assert_eq!(named.len(), 2, "each once: {request}");
     let story = text(&centre.run(&["explain", &id]).stdout);
     assert!(story.contains("depots keep it until it expires"), "{story}");
     let output = centre.run(&["watch", &id]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(
-        said.contains("1 file left out") && said.contains("deep/odd"),
+        said.contains("2 files left out") && said.contains("deep/odd"),
         "{said}"
     );
+    assert!(!said.contains("not removed"), "{said}");
     let to = centre.scratch("back");
     let output = centre.run(&["pull", &id, to.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    // The pipe alone.
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
     assert_eq!(
         fs::read(to.join(OsStr::from_bytes(b"deep/odd\xff"))).unwrap(),
         b"odd"

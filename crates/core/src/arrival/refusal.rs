@@ -23,6 +23,15 @@ impl Mind {
         }
     }
 
+    /// Some of its files come from one source each.
+    pub(crate) fn on_from_one(&mut self, id: RequestId, said: &str) {
+        let arrival = self.arrivals.requests.get(&id);
+        if arrival.is_some_and(|arrival| arrival.state.is_live()) {
+            let reason = Reason::FromOneSource { said: said.into() };
+            self.remember(id, String::from("from one source"), reason);
+        }
+    }
+
     /// Where it goes keeps no modes or times of some of its files.
     pub(crate) fn on_unkept_there(&mut self, id: RequestId, modes: u64, times: u64) {
         let arrival = self.arrivals.requests.get(&id);

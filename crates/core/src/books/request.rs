@@ -43,6 +43,15 @@ record! {
         2 = Done,
         /// It could not be removed.
         3 = Kept,
+        /// Some of it could not be removed, and the rest is gone, or another one: nothing is read from it any more.
+        4 = Left,
+    }
+}
+
+impl Release {
+    /// Whether nothing can be sent again.
+    pub(crate) const fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Left)
     }
 }
 

@@ -131,6 +131,11 @@ record! {
             /// The missing files.
             left_out: LeftOut,
         },
+        /// Some of its files come from one source each though several hold them. Told right after it is asked for.
+        10 = FromOne {
+            /// Which, why, and what would help.
+            said: String,
+        },
     }
 }
 

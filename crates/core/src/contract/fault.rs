@@ -34,6 +34,8 @@ record! {
         /// A source can't be read now, for a reason that says nothing of its files: its disk or the
         /// server behind it fails, or this machine has no descriptors or memory left. May pass.
         99 = SourceStalled,
+        /// A source file can't be removed.
+        100 = Unremovable,
     }
 }
 
@@ -51,7 +53,8 @@ impl Fault {
             | Self::SourceUnreadable
             | Self::SourcesDiffer
             | Self::Unwritable
-            | Self::NamesMeet => false,
+            | Self::NamesMeet
+            | Self::Unremovable => false,
         }
     }
 
@@ -62,7 +65,8 @@ impl Fault {
             Self::SourceChanged
             | Self::SourceVanished
             | Self::SourceUnreadable
-            | Self::SourcesDiffer => true,
+            | Self::SourcesDiffer
+            | Self::Unremovable => true,
             Self::Unreachable
             | Self::Full
             | Self::Unauthenticated
@@ -89,6 +93,7 @@ impl fmt::Display for Fault {
             Self::SourceChanged => "a source file changed",
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
+            Self::Unremovable => "a source file can't be removed",
             Self::Unwritable => "it can't be written where it goes",
             Self::SourceStalled => "the source can't be read now",
             Self::NamesMeet => "one of its names is taken where it goes",

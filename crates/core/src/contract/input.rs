@@ -461,6 +461,9 @@ record! {
         133 = LoadBounded { #[doc = "The depot."] depot: DepotId, #[doc = "The load."] load_max_permille: Option<u32> },
         /// A source file is at fault. Reported before a send that ended with it.
         135 = SourceFileTold { #[doc = "Its number."] request: RequestId, #[doc = "How."] fault: Fault, #[doc = "What was found."] what: String },
+        /// A source file can't be removed, or is another one and stays. Precedes the report that the
+        /// source was kept.
+        140 = SourceFileKept { #[doc = "Its number."] request: RequestId, #[doc = "What was found."] what: String },
         /// A user pulled everything: depots need not keep it any longer.
         136 = ForgetAsked { #[doc = "Its number."] request: RequestId },
         /// A source file changed, vanished or is unreadable. Precedes the send's withdrawal.

@@ -418,6 +418,8 @@ record! {
         144 = NotKeptThere { #[doc = "Without their mode."] modes: u64, #[doc = "Without their time."] times: u64 },
         /// A file is missing at the destination of a stage-in, and the rest is there.
         145 = NotThere { #[doc = "Its name and what was found."] said: String },
+        /// Some files come from one source each.
+        146 = FromOneSource { #[doc = "Which, why, and what would help."] said: String },
         /// Every chunk of a stage-in is here.
         129 = AllHere { #[doc = "How many those are."] chunks: u32 },
         /// The stage-in came before it was welcome: later, it might have missed its deadline.

@@ -53,6 +53,7 @@ impl Mind {
             | Fault::Corrupt
             | Fault::Busy
             | Fault::SourceStalled
+            | Fault::Unremovable
             | Fault::Other => self.on_source_failure(source, fault, out),
         }
     }

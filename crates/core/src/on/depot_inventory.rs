@@ -72,7 +72,7 @@ impl Mind {
             return false;
         }
         request.state = match request.release {
-            Release::Done => RequestState::Released,
+            Release::Done | Release::Left => RequestState::Released,
             Release::Pending | Release::Commanded | Release::Kept => RequestState::Safe,
         };
         request.due.whole_at = None;

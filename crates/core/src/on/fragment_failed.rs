@@ -101,6 +101,7 @@ impl Mind {
             | Fault::SourceChanged
             | Fault::SourceVanished
             | Fault::SourceUnreadable
+            | Fault::Unremovable
             | Fault::SourcesDiffer
             | Fault::Unwritable
             | Fault::NamesMeet
@@ -132,7 +133,8 @@ impl Mind {
         };
         let is_gone = fault == Fault::SourceVanished && request.safe_at.is_some();
         let is_ours = request.spec.release == crate::contract::ReleasePolicy::WhenSafe;
-        if is_gone && is_ours && matches!(request.release, Release::Commanded | Release::Done) {
+        let is_removed = request.release == Release::Commanded || request.release.is_over();
+        if is_gone && is_ours && is_removed {
             // It vanishes because it is removed. What became of that is still to be heard, or was.
         } else if is_gone {
             // Some of it may have been removed by a release that failed: that is gone as well.

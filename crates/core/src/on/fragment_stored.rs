@@ -113,7 +113,7 @@ impl Mind {
         }
         let reason = request.reason_safe();
         if request.state == RequestState::Moving {
-            request.state = if request.release == Release::Done {
+            request.state = if request.release.is_over() {
                 RequestState::Released
             } else {
                 RequestState::Safe

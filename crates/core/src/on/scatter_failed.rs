@@ -57,6 +57,7 @@ impl Mind {
             | Fault::SourceChanged
             | Fault::SourceVanished
             | Fault::SourceUnreadable
+            | Fault::Unremovable
             | Fault::SourcesDiffer
             | Fault::Unwritable
             | Fault::NamesMeet

@@ -1,3 +1,4 @@
+use alloc::string::String;
 use core::time::Duration;
 use posthaste_types::{RequestId, Timestamp};
 
@@ -43,6 +44,16 @@ impl Release {
 }
 
 impl Mind {
+    /// A file of a source stays, and people are told which.
+    pub(crate) fn on_file_kept(&mut self, id: RequestId, what: String) {
+        let fault = Fault::Unremovable;
+        self.remember(
+            id,
+            "a file stays".into(),
+            Reason::SourceFile { fault, what },
+        );
+    }
+
     /// The source could not be removed; it stays, and people are told.
     pub(crate) fn on_source_kept(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let now = self.now;

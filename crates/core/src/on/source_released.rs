@@ -3,18 +3,25 @@ use posthaste_types::RequestId;
 use crate::{
     Mind,
     books::{Release, Request},
-    contract::{Happening, Outbox, Reason, RequestState},
+    contract::{Happening, Outbox, Reason, ReleasePolicy, RequestState},
 };
 
 impl Mind {
     /// Somebody else removed the source after all was safe: nothing can be sent again from here on. What lacks is made
-    /// again from what the depots hold. It is the same where a file is no longer what is safe: that is at depots alone.
+    /// again from what the depots hold. It is the same where a file is no longer what is safe: that is at depots alone. Where it was to
+    /// be removed, and could not be or is another one, some of it is left there.
     pub(crate) fn on_source_purged(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         self.abandon_all(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        (request.release, request.uncommon.release_at) = (Release::Done, None);
+        let is_ours = request.spec.release == ReleasePolicy::WhenSafe;
+        let is_left = request.uncommon.release_failures > 0 || reason != Reason::Purged;
+        request.release = match is_ours && is_left {
+            true => Release::Left,
+            false => Release::Done,
+        };
+        request.uncommon.release_at = None;
         request.suffice();
         request.stripes.clear();
         (request.at_risk, request.finish) = (false, None);
@@ -38,7 +45,7 @@ impl Mind {
             self.on_outward_released(id, out);
             return;
         };
-        if request.release == Release::Done || !request.is_kept() {
+        if request.release.is_over() || !request.is_kept() {
             return;
         }
         // A depot may have been lost since it was commanded.

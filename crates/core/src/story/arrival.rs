@@ -101,7 +101,9 @@ impl Teller<'_> {
                 Reason::NewDeadline { from, to } => {
                     format!("the deadline was moved from {from} to {to}")
                 }
-                Reason::DestinationRefuses { .. } | Reason::NotKeptThere { .. } => why.to_string(),
+                Reason::DestinationRefuses { .. }
+                | Reason::NotKeptThere { .. }
+                | Reason::FromOneSource { .. } => why.to_string(),
                 _ => format!("{}: {why}", decision.what()),
             },
             Some(Happening::Admitted) => match why {

@@ -383,3 +383,43 @@ fn what_somebody_pulled_before_it_is_safe_releases_nothing() {
     let is_release = |command: &Command| matches!(command, Command::Release { .. });
     assert!(!desk.commands.iter().any(is_release));
 }
+
+#[test]
+fn a_release_that_left_a_file_says_so_once_depots_lost_what_is_gone_there() {
+    let mut desk = Desk::new();
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released());
+    let (request, fault) = (REQUEST, Fault::Unremovable);
+    let what = "can't remove d/one".to_owned();
+    desk.give(Input::SourceFileKept { request, what });
+    desk.give(Input::SourceKept { request, fault });
+    desk.held.retain(|(at, ..)| *at != DEPOTS[0]);
+    desk.take_inventory(DEPOTS[0]);
+    desk.give(Input::SourceFileTold {
+        request,
+        fault: Fault::SourceVanished,
+        what: "d/two is not there any more".to_owned(),
+    });
+    let view = desk.mind.request(REQUEST).unwrap();
+    assert_eq!(
+        (view.state, view.source_kept),
+        (RequestState::Released, true)
+    );
+    let told = desk.mind.explain(REQUEST).unwrap();
+    let mut told = told.iter().map(|decision| decision.reason.to_string());
+    assert!(told.any(|why| why == "a source file can't be removed: can't remove d/one"));
+}
+
+#[test]
+fn a_source_that_somebody_else_removed_left_nothing() {
+    let mut desk = Desk::new();
+    desk.store_below(CHUNKS - 1);
+    let last = desk.take_sent(CHUNKS);
+    last.into_iter().for_each(|piece| desk.store(piece));
+    desk.give(Input::SourceReleased { request: REQUEST });
+    let view = desk.mind.request(REQUEST).unwrap();
+    assert_eq!(
+        (view.state, view.source_kept),
+        (RequestState::Released, false)
+    );
+}

@@ -19,7 +19,7 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat,
-        openat2, statat,
+        openat2, statat, statfs,
     },
     io::Errno,
     process::geteuid,
@@ -113,6 +113,22 @@ impl Place {
             _through: Some(folder),
         }
     }
+}
+
+/// Whether a path lies among the system's own files, or would if it were there. Blocks.
+#[must_use]
+pub fn lies_in_system(path: &Path) -> bool {
+    let above = path
+        .ancestors()
+        .map(|above| match above.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => above,
+        });
+    // What is not there lies in what is.
+    let mut found = above.filter_map(|above| statfs(above).ok());
+    found
+        .next()
+        .is_some_and(|found| SYSTEM_FILES.contains(&found.f_type))
 }
 
 impl Beneath {

@@ -162,7 +162,8 @@ impl Shared {
                 self.stopped.store(true, Relaxed);
             }
         }
-        if error.is_temporary() {
+        // Bytes that came spoiled each time are no reason to wait: the rest counts.
+        if error.is_temporary() && error.kind() != ErrorKind::Corrupt {
             tally.temporary += 1;
             if tally.temporary >= TEMPORARY_FAILURES_MAX {
                 self.stopped.store(true, Relaxed);

@@ -21,13 +21,13 @@ use crate::copy::Filter;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own that know each other; sockets, pipes and devices are listed
+/// be one), hard links are files of their own that know each other; sockets, pipes, devices and files that may not be read are listed
 /// as left out. Blocking: two system calls for each file.
 ///
 /// # Errors
 /// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
-/// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or a file can't
-/// be read, so that it is said before anything moves.
+/// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or `root` is a file that
+/// can't be read, so that it is said before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
     scan_passing(&Root::open(root, false)?, &Filter::default())
 }
@@ -241,7 +241,14 @@ fn scan_directory(
             continue;
         }
         let place = Place::plain(item.path()).called(root.shown(&path));
-        let kind = match unless_gone(kind_of(&place, &metadata), &path)? {
+        let kind = match kind_of(&place, &metadata) {
+            // One that may not be read is no reason to keep the others.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && metadata.is_file() => {
+                Some(None)
+            }
+            kind => unless_gone(kind, &path)?,
+        };
+        let kind = match kind {
             None => continue,
             // In the list it is missed where the rest is.
             Some(kind) => kind.unwrap_or(FileKind::LeftOut),

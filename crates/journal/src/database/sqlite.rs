@@ -74,6 +74,7 @@ impl Sqlite {
     }
 
     fn opened(path: &Path, flags: OpenFlags) -> Result<Self, Trouble> {
+        refuse_writable(path)?;
         let connect = || Connection::open_with_flags(path, flags);
         let mut connection = connect()?;
         let lock = Lock::take(path)?;
@@ -104,6 +105,22 @@ impl Sqlite {
             look(read(&columns, row)?)?;
         }
         Ok(())
+    }
+}
+
+/// Fails where anybody can write to the file: whoever does decides what the service does.
+fn refuse_writable(path: &Path) -> Result<(), Trouble> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    match mode & 0o002 {
+        0 => Ok(()),
+        _ => {
+            let why = format!(
+                "others can write to it (mode {:04o}): see that it is as it was, then chmod o-w",
+                mode & 0o7777
+            );
+            Err(Trouble::new(TroubleKind::Denied, why))
+        }
     }
 }
 

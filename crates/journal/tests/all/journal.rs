@@ -752,3 +752,22 @@ fn a_file_that_is_no_journal_is_refused_in_one_line() {
     assert!(error.starts_with("can't open the journal"), "{error}");
     assert!(!error.contains('\n'), "{error}");
 }
+
+#[test]
+fn a_file_that_anybody_can_write_to_is_no_journal() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::file();
+    drop(place.open());
+    let set_mode = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.path(), permissions).unwrap();
+    };
+    set_mode(0o666);
+    let refused = Journal::open(&place.path()).err().unwrap().to_string();
+    assert!(
+        refused.contains("others can write to it (mode 0666)"),
+        "{refused}"
+    );
+    set_mode(0o664);
+    drop(place.open());
+}

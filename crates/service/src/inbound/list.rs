@@ -45,6 +45,19 @@ impl Stamp {
         }
     }
 
+    /// Whether another source keeps what only the same bytes have: the MD5 of all, or that of those of the same pieces.
+    pub(super) fn has_sum_of(&self, other: &Self) -> bool {
+        let sum = |stamp: &Self| {
+            let version = stamp.version.as_deref()?.trim_matches('"');
+            let (digits, count) = version.split_once('-').unwrap_or((version, "1"));
+            let is_digits =
+                digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let is_sum = is_digits && count.bytes().all(|digit| digit.is_ascii_digit());
+            is_sum.then(|| version.to_ascii_lowercase())
+        };
+        sum(self).is_some_and(|mine| sum(other) == Some(mine))
+    }
+
     /// The version, where it may be the MD5 of the bytes.
     fn digits(&self) -> Option<&str> {
         let digits = self.version.as_deref()?.trim_matches('"');
@@ -85,6 +98,9 @@ record! {
         /// What the first source that has it said of each directory, and of what all are in before those; empty in a list of a former
         /// release.
         pub(super) directory_stamps: Vec<Stamp>,
+        /// Large files of several sources of which nothing shows that these hold the same, ascending: each comes from one. None in a list of
+        /// a former release.
+        pub(super) apart: Vec<u64>,
     }
 }
 
@@ -126,8 +142,13 @@ impl List {
         }
     }
 
+    /// Whether a file comes from one source as nothing shows that several hold the same.
+    pub(super) fn is_apart(&self, file: usize) -> bool {
+        self.apart.binary_search(&(file as u64)).is_ok()
+    }
+
     /// What a source said of a file; none when it does not lie there.
-    fn stamp(&self, source: usize, file: usize) -> Option<&Stamp> {
+    pub(super) fn stamp(&self, source: usize, file: usize) -> Option<&Stamp> {
         let (mut first, mut held) = (0, 0);
         for run in &self.runs {
             let files = usize::try_from(run.files).unwrap_or(usize::MAX);
@@ -260,10 +281,15 @@ impl List {
 
     /// Whether bytes from a file make a list that can be used.
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
+        // Of a former release it lacks what came last.
+        let mut padded = bytes.to_vec();
         let list = Self::from_bytes(bytes).or_else(|_| {
-            let mut bytes = bytes.to_vec();
-            Vec::<Stamp>::new().write(&mut bytes);
-            Self::from_bytes(&bytes)
+            Vec::<u64>::new().write(&mut padded);
+            Self::from_bytes(&padded)
+        });
+        let list = list.or_else(|_| {
+            Vec::<u64>::new().write(&mut padded);
+            Self::from_bytes(&padded)
         })?;
         let sources = list.singles.len();
         let held = |source: usize| -> u64 {
@@ -293,6 +319,7 @@ impl List {
             && singles.all(|(source, is_single)| !is_single || held(source) == 1)
             && list.files.iter().all(|file| is_within(&file.path))
             && list.directories.iter().all(|path| is_within(path))
+            && list.apart.is_sorted_by(|one, other| one < other)
             && (list.directory_stamps.is_empty()
                 || list.directory_stamps.len() == list.directories.len() + 1);
         let expected = "list of a stage-in";
@@ -339,6 +366,7 @@ mod tests {
             }],
             stamps: vec![sizes.iter().map(|_| stamp(1)).collect()],
             directory_stamps: Vec::new(),
+            apart: Vec::new(),
         }
     }
 

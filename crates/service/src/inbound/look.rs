@@ -8,7 +8,7 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
     Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
-    posix::{Beneath, DraftRules},
+    posix::{Beneath, DraftRules, lies_in_system},
 };
 use posthaste_engine::dataset::{Bound, Bounds, Lent};
 use posthaste_journal::StageIn;
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use tokio::task::JoinSet;
 
 use super::{
+    apart::{apart, said},
     compare::compare,
     list::{File, List, Stamp, is_within},
     union::union,
@@ -87,6 +88,7 @@ async fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
         };
         Ok(match opened {
             Ok(folder) => folder.is_of_system().unwrap_or(true),
+            Err(Errno::NOENT) => lies_in_system(&below),
             // What is not there is told where it is looked for.
             Err(cause) => cause == Errno::LOOP,
         })
@@ -243,7 +245,15 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf, lent: &Arc<Lent>) ->
     let (endpoints, held): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
     let list = Arc::new(union(&wanted.sources, held)?);
     compare(&wanted.sources, &endpoints, &list).await?;
-    Ok(list)
+    let apart = apart(&wanted.sources, &endpoints, &list).await?;
+    let list = List {
+        apart,
+        ..Arc::unwrap_or_clone(list)
+    };
+    if let Some(said) = said(&list) {
+        tracing::warn!("{said}");
+    }
+    Ok(Arc::new(list))
 }
 
 async fn look_at(

@@ -1,11 +1,11 @@
 //! Files that come of several sources, of which no source keeps a checksum.
 //!
-//! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it. Where
-//! it came of two all the same, it is compared with what one of them holds before it arrives. A larger file comes from all sources at once:
-//! that they hold the same is seen when they are looked at, by what is read there of it.
+//! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it, and so
+//! does a larger one of which nothing shows that its sources hold the same. Where it came of two all the same, it is compared with what one
+//! of them holds before it arrives. Any other comes from all sources at once.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,7 +15,11 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum, Summer};
 use super::{list::List, stage::Stage};
 
 /// Chunks as large as a file may be that comes from one source: longer than for these no source waits for another.
-const CHUNKS_MAX: u64 = 2;
+pub(super) const CHUNKS_MAX: u64 = 2;
+
+/// What marks a number that is kept of a large file and the place that it comes from, of whose bits those below the place tell the file.
+const ORIGIN: u64 = 1 << 63;
+const PLACE_SHIFT: u32 = 48;
 
 /// Where files came from.
 #[derive(Debug, Default)]
@@ -31,6 +35,8 @@ struct Known {
     from: HashMap<usize, Origin>,
     /// Those that came of several.
     mixed: BTreeSet<usize>,
+    /// Where the large ones came from last, which is kept: of one of them much was read when the service ends.
+    large: BTreeMap<usize, usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +45,8 @@ enum Origin {
     Asked(usize),
     /// Some of it came from there.
     Came(usize),
+    /// Some of it came from there, which then failed once: the next one that is asked may give more of it.
+    Left(usize),
     /// Some of it came before the service began.
     Unknown,
 }
@@ -48,11 +56,21 @@ impl Mixed {
     pub(super) fn restore(kept: &[u8], partly: impl Iterator<Item = usize>) -> Self {
         let (numbers, _) = kept.as_chunks::<8>();
         let numbers = numbers.iter().copied().map(u64::from_le_bytes);
-        let mixed = numbers.filter_map(|number| usize::try_from(number).ok());
-        let known = Known {
+        let mut known = Known {
             from: partly.map(|file| (file, Origin::Unknown)).collect(),
-            mixed: mixed.collect(),
+            ..Known::default()
         };
+        let place_of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        for number in numbers {
+            if number & ORIGIN == 0 {
+                known.mixed.insert(place_of(number));
+                continue;
+            }
+            let place = place_of((number & !ORIGIN) >> PLACE_SHIFT);
+            let file = place_of(number & ((1 << PLACE_SHIFT) - 1));
+            known.from.insert(file, Origin::Came(place));
+            known.large.insert(file, place);
+        }
         Self {
             known: Mutex::new(known),
             keeping: Mutex::default(),
@@ -68,7 +86,7 @@ impl Mixed {
         let mut known = self.known();
         match known.from.entry(file).or_insert(Origin::Asked(asked)) {
             Origin::Asked(place) | Origin::Came(place) => *place,
-            Origin::Unknown => asked,
+            Origin::Left(_) | Origin::Unknown => asked,
         }
     }
 
@@ -80,22 +98,24 @@ impl Mixed {
                 known.from.remove(&file);
             }
             Some(Origin::Came(of)) if *of == place => {
-                known.from.insert(file, Origin::Unknown);
+                known.from.insert(file, Origin::Left(place));
             }
             Some(_) | None => {}
         }
     }
 
-    /// Some of a file came from a place. Whether it came of several, and nobody knew.
-    fn came(&self, file: usize, place: usize) -> bool {
+    /// Some of a file came from a place. Whether that is to be kept: it came of several, and nobody knew, or is large.
+    fn came(&self, file: usize, place: usize, is_large: bool) -> bool {
         let mut known = self.known();
         let before = known.from.insert(file, Origin::Came(place));
         let is_one = match before {
-            Some(Origin::Came(of)) => of == place,
+            Some(Origin::Came(of) | Origin::Left(of)) => of == place,
             Some(Origin::Unknown) => false,
             Some(Origin::Asked(_)) | None => true,
         };
-        !is_one && known.mixed.insert(file)
+        let is_mixed = !is_one && known.mixed.insert(file);
+        let is_new = is_large && known.large.insert(file, place) != Some(place);
+        is_mixed || is_new
     }
 
     /// Keeps those that came of several, as they are known then.
@@ -104,7 +124,14 @@ impl Mixed {
     /// Those of `keep`.
     pub(super) fn keep(&self, keep: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let _alone = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
-        let numbers: Vec<u64> = self.known().mixed.iter().map(|file| *file as u64).collect();
+        let numbers: Vec<u64> = {
+            let known = self.known();
+            let mixed = known.mixed.iter().map(|file| *file as u64);
+            let large = known.large.iter();
+            let large =
+                large.map(|(file, place)| ORIGIN | (*place as u64) << PLACE_SHIFT | *file as u64);
+            mixed.chain(large).collect()
+        };
         let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
         keep(&bytes.collect::<Vec<u8>>())
     }
@@ -117,7 +144,8 @@ impl Mixed {
 /// Whether a file is to come from one source, where nobody keeps a checksum of it.
 pub(super) fn is_watched(list: &List, chunk_bytes: u64, file: usize) -> bool {
     let mut sources = (0..list.singles.len()).filter(|source| list.entry(*source, file).is_some());
-    list.files[file].size <= chunk_bytes * CHUNKS_MAX && sources.nth(1).is_some()
+    list.is_apart(file)
+        || list.files[file].size <= chunk_bytes * CHUNKS_MAX && sources.nth(1).is_some()
 }
 
 impl Stage {
@@ -129,8 +157,19 @@ impl Stage {
     pub(super) fn place_of(&self, file: usize, asked: usize, is_whole: bool) -> usize {
         let place = self.sums.place(file, asked);
         match place == asked && !is_whole && self.is_watched(file) {
+            true if self.list.is_apart(file) => self.mixed.place(file, self.cheaper(file, asked)),
             true => self.mixed.place(file, asked),
             false => place,
+        }
+    }
+
+    /// Where a large file costs less to read than where it is asked for first: the mind counts what it asks for.
+    fn cheaper(&self, file: usize, asked: usize) -> usize {
+        let places = (0..self.prices.len()).filter(|place| self.list.stamp(*place, file).is_some());
+        let cheapest = places.min_by_key(|place| self.prices[*place]);
+        match (cheapest, self.prices.get(asked)) {
+            (Some(place), Some(price)) if self.prices[place] < *price => place,
+            _ => asked,
         }
     }
 
@@ -148,7 +187,7 @@ impl Stage {
         if !self.is_watched(file) {
             return Ok(());
         }
-        match self.mixed.came(file, place) {
+        match self.mixed.came(file, place, self.list.is_apart(file)) {
             false => Ok(()),
             true => self.blocking(Self::keep_mixed).await,
         }
@@ -201,14 +240,14 @@ mod tests {
     fn a_file_comes_from_where_it_was_asked_for_first_until_that_fails() {
         let mixed = Mixed::restore(&[], [9].into_iter());
         assert_eq!([mixed.place(1, 0), mixed.place(1, 1)], [0, 0]);
-        assert!(!mixed.came(1, 0));
+        assert!(!mixed.came(1, 0, false));
         mixed.give_up(1, 1);
         assert_eq!(mixed.place(1, 1), 0, "another one failed");
         mixed.give_up(1, 0);
         assert_eq!(mixed.place(1, 1), 1);
         // What is kept is enough to know it again.
-        assert!(mixed.came(1, 1) && mixed.has(1) && !mixed.has(2));
-        assert!(!mixed.came(1, 1), "it is known");
+        assert!(mixed.came(1, 1, false) && mixed.has(1) && !mixed.has(2));
+        assert!(!mixed.came(1, 1, false), "it is known");
         let mut kept = Vec::new();
         let keep = mixed.keep(|bytes| {
             kept.extend_from_slice(bytes);
@@ -218,10 +257,30 @@ mod tests {
         let again = Mixed::restore(&kept, std::iter::empty());
         assert!(again.has(1) && !again.has(9));
         // Of what came before nobody knows from where.
-        assert!(mixed.came(9, 0) && mixed.has(9));
+        assert!(mixed.came(9, 0, false) && mixed.has(9));
         // Who gave nothing of it leaves no trace.
         assert_eq!(mixed.place(2, 0), 0);
         mixed.give_up(2, 0);
-        assert_eq!((mixed.place(2, 1), mixed.came(2, 1)), (1, false));
+        assert_eq!((mixed.place(2, 1), mixed.came(2, 1, false)), (1, false));
+    }
+
+    #[test]
+    fn of_a_large_file_it_is_kept_where_it_came_from() {
+        let mixed = Mixed::default();
+        assert!(mixed.came(7, 3, true) && !mixed.came(7, 3, true));
+        mixed.give_up(7, 3);
+        assert_eq!(mixed.place(7, 1), 1, "it failed");
+        assert!(!mixed.came(7, 3, true) && !mixed.has(7), "it gave more");
+        let mut kept = Vec::new();
+        let keep = mixed.keep(|bytes| {
+            kept.extend_from_slice(bytes);
+            Ok(())
+        });
+        keep.unwrap();
+        let again = Mixed::restore(&kept, [7].into_iter());
+        assert_eq!(again.place(7, 1), 3);
+        assert!(!again.has(7) && !again.came(7, 3, true));
+        again.give_up(7, 3);
+        assert!(again.came(7, 1, true) && again.has(7));
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Stage {
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     pub(super) sums: Sums,
     pub(super) mixed: Mixed,
+    /// What a byte of each source costs, and a request there; empty where that can't be told now.
+    pub(super) prices: Vec<(u64, u64)>,
     pub(super) told: Told,
     fetches: AtomicU64,
     /// Nothing is written any more.
@@ -131,6 +133,9 @@ impl Stage {
             Ok((number, name.clone()))
         });
         let near = near.collect::<Result<_>>()?;
+        let terms = look::terms(&wanted, &behalf).unwrap_or_default();
+        let price =
+            |terms: &look::Terms| (terms.prices.egress_micro_usd, terms.prices.get_micro_usd);
         let destination = PathBuf::from(&record.destination);
         Ok(Self {
             request,
@@ -147,6 +152,7 @@ impl Stage {
             sums: Sums::default(),
             mixed: Mixed::restore(&store.mixed(request), partly.into_iter()),
             told: Told::default(),
+            prices: terms.iter().map(price).collect(),
             store,
             wanted,
             numbers,

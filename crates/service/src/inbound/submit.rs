@@ -15,6 +15,7 @@ use posthaste_journal::{Patterns, RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
+    apart,
     list::List,
     look::{self, Terms},
     measure, near, room, stage, ways,
@@ -153,7 +154,7 @@ fn sealed(list: &List) -> Scan {
 
 /// Small enough that several are on their way from a slow source, large enough that a fast one is not asked
 /// a hundred times a second.
-fn chunk_size_for(bytes: Bytes) -> Bytes {
+pub(super) fn chunk_size_for(bytes: Bytes) -> Bytes {
     const GIBI: u64 = 1 << 30;
     Bytes::mebi(match bytes.get() / GIBI {
         0..8 => 4,
@@ -292,12 +293,17 @@ fn inputs(
             holdings,
         }
     };
+    let from_one = apart::said(list).map(|said| {
+        let news = StageInNews::FromOne { said };
+        Input::StageInTold { request, news }
+    });
     let prices = terms.iter().map(|terms| &terms.prices);
     let sources = numbers.iter().map(|(source, _)| *source).zip(prices);
     found
         .chain(costs(request, record.wishes.budget_micro_usd, sources))
         .chain([asked])
         .chain(whose(request, &record.wishes))
+        .chain(from_one)
         .collect()
 }
 

@@ -97,6 +97,7 @@ fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>)
         singles,
         directories,
         directory_stamps: Vec::new(),
+        apart: Vec::new(),
         files: Vec::with_capacity(found.len()),
         runs: Vec::new(),
     };

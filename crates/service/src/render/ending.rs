@@ -121,6 +121,15 @@ pub(super) fn away(shown: &api::Request) -> Vec<String> {
     }
 }
 
+/// That some of its files come from one source each, while they come.
+pub(super) fn from_one(mind: &Mind, id: RequestId, decisions: &[Decision]) -> Vec<String> {
+    let arrival = mind.arrival(id).filter(|arrival| arrival.state.is_live());
+    let said = decisions.iter().filter(|_| arrival.is_some());
+    let is_it = |reason: &&Reason| matches!(reason, Reason::FromOneSource { .. });
+    let said = said.map(|decision| &decision.reason).filter(is_it);
+    said.map(ToString::to_string).collect()
+}
+
 /// What went wrong last on its way, while it goes on.
 pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
     let is_open = |view: &ArrivalState| view.is_live();
@@ -155,18 +164,29 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     ))
 }
 
-/// Why its source stays, with the name of the file that it stays for as long as this service runs.
+/// Why its source stays, with the name of the file that it stays for.
 pub(super) fn why_kept(
     centre: &Centre,
     record: &RequestRecord,
     decisions: &[Decision],
 ) -> Option<String> {
-    if let Some(complaint) = centre.outgoing.complaints.of(record.id) {
-        return Some(format!("scratch not released: {}", complaint.text));
+    let is_failure = |of: &Decision| of.happening == Some(Happening::ReleaseFailed);
+    let is_named = |of: &Decision| matches!(of.reason, Reason::SourceFile { .. });
+    let is_other = |of: &Decision| of.happening == Some(Happening::Purged) && is_named(of);
+    let mut back = decisions.iter().rev();
+    let last = back.by_ref().find(|of| is_failure(of) || is_other(of));
+    // A failure is told of right after the file that it is about.
+    let of_file = match last.is_some_and(is_failure) {
+        true => back.next(),
+        false => last,
+    };
+    let mut named = None;
+    if let Some(Reason::SourceFile { what, .. }) = of_file.map(|decision| &decision.reason) {
+        named = Some(what.clone());
     }
-    let is_it = |of: &&Decision| of.happening == Some(Happening::ReleaseFailed);
-    let last = decisions.iter().rev().find(is_it)?;
-    let why = reason(centre, &last.reason, centre.clock.now());
+    let complaint = || centre.outgoing.complaints.of(record.id);
+    let named = named.or_else(|| complaint().map(|complaint| complaint.text));
+    let why = named.or_else(|| Some(reason(centre, &last?.reason, centre.clock.now())))?;
     Some(format!("scratch not released: {why}"))
 }
 
@@ -201,7 +221,7 @@ fn code_of(reason: &Reason) -> &'static str {
         Fault::SourceChanged | Fault::SourcesDiffer => "changed",
         Fault::SourceVanished => "not-found",
         Fault::NamesMeet => "conflict",
-        Fault::SourceUnreadable | Fault::Unwritable => "permission-denied",
+        Fault::SourceUnreadable | Fault::Unremovable | Fault::Unwritable => "permission-denied",
         Fault::SourceStalled | Fault::Other => "other",
     }
 }

@@ -33,10 +33,24 @@ fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     })
 }
 
-/// What of a request is not at the address that it went on to.
-pub(super) fn left_out(mind: &Mind, request: RequestId) -> Option<api::LeftOut> {
-    let view = mind.arrival(mind.goes_on_as(request)?)?;
-    super::stage_in::left_out(&view)
+/// What was left out of a request, and what of it is not at the address that it went on to.
+pub(super) fn with_left_out(
+    own: Option<api::LeftOut>,
+    mind: &Mind,
+    request: RequestId,
+) -> Option<api::LeftOut> {
+    let onward = mind.goes_on_as(request).and_then(|id| mind.arrival(id));
+    let there = onward.and_then(|view| super::stage_in::left_out(&view));
+    match (own, there) {
+        (Some(mut own), Some(there)) => {
+            own.files += there.files;
+            own.bytes += there.bytes;
+            own.named.extend(there.named);
+            own.named.truncate(super::LEFT_OUT_NAMED_MAX);
+            Some(own)
+        }
+        (own, there) => own.or(there),
+    }
 }
 
 /// Whether nobody brings it there any more.

@@ -156,7 +156,8 @@ impl Run<'_> {
             | StageInNews::IsFor { .. }
             | StageInNews::Refused { .. }
             | StageInNews::Unkept { .. }
-            | StageInNews::LeftOut { .. } => {}
+            | StageInNews::LeftOut { .. }
+            | StageInNews::FromOne { .. } => {}
         }
     }
 

@@ -66,7 +66,8 @@ fn each_mistake_gets_one_line_and_its_code() {
         (
             &["file", "folder", "file"],
             1,
-            "can't copy into file: it is not a directory",
+            "can't copy into file: it is not a directory (name a directory, or one source for that \
+             name)",
         ),
         (
             &["folder", "file"],
@@ -105,6 +106,24 @@ fn each_mistake_gets_one_line_and_its_code() {
             &[&absent, "there"],
             4,
             &format!("can't read {absent}: no such file or directory (check the path)"),
+        ),
+        (
+            &["file", "my host:x"],
+            2,
+            "can't understand my host:x: no host has ' ' in its name (write user@host:path, or \
+             ./NAME for a local file with a colon in its name)",
+        ),
+        (
+            &["file", "/proc/self/x"],
+            1,
+            "can't write to /proc/self/x: its files are the system's own, as those of /proc (name \
+             a path where files lie)",
+        ),
+        (
+            &["--preserve=mode,garbage", "file", "there"],
+            2,
+            "can't preserve 'garbage': it is none of mode, timestamps, ownership, links, xattr, \
+             context, all",
         ),
         (
             &["file", "sftp://u:pw@host/x"],

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use posthaste_testbed::odd::{Answer, Server};
+use posthaste_testbed::{
+    S3Server,
+    odd::{Answer, Server, Spoils, front},
+};
 use tokio::task::block_in_place;
 
 use crate::copy::{
@@ -160,4 +163,40 @@ async fn one_file_that_a_server_spoils_is_one() {
     .await;
     let from = format!("{}/t/", server.url());
     copies_all_but_one("[p]\n", &from, "where all of it was asked for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_comes_spoiled_each_time_is_left_out_and_alone_is_no_matter_of_time() {
+    let s3 = S3Server::start().unwrap();
+    let up = World::new().with_s3(&s3);
+    fs::create_dir(up.path("t")).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(up.path("t").join(name), vec![7; 100_000]).unwrap();
+    }
+    block_in_place(|| up.copy(["t", "s3://testbed/t"]));
+    let front = front(s3.address(), Spoils::Bits, |asked| {
+        asked.method == "GET" && asked.target.contains("/t/b")
+    })
+    .await;
+    let profile = format!(
+        "[p]\nendpoint = \"{}\"\naccess_key_id = \"{}\"\nsecret_access_key = \"{}\"\n",
+        front.url(),
+        S3Server::ACCESS_KEY,
+        S3Server::SECRET_KEY
+    );
+    let world = World::new()
+        .with_profiles(&profile)
+        .with_arguments(&["--profile", "p"]);
+    for (from, code) in [("s3://testbed/t/", 6), ("s3://testbed/t/b", 1)] {
+        let output = block_in_place(|| world.cp([from, "back"]).output().unwrap());
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{from}: {lines}");
+        assert!(lines.contains("t/b"), "{lines}");
+        let there = world.path("back");
+        assert!(!there.join("b").exists() && !there.is_file(), "{lines}");
+        if code == 6 {
+            assert_eq!(fs::read_dir(&there).unwrap().count(), 2, "{lines}");
+            fs::remove_dir_all(there).unwrap();
+        }
+    }
 }

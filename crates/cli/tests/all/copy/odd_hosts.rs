@@ -256,6 +256,40 @@ fn nothing_goes_into_itself() {
 }
 
 #[test]
+fn a_tree_goes_neither_into_itself_nor_onto_itself_by_another_way() {
+    for way in WAYS {
+        let far = Far::new(way);
+        let tree = far.path("tree");
+        fs::create_dir_all(tree.join("sub")).unwrap();
+        fs::write(tree.join("sub/file"), "x").unwrap();
+        let here = tree.display().to_string();
+        let in_it = |name: &str| tree.join(name).display().to_string();
+        let there = |name: &str| far.address(&tree.join(name));
+        for (from, to) in [
+            (&here, &there("in")),
+            (&here, &there("sub")),
+            (&(here.clone() + "/"), &there("sub/in/deeper")),
+            (&(here.clone() + "/"), &far.address(&tree)),
+            (&far.address(&tree), &in_it("in2")),
+            (&(far.address(&tree) + "/"), &here),
+        ] {
+            refuses(&far.world, from, to);
+        }
+        let found = std::process::Command::new("find")
+            .arg(&tree)
+            .args(["-type", "f"])
+            .output();
+        let found = String::from_utf8(found.unwrap().stdout).unwrap();
+        assert_eq!(found, format!("{}/sub/file\n", tree.display()), "{way:?}");
+        // Into another of the same names, twice.
+        let other = far.address(&far.path("other/tree"));
+        let from = here + "/";
+        far.ends(&[&from, &other], 0, &["copied 1 file"]);
+        far.ends(&[&from, &other], 0, &["copied 0 files"]);
+    }
+}
+
+#[test]
 fn a_tree_goes_no_further_into_itself_by_another_way() {
     for way in WAYS {
         let far = Far::new(way);

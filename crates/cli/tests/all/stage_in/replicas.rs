@@ -1,6 +1,11 @@
 //! Stage-ins from several sources that do not hold the same, though names and sizes are those of one tree.
 
-use std::{fs, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use serde_json::Value;
 
@@ -107,4 +112,74 @@ fn no_file_of_two_chunks_is_a_mixture() {
         from[place.unwrap_or_else(|| panic!("{path} is a mixture"))] += 1;
     }
     assert!(from[0] > 0 && from[1] > 0, "both were asked: {from:?}");
+}
+
+/// Two folders of the mirror with a large file each, which differ where nothing of them is read before. What came of it, and the request.
+fn stage_in_of_two(centre: &Centre, seconds: [u64; 2], differing: &[u64]) -> (Vec<u8>, [Value; 2]) {
+    let trees = ["left", "right"].map(|name| centre.web.files().join(name));
+    for (tree, seconds) in trees.iter().zip(seconds) {
+        fs::create_dir(tree).unwrap();
+        let path = tree.join("big");
+        fs::write(&path, vec![7; 40 << 20]).unwrap();
+        if tree.ends_with("right") {
+            differing.iter().for_each(|at| spoil(&path, *at, b"other"));
+        }
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(at).unwrap();
+    }
+    let to = centre.scratch("input");
+    let to = to.to_str().unwrap();
+    let sources = ["mirror:left", "mirror:right"];
+    let request = centre.json(&[
+        "stage-in",
+        sources[0],
+        sources[1],
+        to,
+        "--deadline",
+        "10m",
+        "--json",
+    ]);
+    let id = request["id"].as_str().unwrap();
+    let is_over = |request: &Value| request["state"] == "arrived" || request["state"] == "failed";
+    let is_warned = |request: &Value| request["warnings"].is_array();
+    let warned = centre.wait_until(id, |request| is_warned(request) || is_over(request));
+    let ended = centre.wait_until(id, is_over);
+    assert_eq!(ended["state"], "arrived", "{ended}");
+    let found = fs::read(Path::new(to).join("big")).unwrap();
+    (found, [warned, ended])
+}
+
+// In docs/reference/edges.md: "nothing shows that a large file is the same at two sources"
+#[test]
+fn a_large_file_of_which_nothing_shows_that_two_hold_the_same_is_no_mixture_and_that_is_said() {
+    let centre = Centre::with("8M", "8M", 1);
+    // Between the blocks that are compared: in most of its chunks.
+    let differing: Vec<u64> = (0..40).map(|block| block * 1_023_001 + 500_000).collect();
+    let (found, [request, _]) =
+        stage_in_of_two(&centre, [1_700_000_000, 1_700_000_100], &differing);
+    let is_of = |name: &str| fs::read(centre.web.files().join(name).join("big")).unwrap() == found;
+    assert!(is_of("left") || is_of("right"), "it is a mixture");
+    let said = "big comes from one source: neither checksums nor modification times show";
+    assert!(request["warnings"].to_string().contains(said), "{request}");
+    assert!(centre.log().contains(said));
+    let id = request["id"].as_str().unwrap();
+    let told = centre.run(&["explain", id]);
+    assert!(text(&told.stdout).contains(said), "{}", text(&told.stdout));
+}
+
+#[test]
+fn a_large_file_of_one_size_and_time_comes_from_two_sources_at_once() {
+    let centre = Centre::with("8M", "8M", 1);
+    let (found, [warned, request]) = stage_in_of_two(&centre, [1_700_000_000; 2], &[]);
+    assert!(found == vec![7; 40 << 20]);
+    let sources = request["stage_in"]["sources"].as_array().unwrap();
+    assert!(
+        sources
+            .iter()
+            .all(|source| source["chunks"].as_u64() > Some(0)),
+        "{request}"
+    );
+    let warned = warned["warnings"].to_string();
+    assert!(!warned.contains("from one source"), "{warned}");
 }

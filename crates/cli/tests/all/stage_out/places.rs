@@ -199,3 +199,31 @@ fn a_line_about_a_slip_says_what_to_try() {
     let said = text(&output.stderr);
     assert!(said.contains("name a directory that is there"), "{said}");
 }
+
+#[test]
+fn what_would_go_into_itself_over_sftp_goes_nowhere() {
+    let (centre, whole) = with_results("40M", 2);
+    let ssh = posthaste_testbed::SshServer::start().unwrap();
+    let profiles = centre
+        .folder
+        .path()
+        .join("home/.config/posthaste/profiles.toml");
+    let options = ssh.options();
+    let options: Vec<String> = options.iter().map(|one| format!("{one:?}")).collect();
+    let url = ssh.address(centre.scratch("out").to_str().unwrap());
+    let here = format!(
+        "[here]\nurl = \"{url}\"\nssh_options = [{}]\n",
+        options.join(", ")
+    );
+    let before = fs::read_to_string(&profiles).unwrap();
+    fs::write(&profiles, before + "\n" + &here).unwrap();
+    let request = offload(&centre, &["--to", "here:in", "--deadline", "10m"]);
+    let id = request["id"].as_str().unwrap();
+    let request = centre.wait_until(id, |request| {
+        ["failed", "arrived"].contains(&request["state"].as_str().unwrap())
+    });
+    let why = request["reason"].to_string();
+    assert_eq!(request["state"], "failed", "{request}");
+    assert!(why.contains("it can't be copied into itself"), "{request}");
+    assert_eq!(picture(&centre.scratch("out")), whole);
+}

@@ -1,6 +1,6 @@
 //! What became of a request that was safe: depots may be lost afterwards.
 
-use super::{Release, Request};
+use super::Request;
 use crate::contract::RequestState;
 
 impl Request {
@@ -14,7 +14,7 @@ impl Request {
     /// Chunks that nobody who is there can give any more, and that can't be sent again since the source is gone. Visits every chunk
     /// where some are not safe.
     pub(crate) fn chunks_out_of_reach(&self) -> u32 {
-        let is_gone = self.release == Release::Done && self.has_promise();
+        let is_gone = self.release.is_over() && self.has_promise();
         match is_gone && !self.replica.is_safe() {
             true => self.replica.out_of_reach(),
             false => 0,

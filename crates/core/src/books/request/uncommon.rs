@@ -128,7 +128,8 @@ impl Request {
 
     /// Whether some of its source may be gone: a release began.
     pub(crate) fn has_tried_release(&self) -> bool {
-        matches!(self.release, Release::Commanded | Release::Done)
+        self.release == Release::Commanded
+            || self.release.is_over()
             || self.uncommon.release_failures > 0
     }
 

@@ -261,6 +261,7 @@ impl fmt::Display for Reason {
             | Self::DestinationRefuses { .. }
             | Self::NotKeptThere { .. }
             | Self::NotThere { .. }
+            | Self::FromOneSource { .. }
             | Self::AllHere { .. }
             | Self::CameEarly { .. }
             | Self::InboundLate { .. }
@@ -311,7 +312,7 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
                 "no source is left that could give the rest; the last: {fault}"
             )
         }
-        Reason::NotThere { said } => f.write_str(said),
+        Reason::NotThere { said } | Reason::FromOneSource { said } => f.write_str(said),
         Reason::DestinationRefuses { said } => write!(f, "its destination refuses it: {said}"),
         Reason::NotKeptThere { modes, times } => write!(
             f,

@@ -530,6 +530,10 @@ fn input() -> impl Strategy<Value = Input> {
         2 => source_of_files(),
         2 => request().prop_map(|request| Input::SourceReleased { request }),
         1 => (request(), fault()).prop_map(|(request, fault)| Input::SourceKept { request, fault }),
+        1 => request().prop_map(|request| Input::SourceFileKept {
+            request,
+            what: "a file".into(),
+        }),
         1 => request().prop_map(|request| Input::Delivered { request }),
         1 => request().prop_map(|request| Input::ForgetAsked { request }),
     ]

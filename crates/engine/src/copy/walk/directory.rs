@@ -52,7 +52,7 @@ pub(in crate::copy) struct Directory {
     /// It could not be made, and that was told.
     refused: AtomicBool,
     /// It was the user's before: its own attributes stay.
-    existed: bool,
+    pub(super) existed: bool,
     seals: Arc<Seals>,
 }
 

@@ -1,6 +1,8 @@
 //! A copy of a directory into itself never ends, and one of a file onto itself loses it.
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory};
+use posthaste_endpoint::{
+    Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory, join,
+};
 
 use super::{
     super::{Source, lane::Shared, retry::retried},
@@ -71,6 +73,115 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
     }
 }
 
+/// Names of directories, from the end of where a copy goes, by which it may lie inside its source.
+const NAMES_MAX: usize = 16;
+
+/// Fails if a tree goes into itself, or onto itself, by a way that [`refuse`] does not see through: asked once its directory is there, and
+/// nothing in it. Nothing is written but where that directory looks like one of the source.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`].
+pub(super) async fn refuse_root(shared: &Shared, root: &Directory) -> Result<()> {
+    let (from, into) = (&root.source.place.endpoint, &shared.destination.endpoint);
+    let system = from.system();
+    let is_known = system.is_some() && system == into.system();
+    // What has no directories of its own is no other name of some.
+    let are_files = from.capabilities().directories && into.capabilities().directories;
+    if is_known || shared.options.dry_run || !are_files || !into.capabilities().writes {
+        return Ok(());
+    }
+    let lookalikes = lookalikes(root, (&**from, &**into)).await;
+    if lookalikes.is_empty() {
+        return Ok(());
+    }
+    let before = into.stat(&root.to, false).await.ok().flatten();
+    let mut is_itself = false;
+    for below in lookalikes {
+        // Where nothing can be written, that shows when it is.
+        let is_same = is_same_directory((&**into, &root.to), (&**from, &below)).await;
+        is_itself = is_itself || is_same.unwrap_or(false);
+    }
+    if let Some(before) = before.filter(|_| root.existed) {
+        // As old as it was before the trial.
+        let before = Entry {
+            mode: None,
+            ..before
+        };
+        let _ = into.seal_directory(&root.to, &before, false).await;
+    }
+    match is_itself {
+        true => Err(is_inside(
+            from.show(b""),
+            "it can't be copied into itself, which the destination is by another name",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The directories of a source that the one that it goes to may be.
+async fn lookalikes(
+    root: &Directory,
+    (from, into): (&dyn Endpoint, &dyn Endpoint),
+) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let (lies_at, goes_to) = (from.real_path(b"").await, into.real_path(&root.to).await);
+    // Either may be shown as one of a directory that a server takes for its root.
+    let is_called_alike = match (&lies_at, &goes_to) {
+        (Ok(lies_at), Ok(goes_to)) => ends_with(lies_at, goes_to) || ends_with(goes_to, lies_at),
+        _ => true,
+    };
+    if root.existed && is_called_alike && shares_a_name(root, (from, into)).await {
+        found.push(Vec::new());
+    }
+    let candidates = match (lies_at, goes_to) {
+        (Ok(lies_at), Ok(goes_to)) if root.source.place.local.is_none() => {
+            let below = goes_to.strip_prefix(&lies_at[..]);
+            let below = below.and_then(|below| below.strip_prefix(b"/"));
+            below.map(<[u8]>::to_vec).into_iter().collect()
+        }
+        // It may be called by another path there, as where a server shows some of its files alone.
+        _ => ends_of(&into.show(&root.to)),
+    };
+    for below in candidates {
+        let there = from.stat(&below, false).await;
+        if let Ok(Some(there)) = there
+            && there.kind == Kind::Directory
+        {
+            found.push(below);
+        }
+    }
+    found
+}
+
+/// Whether the first thing that a source has is called as one that is where it goes.
+async fn shares_a_name(root: &Directory, (from, into): (&dyn Endpoint, &dyn Endpoint)) -> bool {
+    let first = async {
+        let mut listing = from.list(b"", false).await?;
+        let page = listing.next_page().await?;
+        match page.first() {
+            Some(first) => into.stat(&join(&root.to, &first.name), false).await,
+            None => Ok(None),
+        }
+    };
+    first.await.is_ok_and(|there| there.is_some())
+}
+
+/// Whether a path ends as another one, from the start of a name on.
+fn ends_with(path: &[u8], end: &[u8]) -> bool {
+    let end = end.strip_prefix(b"/").unwrap_or(end);
+    let above = path.strip_suffix(end);
+    above.is_some_and(|above| end.is_empty() || above.is_empty() || above.ends_with(b"/"))
+}
+
+/// The last name of a path, the last two, and so on.
+fn ends_of(path: &str) -> Vec<Vec<u8>> {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let most = names.len().min(NAMES_MAX);
+    (1..=most)
+        .map(|count| names[names.len() - count..].join("/").into_bytes())
+        .collect()
+}
+
 /// Fails if a followed link led to where the copy goes.
 ///
 /// # Errors
@@ -116,7 +227,21 @@ fn is_within(path: &[u8], directory: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_within;
+    use super::{ends_of, ends_with, is_within};
+
+    #[test]
+    fn a_path_ends_as_another_by_whole_names() {
+        assert!(ends_with(b"/home/me/t", b"/t") && ends_with(b"/t", b"/t"));
+        assert!(ends_with(b"/home/me/t", b"me/t") && ends_with(b"/t", b"/"));
+        assert!(!ends_with(b"/home/at", b"/t") && !ends_with(b"/t", b"/home/t"));
+    }
+
+    #[test]
+    fn a_directory_inside_the_source_is_called_by_an_end_of_where_a_copy_goes() {
+        let ends = ends_of("sftp://host/t/in/");
+        let expected = ["in", "t/in", "host/t/in", "sftp:/host/t/in"];
+        assert_eq!(ends, expected.map(|end| end.as_bytes().to_vec()));
+    }
 
     #[test]
     fn what_lies_in_a_directory_begins_with_its_path() {

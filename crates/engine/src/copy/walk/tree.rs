@@ -30,6 +30,8 @@ pub(super) async fn walk(
         old: HashMap::new(),
     };
     walk.place(root, Vec::new()).await;
+    let outside = inside::refuse_root(shared, root).await;
+    outside.inspect_err(|_| root.refuse())?;
     let told = loop {
         walk.seals.room().await;
         let page = retried(shared, || async { listing.lock().await.next_page().await }).await;

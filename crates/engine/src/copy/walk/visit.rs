@@ -48,6 +48,10 @@ impl DirectoryVisit {
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
                 // It can be listed: now it is made, even if it is empty.
                 self.walk.place(&self.directory, Vec::new()).await;
+                if from.is_empty() {
+                    let outside = inside::refuse_root(shared, &self.directory).await;
+                    outside.inspect_err(|_| self.directory.refuse())?;
+                }
                 self.listing.insert(Mutex::new(listing))
             }
         };
