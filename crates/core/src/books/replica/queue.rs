@@ -5,15 +5,17 @@ use posthaste_types::ChunkIndex;
 use super::{super::Bitmap, Replica};
 
 impl Replica {
-    /// The next chunk to send in fragments, which the caller then either opens, parks or puts back.
+    /// Returns the next chunk to send in fragments, which the caller then opens, parks or puts
+    /// back.
     pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
         let chunk = self.todo.pop().or_else(|| self.again.pop());
         let chunk = chunk.or_else(|| self.copies_todo.pop());
         chunk.map(ChunkIndex::new)
     }
 
-    /// The next chunk to send whole, likewise: first those that no depot can take, then from behind, so
-    /// that both ways meet and hardly a chunk goes both. Where all of it at one destination is not safe, no others.
+    /// Returns the next chunk to send whole, which the caller treats likewise: first those that no
+    /// depot can take, then from behind, so that both ways meet and hardly a chunk goes both. No
+    /// others if all of it at one destination is not safe.
     pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
         let chunk = self.parked.pop_last();
         if !self.is_safe_whole() {
