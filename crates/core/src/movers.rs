@@ -1,8 +1,8 @@
-//! Which mover does what (`docs/algorithms/movers.md`): work is handed out by lease to whoever asks for it, and given again
-//! where its mover is silent. What no mover may do any more is the driver's to do itself.
+//! Assignment of work to movers (`docs/algorithms/movers.md`): work is leased to movers that ask
+//! for it, and given again if its mover is silent. The driver does what no mover may do any more.
 //!
-//! The driver tells what it hears with the time; nothing here is written down. After a restart movers join anew, and the
-//! mind commands anew what was under way.
+//! The driver passes on its news with the time; nothing here is written down. After a restart
+//! movers join anew, and the mind repeats commands in progress.
 
 mod give;
 mod words;
@@ -17,17 +17,17 @@ use posthaste_types::Timestamp;
 
 pub use words::{Heard, LeaseId, MoverId, Offer, Ticket, Turn, View};
 
-/// Work of a mover that said nothing for this long is given to another.
+/// Silence of a mover after which its work is given to another.
 pub const LEASE_LASTS: Duration = Duration::from_secs(10);
-/// Failures in a row, of work that others could do, after which a mover rests…
+/// Consecutive failures, of work that others could do, after which a mover rests…
 const FAILURES_MAX: u32 = 3;
 /// …for so long: it may see another file system, or lack a profile.
 const REST: Duration = Duration::from_secs(60);
-/// Movers that may have lost the same work before nobody else is given it.
+/// Movers that may have lost the same work before it is given to no other.
 const LOSSES_MAX: u32 = 2;
-/// Movers at once.
+/// Most movers at once.
 pub const MOVERS_MAX: usize = 4096;
-/// Pieces of work that one mover may have at once.
+/// Most pieces of work that one mover may have at once.
 pub const SLOTS_MAX: u32 = 256;
 
 #[derive(Debug)]
@@ -36,14 +36,14 @@ struct Mover {
     slots: u32,
     joined: Timestamp,
     heard: Timestamp,
-    /// Its newest turn.
+    /// Number of its newest turn.
     turn: u64,
-    /// What it may take now, as it said last.
+    /// Work that it may take now, by its last turn.
     free: u32,
     leases: BTreeSet<LeaseId>,
     stop: Vec<LeaseId>,
     drains: bool,
-    /// It said that it takes nothing more.
+    /// True once it reported that it accepts nothing more.
     leaves: bool,
     failures: u32,
     rests_until: Option<Timestamp>,
@@ -60,31 +60,32 @@ impl Mover {
 #[derive(Debug)]
 struct Work {
     offer: Offer,
-    /// Whose it is; none while it waits.
+    /// Lease of its mover; none while it waits.
     lease: Option<LeaseId>,
     /// Movers that were given it and fell silent.
     losses: u32,
 }
 
-/// Who is there, and who does what.
+/// Movers and their work.
 #[derive(Debug, Default)]
 pub struct Roster {
     movers: BTreeMap<MoverId, Mover>,
     leases: BTreeMap<LeaseId, (MoverId, Ticket)>,
     works: BTreeMap<Ticket, Work>,
-    /// What waits, in the order in which it is given.
+    /// Waiting work, in the order in which it is given.
     waiting: BTreeSet<(Timestamp, Ticket)>,
-    /// The same by what it shares reading with.
+    /// Waiting work by the read that it shares.
     groups: BTreeSet<(u64, Ticket)>,
-    /// Names of movers that are to get nothing, whenever they are there.
+    /// Names of movers that get nothing, whenever they join.
     drained: BTreeSet<String>,
-    /// What no mover is to do, for the driver.
+    /// Work that no mover should do, for the driver.
     left: Vec<Ticket>,
     next: u64,
 }
 
 impl Roster {
-    /// One whose numbers begin after those of others before it: `first` grows from start to start.
+    /// Builds a roster whose numbers begin after those of earlier ones: `first` grows from start to
+    /// start.
     #[must_use]
     pub fn starting_at(first: u64) -> Self {
         Self {
@@ -98,7 +99,8 @@ impl Roster {
         self.next
     }
 
-    /// A mover is there. One of the same name that was there before is gone. None where there are too many.
+    /// Registers a mover, which replaces an earlier one of the same name. None if there are too
+    /// many.
     pub fn join(&mut self, now: Timestamp, name: &str, slots: u32) -> Option<MoverId> {
         let before = self.movers.iter().find(|(_, mover)| mover.name == name);
         if let Some(id) = before.map(|(id, _)| *id) {
