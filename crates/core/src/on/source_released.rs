@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl Mind {
-    /// Somebody else removed the source after all was safe: nothing can be sent again from here on. What lacks is made
-    /// again from what the depots hold. It is the same where a file is no longer what is safe: that is at depots alone.
+    /// Handles a source that another party removed after all was safe: nothing can be sent again
+    /// from here on. Missing fragments are rebuilt from what the depots hold. The same applies to a
+    /// file that no longer has its safe content: that lies at depots alone.
     pub(crate) fn on_source_purged(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         self.abandon_all(id, &reason, out);
         let Some(request) = self.requests.get_mut(&id) else {
@@ -31,8 +32,8 @@ impl Mind {
         self.deliver_if_there(id, out);
     }
 
-    /// The source left scratch, as commanded. From here on nothing can be sent again, and what gets lost is made again
-    /// from what the depots hold.
+    /// Handles a source that was removed from scratch, as commanded. From here on nothing can be
+    /// sent again, and losses are rebuilt from what the depots hold.
     pub(crate) fn on_source_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             self.on_outward_released(id, out);
