@@ -20,7 +20,7 @@ use crate::{
     outlook::{Belief, Places, Promised},
 };
 
-/// A depot has ample space for a request at this multiple of what the request may put there.
+/// Multiple of what a request may put on a depot from which its space is ample.
 const AMPLE: u64 = 2;
 
 /// Decision about a request.
@@ -275,11 +275,13 @@ impl Mind {
         })
     }
 
-    /// Returns lanes to depots that can be staged to, best first. The keys, in order: pinned
-    /// depots; those that open in time; the user's before landmarks; those open now; those near the
-    /// centre before those of a higher level; one of each failure domain before a second; cheap
-    /// ones, if money or redundancy was wished; those with ample space; fast ones; cheap ones that
-    /// are otherwise alike; then the user's order.
+    /// Returns lanes to depots that can be staged to, best first.
+    ///
+    /// The order puts pinned depots first, then those that open in time, the user's before
+    /// landmarks, and those open now. Next come those near the centre before those of a higher
+    /// level, and one of each failure domain before a second. Next come cheap ones, if money or
+    /// redundancy was wished, those with ample space, and fast ones. Depots alike in all that go by
+    /// price, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }

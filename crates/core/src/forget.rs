@@ -1,6 +1,6 @@
 //! Removal from depots of what every destination has (`docs/algorithms/delivery.md`), so that
-//! others get its space. Each depot is told until it reports that nothing is left, also after an
-//! interruption.
+//! others get its space. Each depot gets orders until it reports that nothing is left, also after
+//! an interruption.
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
@@ -14,12 +14,12 @@ use crate::{
 
 /// Time after which an unanswered order counts as lost.
 const ANSWER_WAIT: Duration = Duration::from_secs(300);
-/// Time before a depot that did not comply is told again: twice as long each time.
+/// Time before the order to a depot that did not comply is repeated: twice as long each time.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// Time before a depot that is away is told again.
+/// Time before the order to a depot that is away is repeated.
 const AWAY: Duration = Duration::from_secs(60);
-/// Most times that it is told in vain: the last two hours after the one before. Then its own expiry
-/// must suffice.
+/// Most orders without effect: the last two hours after the one before. Then its own expiry must
+/// suffice.
 const TOLD_MAX: u32 = 8;
 
 impl Mind {

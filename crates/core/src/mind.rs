@@ -190,7 +190,7 @@ impl Mind {
             .or(arrival)
     }
 
-    /// The dispatcher: one file for each kind of input.
+    /// Dispatches inputs: each kind has its own file.
     #[expect(
         clippy::too_many_lines,
         reason = "every kind of input, in one place, and nothing else"

@@ -322,7 +322,8 @@ impl Mind {
         });
     }
 
-    /// Takes up reservations after a restart of the driver, and asks for their state.
+    /// Repeats the commands about reservations after a restart of the driver, which takes them up
+    /// and reports their state.
     pub(crate) fn take_up_reservations(&mut self, out: &mut Outbox) {
         let now = self.now;
         for (&reservation, held) in &mut self.circuits.reservations {

@@ -1,5 +1,6 @@
-//! The story of a request in sentences: what was asked and answered, what happened and what was
-//! done about it, how it stands or ended, and for one in danger or late where its slack went.
+//! Story of a request in sentences: what was asked and answered, what happened and what was done
+//! about it, and how it stands or ended. For a request in danger or late it adds where its slack
+//! went.
 //!
 //! Built from what the mind remembers ([`Mind::tale`](crate::Mind::tale)) and nothing else, so the
 //! service and the simulator tell the same story. Recurring events are summed up.

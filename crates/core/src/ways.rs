@@ -1,7 +1,7 @@
 //! Choice among several ways to a depot (`docs/algorithms/ways.md`): through a gateway only if that
 //! carries more. The rate of a way shows by sending data over it. A way of unknown recent rate is
-//! tried for some seconds while there is much to send, one at a time for the whole centre, and ever
-//! more rarely if that is in vain.
+//! tried for some seconds while there is much to send. Trials run one at a time for the whole
+//! centre, and ever more rarely if they fail.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -34,7 +34,7 @@ record! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Trial {
         depot: DepotId,
-        /// Its place among the ways.
+        /// Place among the ways.
         way: usize,
         /// Time at which it ends, whatever its result.
         until: Timestamp,

@@ -15,7 +15,7 @@ use crate::{
     contract::{ArrivalState, Command, Happening, Outbox, Reason},
 };
 
-/// A source this many times as fast with a chunk takes it from the one that is late with it.
+/// Factor by which a source must be faster with a chunk to take it from one that is late with it.
 const TWICE: u64 = 2;
 
 /// Most chunks asked at once of a source of unknown rate: enough to hide a round trip, and little

@@ -217,11 +217,11 @@ fn margin(finish: Option<Timestamp>, now: Timestamp) -> Duration {
 /// Chance of a stage-in to wait near the centre.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nearby {
-    /// No depot is up for it.
+    /// Closed, as no depot is up for it.
     Closed,
     /// Time by which all of it would have to begin to come from there.
     From(Timestamp),
-    /// The rates of depots there are unknown.
+    /// Unknown, as the rates of depots there are.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
 //! Budget of a stage-in (`docs/algorithms/wishes.md`): how much of it comes from dearer sources, so
-//! that it is in time at the least cost, and that nothing begins that its budget does not pay.
+//! that it is in time at the least cost. Nothing begins that its budget does not pay.
 
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp};
@@ -16,7 +16,8 @@ use crate::{
 
 /// More chunks than any stage-in has: no budget bounds the source.
 const ANY: u64 = 1 << 32;
-/// A stage-in too late for its margin should be here with this share of its remaining time left.
+/// Share of its remaining time that a stage-in too late for its margin should have left when it is
+/// here.
 const LAST_SHARE: u32 = 8;
 /// Precision to which the least sufficient money is found, as a share of it.
 const MONEY_SHARE: u64 = 16;
@@ -26,7 +27,7 @@ struct Dear {
     source: SourceId,
     /// Extra cost of a chunk from it.
     more: u64,
-    /// Its rate at p10.
+    /// Rate at p10.
     rate: ByteRate,
     /// Chunks that it gives in time at that rate.
     most: u64,

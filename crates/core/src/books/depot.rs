@@ -148,7 +148,7 @@ impl Depot {
         self.is_down() || self.went_lately(now)
     }
 
-    /// Returns whether it was lost recently, and was not gone for long.
+    /// Returns whether it was lost recently; one gone for long does not count.
     pub(crate) fn went_lately(&self, now: Timestamp) -> bool {
         self.losses > 0 && self.down_since + CALM > now
     }

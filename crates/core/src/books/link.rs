@@ -22,7 +22,7 @@ record! {
         reserved_at: Timestamp,
         /// Recent rates while something was reserved.
         carried: Vec<ByteRate>,
-        /// Its p10 at the last measurement, before age lowered it.
+        /// p10 at the last measurement, before age lowered it.
         pub(crate) p10_then: ByteRate,
         /// Bytes of all fragments in flight.
         pub(crate) in_flight: Bytes,

@@ -6,9 +6,9 @@ record! {
     /// Onward copy of a request from its depots to an address.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Onward {
-        /// Its number.
+        /// Number of the copy.
         pub(crate) id: RequestId,
-        /// Its specification, until both are answered together.
+        /// Specification, until both are answered together.
         pub(crate) spec: Option<ArrivalSpec>,
     }
 }

@@ -36,7 +36,7 @@ record! {
     }
 }
 
-/// Returns whether a source may be counted on, now or later.
+/// Test of whether a source may be counted on, now or later.
 pub(crate) type Counts<'a> = &'a dyn Fn(SourceId) -> bool;
 
 impl Purse {

@@ -80,9 +80,9 @@ record! {
 pub(crate) enum Stored {
     /// Nothing: it was there, or the depot has another one of the chunk.
     Known,
-    /// One fragment more of the chunk.
+    /// Additional fragment of the chunk.
     More,
-    /// The chunk is safe now.
+    /// Enough fragments: the chunk is safe now.
     Complete {
         /// True if it had lost a fragment before.
         repaired: bool,
@@ -194,7 +194,7 @@ impl Replica {
             .times(u64::from(self.room_count(lane)))
     }
 
-    /// Returns those bytes, with the last chunk at its true size.
+    /// Returns that room, with the last chunk at its true size.
     pub(crate) fn room_to_the_byte(&self, lane: usize) -> Bytes {
         let last = self.chunks.checked_sub(1).map(ChunkIndex::new);
         let takes_last = last.is_some_and(|last| self.last_lacks() > 0 && !self.holds(lane, last));

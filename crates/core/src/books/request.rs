@@ -39,7 +39,7 @@ record! {
         0 = Pending,
         /// Commanded; the source may be gone.
         1 = Commanded,
-        /// The source is gone.
+        /// Done: the source is gone.
         2 = Done,
         /// Removal failed.
         3 = Kept,

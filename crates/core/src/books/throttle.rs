@@ -7,8 +7,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 record! {
     /// Throttle of one request's sends: a token bucket in the form of the generic cell rate
-    /// algorithm (ITU-T I.371, Annex A), with one moment as its state and no rounding in favour of
-    /// either side.
+    /// algorithm (ITU-T I.371, Annex A). Its state is one moment, and no rounding favours either
+    /// side.
     ///
     /// A fragment may start once all before it are paid for. So in any span no more starts than the
     /// rate carries in it, and one fragment, and what [`Throttle::slack`] lets run ahead.

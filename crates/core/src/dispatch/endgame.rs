@@ -11,8 +11,8 @@ use crate::{
 
 impl Mind {
     /// Sends late fragments a second time when nothing else is left to send
-    /// (`docs/algorithms/greedy-planner.md`): to a depot that would have them in half the time, at
-    /// most twice as many as depots are fed.
+    /// (`docs/algorithms/greedy-planner.md`). They go to a depot that would have them in half the
+    /// time, at most twice as many as depots are fed.
     pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
         if let Some(mut placing) = self.placing(id)
             && placing.request.replica.is_all_open()

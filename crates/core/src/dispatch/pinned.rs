@@ -32,8 +32,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Returns copies that pinned depots lack beyond the fragments that are wanted anyway. A
-    /// fragment on its way to a lane is one of a mask.
+    /// Returns copies that pinned depots lack beyond the fragments that are wanted anyway. The mask
+    /// `coming` holds the lanes to which a fragment is on its way.
     pub(super) fn for_pinned(&self, chunk: ChunkIndex, wanted: u64, coming: u64) -> u64 {
         let replica = &self.request.replica;
         let without = replica.without(chunk, replica.pinned() & !coming);

@@ -8,12 +8,13 @@ use crate::{
     books::{Depot, Request, Tuning, Urgency},
 };
 
-/// Rank of a request at a depot, by whether a more urgent one has anything for it.
+/// Rank of a request at a depot, among those that have anything for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rank {
-    /// No more urgent request has anything for it.
+    /// First: no more urgent request has anything for it.
     First,
-    /// One has, and fills the path with so many fragments at once, if its optimizer knows.
+    /// Behind a more urgent request, which fills the path with so many fragments at once, if its
+    /// optimizer knows.
     Behind { at_once: Option<u16> },
 }
 

@@ -17,9 +17,9 @@ use crate::{
 const EARLY: u32 = 3;
 
 impl Placing<'_> {
-    /// Returns the `free` lanes that leave others the most, for a fragment of `bytes` of a chunk
-    /// that has some at the lanes `taken` and lacks `more` beside it; all if space is ample or time
-    /// short.
+    /// Returns the `free` lanes that leave others the most; all if space is ample or time short.
+    /// They are for a fragment of `bytes` of a chunk that has some at the lanes `taken` and lacks
+    /// `more` beside it.
     pub(super) fn leaving_room(
         &self,
         free: Vec<usize>,

@@ -21,11 +21,11 @@ const CODERS_MAX: usize = 8;
 /// Decision about a chunk that could be coded at a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scatter {
-    /// It is on its way to one.
+    /// Begun: the chunk is on its way to a relay.
     Begun,
-    /// A relay will soon have room for it, and waiting is worth it.
+    /// Waiting is worth it, as a relay will soon have room for it.
     Waits,
-    /// It is not coded at a relay.
+    /// No coding at a relay.
     No,
 }
 

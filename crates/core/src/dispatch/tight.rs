@@ -18,7 +18,8 @@ pub(super) struct Tight {
     not_begun: u64,
     /// Fragments of those.
     wanted: u64,
-    /// Number of these and of the other begun chunks that may get a fragment there, by lane.
+    /// Chunks that may get a fragment there, by lane: these, and begun ones except the one in
+    /// question.
     chunks: Vec<u64>,
     /// Fragments that these lack.
     others: u64,

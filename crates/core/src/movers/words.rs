@@ -41,7 +41,7 @@ number!(
 /// Piece of work that waits, or is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Its number: no other has it.
+    /// Number that no other offer has.
     pub ticket: Ticket,
     /// Time by which it should be done; the earliest goes first.
     pub due: Timestamp,
@@ -61,20 +61,20 @@ pub struct Turn {
 /// Validity of a mover's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// The mover is unknown, or no longer known.
+    /// Report of a mover that is unknown, or no longer known.
     Unknown,
-    /// A newer report has come since.
+    /// Report older than one received since.
     Old,
-    /// The report counts.
+    /// Report that counts.
     New,
 }
 
 /// State of a mover, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Its number.
+    /// Number of the mover.
     pub id: MoverId,
-    /// Its name.
+    /// Name of the mover.
     pub name: String,
     /// Most work that it may have at once.
     pub slots: u32,

@@ -196,7 +196,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Returns a depot's inventory without chunks that changed since.
+    /// Returns a depot's inventory without chunks that changed since it was asked for.
     pub(crate) fn without_renewed<T: Copy>(
         &self,
         id: RequestId,

@@ -44,8 +44,8 @@ impl Mind {
         }
     }
 
-    /// Records requests for which a depot's load rose above their bound, or fell below, since it
-    /// was `before`, and its owner's bound `own_before`.
+    /// Records with requests that a depot's load rose above their bound, or fell below it, since it
+    /// was `before`, when its owner's bound was `own_before`.
     fn note_load(&mut self, id: DepotId, before: Option<u32>, own_before: Option<u32>) {
         let Some(depot) = self.depots.get(&id) else {
             return;

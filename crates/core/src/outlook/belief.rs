@@ -3,7 +3,7 @@ use posthaste_types::ByteRate;
 use crate::books::Depot;
 
 /// Share of the distance from p50 to p10 of several depots' joint rate that a hopeful belief
-/// subtracts, in hundredths: all of it refuses more requests that could be kept, none breaks more
+/// subtracts, in hundredths. All of it refuses more requests that could be kept; none breaks more
 /// promises.
 const DOUBT_PERCENT: u64 = 30;
 

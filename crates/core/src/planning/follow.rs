@@ -85,7 +85,7 @@ pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
         let is_pinned = request.is_pinned(place);
         is_staged |= is_pinned;
         let lane = &mut request.lanes[place];
-        // A newcomer's are not active yet. One that is away is fed as soon as it is back.
+        // A newcomer's lanes are not active yet. A depot that is away is fed as soon as it is back.
         lane.is_active |= is_whole || is_pinned;
         let Some(pieces) = pieces.filter(|_| !is_pinned) else {
             continue;

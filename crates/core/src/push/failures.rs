@@ -16,7 +16,7 @@ const HOPELESS: u32 = 8;
 
 impl Mind {
     /// Handles a push that ended without the fragment being stored. No depot is lost by that: the
-    /// culprit can't be told, and nothing is less safe than before.
+    /// culprit can't be identified, and nothing is less safe than before.
     pub(crate) fn on_push_failed(
         &mut self,
         key: FlightKey,

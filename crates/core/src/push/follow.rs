@@ -112,7 +112,7 @@ impl Mind {
     }
 }
 
-/// Returns whether nothing of the chunk is left to be sent from the centre: making it safe comes
+/// Returns whether nothing of the chunk is left to be sent from the centre. Making it safe comes
 /// first, and a copy of a flight takes no place that a fragment could need.
 pub(crate) fn is_all_sent(request: &Request, chunk: ChunkIndex) -> bool {
     let mut whole = request.destinations();

@@ -30,7 +30,7 @@ struct Sums {
     retried: BTreeMap<(String, Fault), u32>,
     /// Paths that were probed.
     probed: Vec<String>,
-    /// Number of times that something was told, and the last one beyond the limit.
+    /// Number of times that an event happened, and the last time.
     told: BTreeMap<(String, String), (u32, Timestamp)>,
 }
 

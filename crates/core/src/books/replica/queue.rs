@@ -13,9 +13,9 @@ impl Replica {
         chunk.map(ChunkIndex::new)
     }
 
-    /// Returns the next chunk to send whole, which the caller treats likewise: first those that no
-    /// depot can take, then from behind, so that both ways meet and hardly a chunk goes both. No
-    /// others if all of it at one destination is not safe.
+    /// Returns the next chunk to send whole, which the caller treats likewise. Chunks that no depot
+    /// can take come first, then those from behind, so that both ways meet and hardly a chunk goes
+    /// both. There are no others if all of it at one destination is not safe.
     pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
         let chunk = self.parked.pop_last();
         if !self.is_safe_whole() {

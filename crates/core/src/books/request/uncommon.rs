@@ -60,8 +60,9 @@ record! {
         /// Lanes on which a chunk then finds all its places, as a mask; none if even shares find
         /// them too.
         pub(crate) apart: u64,
-        /// Set once depots coded chunks of it; true if that was reported.
+        /// True once depots coded chunks of it and that was reported.
         pub(crate) is_scattered: bool,
+        /// True until that is reported.
         pub(crate) is_scatter_unsaid: bool,
         pub(crate) asks: Asks,
         pub(crate) duplicates: u32,
