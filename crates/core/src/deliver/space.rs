@@ -121,8 +121,8 @@ impl Mind {
         }
     }
 
-    /// Returns whether full depots lose much more than the destination takes by it: twice as much,
-    /// and enough to have half as much again as now.
+    /// Returns whether depots free much more space than the destination takes: twice as much, and
+    /// enough to have half as much again as now.
     fn frees_much(&self, request: &Request, lacks: Bytes) -> bool {
         if request.wishes.keep_until.is_some() {
             return false;

@@ -107,8 +107,8 @@ impl Mind {
         all.into_iter().for_each(|depot| self.depots.touch(depot));
     }
 
-    /// Ends what depots get from a coding depot, of one request or of all: sends to that one end as
-    /// well. Returns the chunks concerned.
+    /// Ends what depots get from a coding depot, of one request or of all: it ends together with
+    /// the sends to that one. Returns the chunks concerned.
     pub(crate) fn end_pieces_from(
         &mut self,
         depot: DepotId,
