@@ -143,7 +143,7 @@ impl Mind {
     }
 
     /// Returns depots to which something of the request may go on: those beyond the first level it
-    /// uses, and destinations; all of them if something is rebuilt.
+    /// uses, and destinations. If something is rebuilt, returns all of them.
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
         if request.mend.as_deref().is_some_and(Push::has_work) {
             return request.lanes.iter().map(|lane| lane.depot).collect();

@@ -1,6 +1,6 @@
-//! Places fragments on depots: each goes where it would be stored first, as far as windows, space
-//! and one fragment of a chunk a depot allow (`docs/algorithms/placement.md`). Fast depots have
-//! room in their windows more often, so their share grows by itself.
+//! Places fragments on depots (`docs/algorithms/placement.md`). Each goes where it would be stored
+//! first, as far as windows, space and one fragment of a chunk a depot allow. Fast depots have room
+//! in their windows more often, so their share grows by itself.
 
 mod endgame;
 mod lanes;
@@ -54,7 +54,7 @@ impl Mind {
     /// Gives every depot with room its next fragments, the most urgent request first.
     ///
     /// Only depots about which something changed are looked at, and for each only the requests that
-    /// could send something there: the rest would find what they found before.
+    /// could send something there. The rest would find what they found before.
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
         self.wind_timers();
         let changed = self.depots.take_touched();

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Returns how far along the way to its destination the depot of each lane of a request lies:
-    /// the least comes first among depots with equal forecasts.
+    /// Returns how far along the way to its destination the depot of each lane of a request lies.
+    /// The least comes first among depots with equal forecasts.
     pub(crate) fn along(&self, request: &Request) -> Vec<u64> {
         let to = request.lead_depot();
         let places = request.lanes.iter().map(|lane| {

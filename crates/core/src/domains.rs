@@ -1,6 +1,6 @@
 //! Failure domains: how many fragments of a chunk depots that fail together may hold among them.
 //!
-//! The bound is what the parity covers, so that the loss of a whole group loses nothing, and less
+//! The bound is what the parity covers, so that the loss of a whole group loses nothing. It is less
 //! if other depots have room (`docs/algorithms/placement.md`). A depot may belong to several groups
 //! at once, such as its site and its provider; each of them counts by itself.
 

@@ -1,5 +1,6 @@
-//! Less redundancy first, if the user said what suffices by the deadline: fragments for so many
-//! losses of all chunks come before more of any (`docs/algorithms/wishes.md`).
+//! Less redundancy first, if the user said what suffices by the deadline
+//! (`docs/algorithms/wishes.md`). Fragments for so many losses of all chunks come before more of
+//! any.
 
 use alloc::string::String;
 use posthaste_types::{Code, RequestId};

@@ -2,7 +2,7 @@
 //! (`docs/algorithms/repair.md`).
 //!
 //! The centre has no part in it. A depot that has nothing of a chunk takes as many of its fragments
-//! as the code needs, rebuilds the lost one, and keeps that one alone.
+//! as the code needs. It rebuilds the lost one, and keeps that one alone.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};

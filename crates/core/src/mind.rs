@@ -22,9 +22,9 @@ const SNAPSHOT_VERSION: u32 = 59;
 record! {
     /// Decision maker of one centre.
     ///
-    /// Deterministic: the same inputs at the same moments give the same bytes out, and a restored
-    /// mind decides as the one that wrote the snapshot would have. The books are bounded by what
-    /// was asked for: a byte for each chunk and depot, plus what is in flight.
+    /// Deterministic: the same inputs at the same moments give the same bytes out. A restored mind
+    /// decides as the one that wrote the snapshot would have. The books are bounded by what was
+    /// asked for: a byte for each chunk and depot, plus what is in flight.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Mind {
         pub(crate) settings: Settings,
@@ -170,8 +170,8 @@ impl Mind {
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
-    /// Returns whether the bytes are a snapshot of an older layout, which can't be read any more:
-    /// replaying the inputs since the beginning rebuilds the mind.
+    /// Returns whether the bytes are a snapshot of an older layout, which can't be read any more.
+    /// Replaying the inputs since the beginning rebuilds the mind.
     #[must_use]
     pub fn is_outdated(bytes: &[u8]) -> bool {
         let mut rest = bytes;

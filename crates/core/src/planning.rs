@@ -4,7 +4,7 @@
 //! A plan says which request may put how much on which depot. That, and not when, is what turns
 //! can't find. Within its quotas each request still takes its turn by deadline, which on one depot
 //! is the best there is. So a plan in force needs no other forecast and no other promise than the
-//! greedy one's, which also judges its worth: a plan that keeps nothing more is rejected.
+//! greedy one's. That forecast also judges its worth: a plan that keeps nothing more is rejected.
 
 mod draw;
 mod follow;
@@ -225,7 +225,7 @@ impl Mind {
     }
 
     /// Returns which requests would be done by the deadline, and when, if all take their turns
-    /// within their quotas: with a newcomer, or without one of them.
+    /// within their quotas. A newcomer can be added, or one of them left out.
     pub(crate) fn kept(
         &self,
         belief: Belief,

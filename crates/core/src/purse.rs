@@ -1,5 +1,5 @@
 //! Budget of a request (`docs/algorithms/wishes.md`): which depots it pays, whatever share of the
-//! request each of them gets, and that nothing begins that it does not pay.
+//! request each of them gets. Nothing begins that it does not pay.
 
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId, Timestamp};

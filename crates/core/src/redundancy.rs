@@ -18,7 +18,7 @@ const CERTAIN_PPB: u128 = 1_000_000_000;
 
 impl Mind {
     /// Weighs a newcomer. If its code is to be chosen, it gets the cheapest one with which its
-    /// deadline can be kept; if none can, the cheapest one speaks for all.
+    /// deadline can be kept. If none can, the cheapest one speaks for all.
     pub(crate) fn weigh_newcomer(&self, request: &mut Request, left: &Promised) -> Verdict {
         let Some(wish) = wish(request.wishes.survive) else {
             return self.weigh_lighter(request, left);
@@ -73,7 +73,7 @@ impl Mind {
     }
 
     /// Returns the cost for the request of a gigabyte of fragments there, in millionths of a
-    /// dollar: sending it, keeping it, and reading the needed part once.
+    /// dollar. It covers sending, keeping, and reading the needed part once.
     pub(crate) fn price(&self, request: &Request, depot: &Depot) -> u64 {
         let keeps = request.keeps(self.now).as_secs();
         let (chunk, code) = (request.spec.chunk_size, request.spec.code);

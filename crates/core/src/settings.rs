@@ -37,8 +37,8 @@ record! {
         pub encode: Encode,
         /// Data in flight to a depot, as time at its p50 rate.
         pub window: Duration,
-        /// Data in flight while an optimizer has found, or tries, that more at once carries more:
-        /// slow streams need more than `window` to fill the link.
+        /// Data in flight, as such a time, while an optimizer has found, or tries, that more at
+        /// once carries more. Slow streams need more than `window` to fill the link.
         pub window_raised: Duration,
         /// Most data in flight to a depot, whatever its rate, unless two fragments are more.
         pub window_bytes_max: Bytes,

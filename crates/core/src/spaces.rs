@@ -1,4 +1,4 @@
-//! Space that depots keep for a request (`docs/algorithms/placement.md`): what the last look
+//! Space that depots keep for a request (`docs/algorithms/placement.md`). It is what the last look
 //! counted on storing there, so that no other user of the depot takes it meanwhile. Until it is
 //! granted, and if it is refused, data goes as far as there is room.
 
@@ -177,7 +177,7 @@ impl Mind {
         self.remember_of(id, name, 1, what, Reason::Space { why });
     }
 
-    /// Returns space kept at a depot for requests that is not filled yet: it is free for us,
+    /// Returns space kept at a depot for requests that is not filled yet. It is free for us,
     /// whatever the depot says, and so will be space being given back.
     pub(crate) fn spare_at(&self, at: DepotId) -> Bytes {
         let all = self.spaces.at(at);
@@ -199,8 +199,8 @@ impl Mind {
         })
     }
 
-    /// Returns the space of a depot that no other request may use: what the last look counted on,
-    /// or what the depot keeps if that is more.
+    /// Returns the space of a depot that no other request may use. It is what the last look counted
+    /// on, or what the depot keeps if that is more.
     pub(crate) fn kept_at(&self, id: RequestId, request: &Request, place: usize) -> Bytes {
         let lane = &request.lanes[place];
         let piece = request.piece(place);

@@ -1,5 +1,5 @@
 //! Tuning of the number of fragments of a request on their way to a depot at once
-//! (`docs/algorithms/tuner.md`): an optimizer for each, fed with what the books see the depot
+//! (`docs/algorithms/tuner.md`). Each depot has an optimizer, fed with what the books see the depot
 //! store.
 
 use alloc::{boxed::Box, format};

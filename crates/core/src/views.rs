@@ -111,8 +111,8 @@ impl Mind {
         tally
     }
 
-    /// Returns whether sends of the request give way to all others on their paths: it matters less
-    /// than others, and neither its deadline nor its delivery is in danger.
+    /// Returns whether sends of the request give way to all others on their paths. They do if it
+    /// matters less than others, and neither its deadline nor its delivery is in danger.
     #[must_use]
     pub fn gives_way(&self, id: RequestId) -> bool {
         self.requests.get(&id).is_some_and(|request| {
@@ -128,7 +128,7 @@ impl Mind {
         self.arrivals.requests.get(&id)?.spec.rate_max
     }
 
-    /// Returns when sends of the request must be complete for it to be on time; none if it can't be
+    /// Returns when sends of the request must be complete for it to be on time. None if it can't be
     /// any more, or nothing is sent for it.
     #[must_use]
     pub fn due(&self, id: RequestId) -> Option<Timestamp> {

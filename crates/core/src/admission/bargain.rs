@@ -1,6 +1,6 @@
-//! Counter-offers for an infeasible request, beyond a lighter code or a later deadline: a depot
-//! that was not named, one that is away, another request's slack, a reservation. Each is tried on
-//! what is left for newcomers before it is offered, and the number of trials is bounded.
+//! Counter-offers for an infeasible request, beyond a lighter code or a later deadline. They are a
+//! depot that was not named, one that is away, another request's slack, or a reservation. Each is
+//! tried on what is left for newcomers before it is offered, and the number of trials is bounded.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -463,8 +463,8 @@ fn shares_depot(request: &Request, other: &Request) -> bool {
     lanes.any(|lane| other.lane_of(lane.depot).is_some())
 }
 
-/// Ranks the effort of an offer, the least first: type a name, give up some redundancy, ask an
-/// owner, ask another user, ask a network operator, find unknown depots, or wait.
+/// Ranks the effort of an offer, the least first. The ranks: type a name, give up some redundancy,
+/// ask an owner, ask another user, ask a network operator, find unknown depots, or wait.
 fn effort(offer: &WouldBuy) -> u8 {
     match offer {
         WouldBuy::NamedDepots { .. } | WouldBuy::HigherLimit { .. } => 0,

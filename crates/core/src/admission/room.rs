@@ -1,4 +1,4 @@
-//! Space for the next requests (`docs/algorithms/placement.md`): if it is scarce, a request is fed
+//! Space for the next requests (`docs/algorithms/placement.md`). If it is scarce, a request is fed
 //! to as many depots as it takes for others to use what is left.
 
 use alloc::vec::Vec;
@@ -61,8 +61,8 @@ impl Mind {
         }
     }
 
-    /// Returns the lanes before the first that is used only for a reason: a landmark, one nearer to
-    /// the destination, or any other if money counts.
+    /// Returns the lanes before the first that is used only for a reason. Such a lane is a
+    /// landmark, one nearer to the destination, or any other if money counts.
     fn plain(&self, request: &Request, lanes: &[usize]) -> Vec<usize> {
         let is_plain = |lane: &&usize| {
             let depot = self.depots.get(&request.lanes[**lane].depot);
@@ -98,8 +98,8 @@ impl Mind {
         is_scarce(&spaces, request, lacks(request)).then_some(spaces)
     }
 
-    /// Returns how many of the lanes, at least the first `least`, must be fed with `coded` bytes of
-    /// a request so that others can use what is left.
+    /// Returns how many lanes must be fed with `coded` bytes of a request so that others can use
+    /// what is left. At least the first `least` are fed.
     pub(crate) fn roomy(
         &self,
         request: &Request,

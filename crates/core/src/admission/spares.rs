@@ -1,5 +1,5 @@
-//! Depots that come and go: a request fed to such depots is fed to more than it needs, so that it
-//! is on time without the fastest of them (`docs/algorithms/greedy-planner.md`).
+//! Depots that come and go (`docs/algorithms/greedy-planner.md`). A request fed to such depots is
+//! fed to more than it needs, so that it is on time without the fastest of them.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -19,8 +19,8 @@ use crate::{
 const EARLY: u32 = 10;
 
 impl Mind {
-    /// Adds depots to those chosen for a newcomer until it is on time without the fastest of those
-    /// that come and go; adds all if that does not suffice.
+    /// Adds depots to those chosen for a newcomer until it is on time without the fastest that
+    /// comes and goes. Adds all if that does not suffice.
     pub(super) fn with_spares(
         &self,
         request: &Request,
@@ -80,7 +80,7 @@ impl Mind {
         self.is_restless = gone > 0 && gone * u64::from(self.settings.restless_of) >= all;
     }
 
-    /// Returns the fastest of these lanes whose depot is up and may go: it was lost recently, or
+    /// Returns the fastest of these lanes whose depot is up and may go. It was lost recently, or
     /// others were and it has not been up for long.
     fn fastest_shaky(
         &self,

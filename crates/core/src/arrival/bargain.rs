@@ -1,6 +1,6 @@
-//! Counter-offers for a stage-in that can't be in time, beyond a later deadline: a higher limit of
-//! its own, a lost source, another stage-in's slack, a reservation. Each is tried before it is
-//! offered.
+//! Counter-offers for a stage-in that can't be in time, beyond a later deadline. They are a higher
+//! limit of its own, a lost source, another stage-in's slack, or a reservation. Each is tried
+//! before it is offered.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;

@@ -18,8 +18,8 @@ use crate::{
 /// Factor by which a source must be faster with a chunk to take it from one that is late with it.
 const TWICE: u64 = 2;
 
-/// Most chunks asked at once of a source of unknown rate: enough to hide a round trip, and little
-/// to fetch elsewhere if it is slow.
+/// Most chunks asked at once of a source of unknown rate. They hide a round trip, and are few to
+/// fetch elsewhere if it is slow.
 const UNKNOWN_MAX: u32 = 4;
 
 struct Pick {
@@ -45,7 +45,7 @@ impl Mind {
     }
 
     /// Returns the sources that may give something to any of these now, each with its stage-ins in
-    /// order, so that a source visits only its own.
+    /// order. So a source visits only its own.
     fn wanting(&self, order: &[RequestId]) -> BTreeMap<SourceId, Vec<RequestId>> {
         let mut wanting: BTreeMap<SourceId, Vec<RequestId>> = BTreeMap::new();
         for id in order {

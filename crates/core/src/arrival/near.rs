@@ -1,6 +1,6 @@
 //! Depots near the centre, on which a stage-in waits until it is welcome
-//! (`docs/algorithms/just-in-time-arrival.md`): what goes there, its fate, and how they learn that
-//! it is over.
+//! (`docs/algorithms/just-in-time-arrival.md`). This part decides what goes there, follows its
+//! fate, and tells them when it is over.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -76,8 +76,8 @@ impl Mind {
             && depot.is_some_and(|depot| !depot.link.is_measured())
     }
 
-    /// Returns the bytes that may be sent to measure the rate of a depot near the centre; nothing
-    /// if it is known, or a probe was tried.
+    /// Returns the bytes that may be sent to measure the rate of a depot near the centre. None if
+    /// it is known, or a probe was tried.
     fn probe_budget(&self, arrival: &Arrival, near: &Near) -> Option<Bytes> {
         let settings = &self.settings;
         let depot = self.depots.get(&near.depot)?;

@@ -1,10 +1,10 @@
-//! Forecasts of stage-ins: when they will be here, and when they must begin.
+//! Forecasts of stage-ins: when they will be here, and when they must begin
+//! (`docs/algorithms/just-in-time-arrival.md`).
 //!
 //! Backward: in the order of deadlines each stage-in is promised what the sources give at their
-//! p10, as late as its deadline less a margin allows (`plan::Supplies::late`). The moment at which
-//! that begins is the latest start. Forward: in the same order each takes what is there as early as
-//! it may, at p10, p50 and p90 of the rates; the result is the forecast.
-//! `docs/algorithms/just-in-time-arrival.md`.
+//! p10. The promise is as late as its deadline less a margin allows (`plan::Supplies::late`); the
+//! moment at which it begins is the latest start. Forward: in the same order each takes what is
+//! there as early as it may, at p10, p50 and p90 of the rates. The result is the forecast.
 
 mod ahead;
 
@@ -22,12 +22,13 @@ use crate::{
     contract::{Binding, Forecast},
 };
 
-/// Reserve before a deadline: this, for looks that may come late and for naming the files, and one
-/// part in so many of the time needed.
+/// Reserve before a deadline: this, and one part in so many of the time needed. It covers late
+/// looks and the naming of files.
 const MARGIN: Duration = Duration::from_secs(5);
 const MARGIN_SHARE: u32 = 8;
-/// Data goes near the centre first if it can come this much later from there than from its sources:
-/// less is not worth moving it twice. The rest of data that began to go there needs less.
+/// Delay beyond which data goes near the centre first: it must be able to come this much later from
+/// there than from its sources. Less is not worth moving it twice. The rest of data that began to
+/// go there needs less.
 const LATER: Duration = Duration::from_secs(60);
 const LATER_STILL: Duration = Duration::from_secs(5);
 
@@ -175,8 +176,8 @@ impl Mind {
         }
     }
 
-    /// Returns when a newcomer readable from then on would be here, as far as that is counted on,
-    /// from what is promised to no other; and what binds that.
+    /// Returns when a newcomer readable from then on would be here, and what binds that. It takes
+    /// only what is promised to no other, as far as that is counted on.
     pub(crate) fn weigh_arrival(
         &self,
         newcomer: &Arrival,
@@ -225,10 +226,10 @@ enum Nearby {
     Unknown,
 }
 
-/// Sets when each share of a stage-in must begin, and whether its chunks may be asked for: nothing
-/// is in the way, or waiting longer would endanger the deadline. Data that would come before it is
-/// welcome may go near the centre meanwhile. That must leave time, and the data must be able to
-/// come later from there than from its sources.
+/// Sets when each share of a stage-in must begin, and whether its chunks may be asked for. They may
+/// if nothing is in the way, or waiting longer would endanger the deadline. Data that would come
+/// before it is welcome may go near the centre meanwhile. That must leave time, and the data must
+/// be able to come later from there than from its sources.
 fn set_begin(
     arrival: &mut Arrival,
     edges: &[Edge],

@@ -413,7 +413,7 @@ fn by_price(dear: &[Dear], money: u64) -> Vec<u64> {
     given.collect()
 }
 
-/// Returns what each source gives for so much more money if all give at once, at full rate; the
+/// Returns what each source gives for so much more money if all give at once, at full rate. The
 /// cheaper ones get the rest of it.
 fn by_rate(dear: &[Dear], money: u64) -> Vec<u64> {
     let pace = |dear: &Dear| u128::from(dear.rate.get()) * u128::from(dear.more);

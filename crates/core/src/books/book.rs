@@ -3,8 +3,8 @@ use posthaste_types::{Malformed, Record};
 
 /// Entries by number, with those that may have changed since they were last taken.
 ///
-/// Data derived from an entry (an index, a queue) is updated from that, so that a step costs what
-/// it touched and not all there is.
+/// Data derived from an entry (an index, a queue) is updated from these. So a step costs what it
+/// touched and not all there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Book<K, V> {
     /// Boxed: nodes of the map have room for eleven entries, and many places are empty.

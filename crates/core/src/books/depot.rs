@@ -218,8 +218,8 @@ impl Depot {
         loaded.is_some_and(|(load, most)| load >= most)
     }
 
-    /// Removes the times from its rate in which nothing is sent there for any request: outside its
-    /// hours, and for a while under too much load.
+    /// Removes from its rate the times in which nothing is sent there for any request. They are
+    /// those outside its hours, and a while under too much load.
     pub(crate) fn close(&self, curve: &mut Curve, from: Timestamp, until: Timestamp) {
         self.terms.windows.close(curve, from, until);
         if self.is_loaded(None) {

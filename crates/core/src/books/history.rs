@@ -10,7 +10,7 @@ const HALF_LIFE: Duration = Duration::from_secs(180 * 86400);
 
 /// Belief about a depot of unknown history: watched for a year, it lost what it held a tenth of a
 /// time. That is several times the yearly failure rate of disks (1 to 2 %), since a depot has more
-/// to fail than its disk; one true loss outweighs it.
+/// to fail than its disk. One true loss outweighs it.
 const PRIOR_LOSSES_MILLI: u64 = 100;
 const PRIOR_SEEN_S: u64 = 365 * 86400;
 

@@ -292,7 +292,7 @@ impl Link {
         self.rates.p50.volume(span).min(settings.window_bytes_max)
     }
 
-    /// Returns whether a fragment of `bytes` may start now: two always may, so that the link never
+    /// Returns whether a fragment of `bytes` may start now. Two always may, so that the link never
     /// idles between them; more as long as they fit into the window of `span`.
     pub(crate) fn has_window(&self, bytes: Bytes, span: Duration, settings: &Settings) -> bool {
         let window = self.window(span, settings);

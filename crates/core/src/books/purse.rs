@@ -387,8 +387,8 @@ impl Arrival {
         is_worth_it && spare.is_some_and(|spare| cost <= spare)
     }
 
-    /// Returns the lanes of sources that cost more than others for the same data, the cheaper ones
-    /// first, with the surcharge of a chunk of each.
+    /// Returns the lanes of sources that cost more than others for the same data, with the
+    /// surcharge of a chunk of each. The cheaper ones come first.
     pub(crate) fn dearer(&self, counts: Counts<'_>) -> Vec<(u64, SourceId)> {
         let is_used = |lane: &&SourceLane| !lane.is_gone && counts(lane.source);
         let lanes = self.lanes.iter().filter(is_used);

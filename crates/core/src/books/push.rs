@@ -15,8 +15,8 @@ use pieces::Rest;
 const TURN: Duration = Duration::from_secs(1);
 
 record! {
-    /// Chunks of one request that may go on from where they lie: to depots nearer its destination,
-    /// to its destinations, or to depots that rebuild what was lost.
+    /// Chunks of one request that may go on from where they lie. They go to depots nearer its
+    /// destination, to its destinations, or to depots that rebuild what was lost.
     ///
     /// A bounded number of chunks is open, the rarest first; the others wait in sets. A chunk that
     /// waits for a busy pair of depots gives way to others, so that one slow pair stops none.

@@ -54,7 +54,7 @@ record! {
         /// Chunks that are not safe and of which no depot fed now can take more.
         parked: Bitmap,
         /// Chunks that a destination has and of which only pinned depots lack a copy, and those of
-        /// them that no depot fed now can take: these never go whole again.
+        /// them that no depot fed now can take. These never go whole again.
         copies_todo: Bitmap,
         copies_parked: Bitmap,
         /// Chunks that lost a fragment with a depot and are not safe again yet.

@@ -87,8 +87,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1000);
 
     proptest! {
-        /// Checks that frequent looks never start more in a span than the rate carries and a chunk,
-        /// and that looks at the given times lose nothing of the rate.
+        /// Checks that frequent looks never start more in a span than the rate carries and a chunk.
+        /// Looks at the given times must lose nothing of the rate.
         #[test]
         fn no_span_carries_more_than_the_rate_and_a_chunk(
             rate in 1000u64..10_000_000,

@@ -9,8 +9,8 @@ use crate::{
     books::{Depot, Request},
 };
 
-/// Multiple of others' data bound for a destination and not safe yet that stays free there:
-/// requests that come meanwhile have a deadline, and safe data has none.
+/// Multiple of others' data bound for a destination and not safe yet that stays free there.
+/// Requests that come meanwhile have a deadline, and safe data has none.
 const ROOM_TIMES: u64 = 8;
 /// Time after it is safe for which it leaves them that room: if some always come, it would wait for
 /// ever.

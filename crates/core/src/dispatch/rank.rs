@@ -59,7 +59,7 @@ impl Mind {
 /// Returns whether the request may send a fragment of `bytes` to the depot of a lane, as far as
 /// space and rests of the depot allow. The depot must be fed, the optimizer must want one more than
 /// is in flight now, and it must fit the window. Behind a more urgent request, only what that one
-/// leaves of the path is filled: more would share its rate.
+/// leaves of the path is filled. More would share its rate.
 pub(super) fn is_open(
     request: &Request,
     lane: usize,

@@ -21,7 +21,7 @@ const WINDOWS_MIN: u32 = 2;
 
 impl Mind {
     /// Recalls the last sends to depots to which far more is on its way than their paths carry in a
-    /// window, if others would have it in half the time. Each send is recalled once: what has left
+    /// window. Others must have them in half the time. Each send is recalled once: what has left
     /// already goes on.
     pub(crate) fn recall_waiting(&mut self, out: &mut Outbox) {
         let most = self.settings.window_raised.saturating_mul(WINDOWS_MIN);

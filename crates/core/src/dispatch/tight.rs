@@ -86,7 +86,7 @@ impl Tight {
     }
 
     /// Returns how many fragments of other chunks still find their places after this lane took one
-    /// of the chunk, and the roomiest `free` lanes the `more` that it still lacks.
+    /// of the chunk. The `more` that it still lacks go to the roomiest `free` lanes.
     fn leaves(&self, lane: usize, free: &[usize], more: u32) -> u64 {
         let mut left = self.clone();
         let mut others: Vec<usize> = free

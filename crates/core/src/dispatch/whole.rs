@@ -8,8 +8,8 @@ use super::Placing;
 use crate::contract::Outbox;
 
 impl Placing<'_> {
-    /// Sends whole chunks to destinations as long as one has room: each chunk to one of them, which
-    /// is enough to make it safe; the others take it from there.
+    /// Sends whole chunks to destinations as long as one has room. Each chunk goes to one of them,
+    /// which is enough to make it safe; the others take it from there.
     pub(super) fn send_whole(&mut self, out: &mut Outbox) {
         // A budget pays what makes it safe.
         let is_paid = self.request.wishes.budget_micro_usd.is_none();

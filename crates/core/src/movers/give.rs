@@ -47,8 +47,8 @@ impl Roster {
         given
     }
 
-    /// Returns movers that should ask now, since work waits for which they have room: those that
-    /// have the least first, and no more than there is to give.
+    /// Returns movers that should ask now, since work waits for which they have room. Those that
+    /// have the least come first, and no more than there is to give.
     #[must_use]
     pub fn wanted(&self, now: Timestamp) -> Vec<MoverId> {
         if self.waiting.is_empty() {
@@ -66,8 +66,8 @@ impl Roster {
     }
 
     /// Returns how much of the waiting work a mover takes: enough for all with room to come to an
-    /// equal number, so that one that asks first leaves work to the others. It is at least what
-    /// they could not take.
+    /// equal number. So one that asks first leaves work to the others. It is at least what they
+    /// could not take.
     fn share(&self, now: Timestamp, id: MoverId) -> usize {
         let Some(mover) = self.movers.get(&id) else {
             return 0;

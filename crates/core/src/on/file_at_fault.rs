@@ -7,7 +7,7 @@ use crate::{
     contract::{Command, Fault, FileAtFault, Happening, Omission, Outbox, Reason},
 };
 
-/// Most files of a request that may be left out: the mind knows each by name, and a source with
+/// Most files of a request that may be left out. The mind knows each by name, and a source with
 /// more at fault needs another list.
 const OMISSIONS_MAX: usize = 10_000;
 
@@ -118,8 +118,8 @@ impl Mind {
     }
 
     /// Returns the lanes from which depots may read to rebuild a chunk, and those that may rebuild
-    /// one, as masks, whether or not they are up now. A request with a budget uses free depots
-    /// only, and a store can't rebuild.
+    /// one, as masks. They need not be up now. A request with a budget uses free depots only, and a
+    /// store can't rebuild.
     fn rebuilders(&self, request: &Request) -> (u64, u64) {
         let has_budget = request.wishes.budget_micro_usd.is_some();
         let lanes = request.depot_lanes();
@@ -148,7 +148,7 @@ impl Mind {
         true
     }
 
-    /// Handles a chunk that changed since a file was left out: what depots hold of it no longer
+    /// Handles a chunk that changed since a file was left out. What depots hold of it no longer
     /// counts, unless they can rebuild its earlier content.
     pub(crate) fn on_chunk_renewed(&mut self, id: RequestId, chunk: ChunkIndex, out: &mut Outbox) {
         let now = self.now;

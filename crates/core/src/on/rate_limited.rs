@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Sets, changes or removes a user's rate limit on a request: it holds from the next fragment
+    /// Sets, changes or removes a user's rate limit on a request. It holds from the next fragment
     /// on, and everything about the request is judged anew.
     pub(crate) fn on_rate_limited(&mut self, id: RequestId, to: Option<ByteRate>) {
         if self.is_stage_in(id) {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Handles a relay that did not begin to code and send on a chunk: its fragments are sent from
+    /// Handles a relay that did not begin to code and send on a chunk. Its fragments are sent from
     /// here, and it rests from coding, ever longer. As a depot it is blamed for faults that would
     /// have kept a fragment out too.
     pub(crate) fn on_scatter_failed(

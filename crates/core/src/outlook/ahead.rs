@@ -41,8 +41,8 @@ impl Fares {
 
 impl Mind {
     /// Returns the rest of a moving request by depot, after the more urgent ones, with the time at
-    /// which each is complete: the look at everything, up to this request. None if too many are
-    /// more urgent for a quick look.
+    /// which each is complete. It repeats the look at everything, up to this request. None if too
+    /// many are more urgent for a quick look.
     pub(crate) fn ahead(&self, id: RequestId) -> Option<Vec<Ahead>> {
         let mut sweep = self.begin_sweep();
         for urgency in self.index.after(None).take(QUICK) {

@@ -300,8 +300,8 @@ impl Mind {
     }
 }
 
-/// Returns what depots hold of chunks that are not safe, as far as it counts: a column each, and in
-/// a failure domain no more than may be lost.
+/// Returns what depots hold of chunks that are not safe, as far as it counts. That is a column
+/// each, and in a failure domain no more than may be lost.
 fn held(
     request: &Request,
     demand: &Demand,

@@ -191,9 +191,9 @@ impl Mind {
         format!("planned: {}", given.join(", "))
     }
 
-    /// Takes back quotas at depots that no request with a plan needs any more, of requests that are
-    /// over or late, and of those that they leave no place for a fragment. The last request to need
-    /// a depot may have what it gets of it.
+    /// Takes back quotas at depots that no request with a plan needs any more. Also takes back all
+    /// those of requests that are over or late, or whose fragments find no place by them. The last
+    /// request to need a depot may have what it gets of it.
     pub(super) fn lift_quotas(&mut self) {
         let mut needed: BTreeMap<DepotId, u32> = BTreeMap::new();
         let (mut over, mut kept) = (Vec::new(), Vec::new());

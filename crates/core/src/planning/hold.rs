@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Holds the answer to a newcomer that turns would refuse, if a plan could accept it: others
-    /// are in its way, and without them it would be on time. Returns it if not.
+    /// Holds the answer to a newcomer that turns would refuse, if a plan could accept it. Others
+    /// must be in its way, and without them it would be on time. Returns it if not.
     pub(crate) fn hold(
         &mut self,
         id: RequestId,
@@ -58,7 +58,7 @@ impl Mind {
         self.planning.held.get_mut(&id)
     }
 
-    /// Answers newcomers for which no plan is in progress any more: each is weighed again, and
+    /// Answers newcomers for which no plan is in progress any more. Each is weighed again, and
     /// waits for a plan of its own if that refuses it.
     pub(super) fn answer_held(&mut self, out: &mut Outbox) {
         while self.planning.asked.is_none()

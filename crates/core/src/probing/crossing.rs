@@ -1,5 +1,5 @@
-//! Choice of paths between depots to probe: one over which a request may come to push or deliver,
-//! that was not measured recently and that is idle. Both ends must be idle; a depot fed from the
+//! Choice of paths between depots to probe. Such a path may come to carry a push or delivery of a
+//! request, was not measured recently, and is idle. Both ends must be idle; a depot fed from the
 //! centre may be the sender while no deadline is in danger.
 
 use alloc::{format, vec::Vec};

@@ -1,5 +1,5 @@
-//! Choice of a reservation: the least rate that keeps the deadline, as soon as it can be had and no
-//! longer than it takes, on the cheapest circuit.
+//! Choice of a reservation: the least rate that keeps the deadline, on the cheapest circuit. It
+//! begins as soon as it can be had and lasts no longer than needed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -181,8 +181,8 @@ impl Mind {
         Some((bid, verdict))
     }
 
-    /// Returns the least rate on a circuit that makes a newcomer feasible: when it would be safe
-    /// then, from when it is reserved, and for which depots.
+    /// Returns the least rate on a circuit that makes a newcomer feasible. The result also says
+    /// when it would be safe then, from when it is reserved, and for which depots.
     pub(crate) fn least_for(
         &self,
         request: &Request,

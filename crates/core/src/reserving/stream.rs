@@ -5,9 +5,9 @@ use posthaste_types::{ChunkIndex, CircuitId, DepotId, RequestId, ReservationId};
 
 use crate::{Mind, books::Reservation, contract::ReservationState};
 
-/// 2^64 over the golden ratio. Multiples of it, modulo 2^64, are spread most evenly (Knuth, The Art
-/// of Computer Programming 3, 6.4, theorem S), so that consecutive chunks go to each reservation in
-/// proportion.
+/// Quotient of 2^64 and the golden ratio. Multiples of it, modulo 2^64, are spread most evenly
+/// (Knuth, The Art of Computer Programming 3, 6.4, theorem S). So consecutive chunks go to each
+/// reservation in proportion.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Mind {

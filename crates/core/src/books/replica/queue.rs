@@ -81,8 +81,8 @@ impl Replica {
         self.copies_todo.absorb(&mut self.copies_parked);
     }
 
-    /// Gives a parked chunk another chance when something more of it was stored, even a copy of
-    /// what others hold: one of those copies can make room.
+    /// Gives a parked chunk another chance when something more of it was stored. That may be a copy
+    /// of what others hold: one of those copies can make room.
     pub(super) fn unpark_one(&mut self, chunk: ChunkIndex) {
         let chunk = chunk.get();
         if self.parked.contains(chunk) || self.copies_parked.contains(chunk) {

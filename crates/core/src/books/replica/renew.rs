@@ -10,8 +10,8 @@ impl Replica {
         self.have(chunk.get()).fragments.count_ones() >= u32::from(self.code.data())
     }
 
-    /// Returns whether depots can rebuild what the chunk lacks: the giving lanes hold enough of it,
-    /// and as many lanes that hold nothing take rebuilt fragments as it lacks.
+    /// Returns whether depots can rebuild what the chunk lacks. The giving lanes must hold enough
+    /// of it, and enough empty lanes must take the rebuilt fragments.
     pub(crate) fn is_rebuildable(&self, chunk: ChunkIndex, givers: u64, takers: u64) -> bool {
         let lanes = (0..self.columns.len()).filter(|&lane| !self.columns[lane].is_destination);
         let (mut given, mut empty) = (0u64, 0u64);

@@ -2,7 +2,7 @@
 
 use super::{Have, Replica};
 
-/// Losses that a chunk must still survive to be left alone under lazy repair: with one less it is
+/// Losses that a chunk must still survive to be left alone under lazy repair. With one less it is
 /// repaired (Bhagwan et al., Total Recall, NSDI 2004).
 const LAZY_MARGIN: u32 = 2;
 

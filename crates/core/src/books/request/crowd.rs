@@ -22,8 +22,8 @@ impl Request {
     }
 
     /// Returns whether the lane may get a fragment of a chunk whose fragments lie on the lanes
-    /// `taken`. The lane must hold none, its failure domains must be below their limit among lanes
-    /// that are up, and the remaining fragments must still find places.
+    /// `taken`. The lane must hold none, and its failure domains must be below their limit among
+    /// lanes that are up. The remaining fragments must still find places.
     pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
         self.is_free_among(taken, lane, self.domain_max, u64::MAX)
     }
@@ -59,8 +59,8 @@ impl Request {
         is_one || 1 + places(taken | 1 << lane, wanted - 1).count_ones() >= without.count_ones()
     }
 
-    /// Returns whether the lane has nothing of a chunk of which the lanes `taken` have something,
-    /// and its failure domains are below their limit, whatever happens to the rest.
+    /// Returns whether the lane has nothing of the chunk that the lanes `taken` hold, with its
+    /// failure domains below their limit. The places of the rest don't matter.
     pub(crate) fn fits(&self, taken: u64, lane: usize) -> bool {
         taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
     }
