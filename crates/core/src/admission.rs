@@ -1,4 +1,4 @@
-//! Takes a request or says at once why not, and what would buy it.
+//! Accepts a request, or refuses it at once with the reason and what would make it possible.
 
 mod bargain;
 mod pinned;
@@ -20,27 +20,28 @@ use crate::{
     outlook::{Belief, Places, Promised},
 };
 
-/// A depot has ample space for a request where it is so many times what the request may put there.
+/// Multiple of what a request may put on a depot from which its space is ample.
 const AMPLE: u64 = 2;
 
-/// What was decided about a request.
+/// Decision about a request.
 pub(crate) enum Verdict {
-    /// It is taken, this way.
+    /// Accepted on this route.
     Admit {
         route: Route,
         /// Lanes to feed.
         active: Vec<usize>,
         reason: Reason,
-        /// When it will be done, so far.
+        /// Forecast time at which it is done, so far.
         finish: Option<Timestamp>,
-        /// Its deadline can't be met: it gets what the others leave.
+        /// True if its deadline can't be met: it gets what the others leave.
         is_leftover: bool,
     },
-    /// It is not taken.
+    /// Refused.
     Refuse(Reason),
 }
 
-/// The ways a request could go: its depots, best first, and what they and the destination were asked.
+/// Possible ways of a request: its depots, best first, and the planner's question about them and
+/// the destination.
 struct Way {
     lanes: Vec<usize>,
     scene: Scene,
@@ -48,7 +49,7 @@ struct Way {
 }
 
 impl Way {
-    /// The route on which so many depots are fed.
+    /// Returns the route that feeds so many depots.
     fn route(&self, depots: usize) -> Route {
         if depots == 0 && self.proposal.destination.is_some() {
             Route::Direct
@@ -59,7 +60,7 @@ impl Way {
 }
 
 impl Mind {
-    /// Weighs a request that is not in the books yet, or moves and may go another way.
+    /// Weighs a request that is not registered yet, or that moves and may take another way.
     pub(crate) fn weigh(&self, request: &Request, left: &Promised) -> Verdict {
         if let Some(refusal) = self.find_flaw(request) {
             return Verdict::Refuse(refusal);
@@ -93,7 +94,7 @@ impl Mind {
         weigh_infeasible(request, &hopeful)
     }
 
-    /// What is wrong with the request whatever the rates.
+    /// Returns the flaw of a request that no rate could mend.
     pub(crate) fn find_flaw(&self, request: &Request) -> Option<Reason> {
         let spec = &request.spec;
         if spec.deadline <= self.now {
@@ -168,8 +169,8 @@ impl Mind {
         })
     }
 
-    /// When the request would be safe with what is left, if that is in time by the most hopeful belief it
-    /// is taken on.
+    /// Returns when the request would be safe with what is left, if that is in time by the most
+    /// hopeful belief used for admission.
     pub(crate) fn try_hopeful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
         let way = self.way(request, Belief::Hopeful, left);
         match self.try_way(request, &way, Duration::ZERO)? {
@@ -178,7 +179,8 @@ impl Mind {
         }
     }
 
-    /// The same by the careful belief, well before its deadline.
+    /// Returns when the request would be safe by the careful belief, if that is well before its
+    /// deadline.
     pub(crate) fn try_careful(&self, request: &Request, left: &Promised) -> Option<Timestamp> {
         let way = self.way(request, Belief::P10, left);
         let margin = self.margin(request.aim());
@@ -188,7 +190,8 @@ impl Mind {
         }
     }
 
-    /// The request as a question to the planner: its destination, and enough depots for its code or none.
+    /// Builds the question to the planner: the request's destination, and enough depots for its
+    /// code or none.
     fn way(&self, request: &Request, belief: Belief, left: &Promised) -> Way {
         let spec = &request.spec;
         let is_placed = |lane: &usize| left.places.contains_key(&request.lanes[*lane].depot);
@@ -203,7 +206,7 @@ impl Mind {
             .filter(|lane| request.is_pinned(**lane))
             .count()
             == pinned;
-        // Where all depots would fail together, the destination alone is left.
+        // If all depots would fail together, only the destination is left.
         let is_spread = request.is_spread();
         let stands_in = self.stands_in(request, lanes.len()).filter(is_placed);
         let count = lanes.len() + usize::from(stands_in.is_some());
@@ -214,7 +217,7 @@ impl Mind {
         let destination = destination.filter(|&lane| !request.is_barred(lane));
         let destination = destination.filter(|_| request.is_safe_whole());
         let destination = destination.or(stands_in.filter(|_| !lanes.is_empty()));
-        // Each depot is needed where a destination stands in for one.
+        // Each depot is needed if a destination stands in for one.
         let pinned = match stands_in {
             Some(_) => lanes.len(),
             None => pinned,
@@ -222,7 +225,8 @@ impl Mind {
         let all = left.scene(belief);
         let named: Vec<usize> = lanes.iter().copied().chain(destination).collect();
         let places = places_of(&named, request, &left.places);
-        // Data is no fluid: where space binds, the last place of a depot is not counted on. A pinned one takes its column.
+        // Fragments can't be divided: if space binds, a depot's last place is not counted on. A
+        // pinned depot takes its column.
         let depots = named.iter().zip(&places).map(|(&lane, &place)| {
             let mut supply = all.supplies.depots[place].clone();
             let room = if request.is_destination(lane) {
@@ -264,24 +268,25 @@ impl Mind {
         }
     }
 
-    /// What a request that was just taken puts on the depots: no newcomer gets that.
+    /// Returns the load that a request just accepted puts on the depots, which no newcomer gets.
     pub(crate) fn promised_load(&self, request: &Request, left: &Promised) -> Load {
         self.load(request, &left.places, request.route, |lane| {
             request.lanes[lane].is_active
         })
     }
 
-    /// Lanes to depots that can be staged to, the best first: those that are pinned before others, those that open in time
-    /// before others, those of the user before landmarks, those open now before others, those near the centre before those of a
-    /// higher level, one of each domain
-    /// before a second, cheap ones before dear ones where money or redundancy was wished, those with ample space before
-    /// those with less, fast ones before slow ones, cheap ones before dear ones that are alike in all that, then in the
-    /// user's order.
+    /// Returns lanes to depots that can be staged to, best first.
+    ///
+    /// The order puts pinned depots first, then those that open in time, the user's before
+    /// landmarks, and those open now. Next come those near the centre before those of a higher
+    /// level, and one of each failure domain before a second. Next come cheap ones, if money or
+    /// redundancy was wished, those with ample space, and fast ones. Depots alike in all that go by
+    /// price, then in the user's order.
     pub(crate) fn staging_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.can_use(request, lane))
     }
 
-    /// The same and those that are lost and may be back.
+    /// Returns the staging lanes and those of lost depots that may come back.
     fn hoped_lanes(&self, request: &Request) -> Vec<usize> {
         self.best_first(request, |lane| self.may_use(request, lane))
     }
@@ -310,7 +315,7 @@ impl Mind {
                     is_closed,
                     level,
                 );
-                // With one fragment of a chunk a depot, who comes next needs space on several.
+                // With one fragment of a chunk a depot, the next request needs space on several.
                 let ample = request.replica.room(lane).times(AMPLE);
                 let space = core::cmp::Reverse((depot.space() - self.index.kept(id)).min(ample));
                 Some((reach, price, (space, rate), cost, lane))
@@ -323,7 +328,7 @@ impl Mind {
         let (mut first, mut more, mut taken) = (Vec::new(), Vec::new(), 0);
         let most = request.domain_max;
         for &(reach, _, _, _, lane) in &lanes {
-            // What the rest of a chunk needs is looked for among those that are no worse.
+            // The rest of a chunk finds its places among depots that are no worse.
             let among = match request.uncommon.groups.is_empty() {
                 true => u64::MAX,
                 false => {
@@ -342,26 +347,27 @@ impl Mind {
         first
     }
 
-    /// Whether the depot of a lane is there or will be, and was not given up.
+    /// Returns whether the depot of a lane is up or expected, and was not given up.
     pub(crate) fn can_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
         !request.is_barred(lane) && depot.is_some_and(Depot::is_expected)
     }
 
-    /// Whether the depot of a lane is there or will be, and gives what it holds: one that is drained does.
+    /// Returns whether the depot of a lane is up or expected, and gives what it holds: a drained
+    /// one does.
     pub(crate) fn can_give(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
         !request.is_unwanted(lane) && depot.is_some_and(Depot::is_expected)
     }
 
-    /// Whether the depot of a lane is there, will be, or may be.
+    /// Returns whether the depot of a lane is up, expected, or may come back.
     pub(crate) fn may_use(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
         let may_be = |depot: &Depot| depot.is_expected() || depot.is_hoped_for(&self.settings);
         !request.is_barred(lane) && depot.is_some_and(may_be)
     }
 
-    /// Whether the depot of a lane is there and its hours let it be used.
+    /// Returns whether the depot of a lane is up and within its hours.
     pub(crate) fn is_there(&self, request: &Request, lane: usize) -> bool {
         let depot = self.depots.get(&request.lanes[lane].depot);
         let is_there =
@@ -369,7 +375,7 @@ impl Mind {
         !request.is_barred(lane) && depot.is_some_and(is_there)
     }
 
-    /// Which depots are kept in reserve, for `explain`.
+    /// Records the depots kept in reserve, for `explain`.
     pub(crate) fn remember_spares(&mut self, id: posthaste_types::RequestId) {
         let Some(request) = self
             .requests
@@ -392,7 +398,7 @@ impl Mind {
     }
 }
 
-/// What to say of a request that can't be on time, and what would help.
+/// Returns the verdict on a request that can't be on time, with what would help.
 fn weigh_infeasible(request: &Request, way: &Way) -> Verdict {
     if let Some(reason) = want_of_space(way) {
         return Verdict::Refuse(reason);
@@ -416,7 +422,7 @@ fn weigh_infeasible(request: &Request, way: &Way) -> Verdict {
     }
 }
 
-/// What would make the way feasible, and the earliest finish among that.
+/// Returns what would make the way feasible, and the earliest finish among that.
 fn counter_offer(way: &Way) -> (Option<Timestamp>, Vec<WouldBuy>) {
     let mut earliest = None;
     let mut would_buy = Vec::new();
@@ -433,7 +439,7 @@ fn counter_offer(way: &Way) -> (Option<Timestamp>, Vec<WouldBuy>) {
     (earliest, would_buy)
 }
 
-/// The refusal, when it is space that is missing and not rate.
+/// Returns the refusal if space is missing and not rate.
 fn want_of_space(way: &Way) -> Option<Reason> {
     let all = &way.proposal.candidates;
     let roomy = way.scene.with_endless_space();
@@ -452,7 +458,7 @@ fn want_of_space(way: &Way) -> Option<Reason> {
     })
 }
 
-/// The lanes of a load that a request may use, as places in a list of theirs.
+/// Returns the lanes of a load that a request may use, as places in their list.
 fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> {
     let place = |&lane: &usize| places.get(&request.lanes[lane].depot);
     lanes
@@ -462,7 +468,7 @@ fn places_of(lanes: &[usize], request: &Request, places: &Places) -> Vec<usize> 
         .collect()
 }
 
-/// How many depots among the lanes there are of which no two fail together.
+/// Counts depots among the lanes of which no two fail together.
 fn domains(request: &Request, lanes: &[usize]) -> u32 {
     let groups = &request.uncommon.groups;
     if !groups.is_empty() {

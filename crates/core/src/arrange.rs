@@ -1,5 +1,5 @@
-//! Keeps what is derived from the books up to date: who comes first, who waits for what, and when
-//! time alone changes something.
+//! Keeps data derived from the books up to date: the order of requests, what each waits for, and
+//! when time alone changes something.
 
 use alloc::{sync::Arc, vec::Vec};
 use posthaste_types::{DepotId, RequestId, Timestamp};
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Brings the index up to date with the requests that were touched.
+    /// Updates the index with the requests that were touched.
     pub(crate) fn bring_up_to_date(&mut self) {
         for id in self.requests.take_touched() {
             self.requests.settle(&id, Request::settle);
@@ -25,7 +25,7 @@ impl Mind {
             }
             let has_ended = self.index.moves(id) && entry.urgency.is_none();
             self.index.set(id, entry);
-            // What waits at its destination for it to be over may go on.
+            // Requests that wait for it at its destination may go on.
             let lead = self.requests.get(&id).and_then(Request::lead_depot);
             if let Some(to) = lead.filter(|_| has_ended) {
                 self.pushes.touch(to);
@@ -55,7 +55,7 @@ impl Mind {
         let resumes = resumes.into_iter().chain(again).min();
         let has_push = request.goes_on().any(Push::has_work);
         let may_deliver = request.is_kept() && !request.is_paused();
-        // What was promised to be at its destinations in time goes there first.
+        // Requests promised at their destinations in time go there first.
         let goes_on = Urgency {
             is_leftover: request.promised_by().is_none(),
             turn: urgency.turn,
@@ -105,7 +105,8 @@ impl Mind {
         }
     }
 
-    /// The same as far as its rate lets it send now; and else when it will.
+    /// Returns the depots the request could feed now, as far as its rate allows, else the time at
+    /// which it may.
     fn wants_now(&self, request: &Request) -> (Arc<[DepotId]>, Option<Timestamp>) {
         let wants = self.wants(request);
         if request.uncommon.throttle.is_open(self.now) || wants.is_empty() {
@@ -118,9 +119,9 @@ impl Mind {
         (Arc::default(), opens_at)
     }
 
-    /// Depots the request could send something to now, if they had room.
+    /// Returns depots to which the request could send something now, if they had room.
     fn wants(&self, request: &Request) -> Arc<[DepotId]> {
-        // While the source is being removed it can't be counted on.
+        // A source that is being removed can't be counted on.
         let has_source = request.release != Release::Commanded && !request.awaits_inventories();
         if !request.is_under_way() || !has_source {
             return Arc::default();
@@ -141,8 +142,8 @@ impl Mind {
         lanes.map(|(_, lane)| lane.depot).collect()
     }
 
-    /// Depots that something of the request may go on to: those beyond the first level it uses, and
-    /// destinations; all of them where something is made again.
+    /// Returns depots to which something of the request may go on: those beyond the first level it
+    /// uses, and destinations. If something is rebuilt, returns all of them.
     fn nearer(&self, request: &Request) -> Vec<DepotId> {
         if request.mend.as_deref().is_some_and(Push::has_work) {
             return request.lanes.iter().map(|lane| lane.depot).collect();
@@ -165,12 +166,12 @@ impl Mind {
         nearer.chain(whole).collect()
     }
 
-    /// The last moment at which danger can be said well before the deadline.
+    /// Returns the last moment at which danger can be reported well before the deadline.
     pub(crate) fn last_call(&self, request: &Request) -> Timestamp {
         (request.spec.deadline - self.settings.tick).max(request.submitted)
     }
 
-    /// Everything is looked at every tick while anything is under way.
+    /// Schedules a look at everything every tick while anything is in progress.
     pub(crate) fn set_tick(&mut self) {
         let is_busy =
             !self.index.is_idle() || !self.transfers.is_empty() || !self.index.asking().is_empty();
@@ -182,7 +183,7 @@ impl Mind {
         };
     }
 
-    /// Notes when time alone changes something about the depots that were touched.
+    /// Records when time alone next changes something about the touched depots.
     pub(crate) fn wind_timers(&mut self) {
         for &id in self.depots.touched() {
             let timer = self.depots.get(&id).and_then(|depot| {
@@ -195,7 +196,7 @@ impl Mind {
         }
     }
 
-    /// When time alone changes something next.
+    /// Returns when time alone next changes something.
     pub(crate) fn find_alarm(&mut self) -> Option<Timestamp> {
         self.wind_timers();
         let sweep = self.sweep.as_ref().map(|sweep| sweep.goes_on);

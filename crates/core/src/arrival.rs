@@ -1,9 +1,10 @@
 //! Stage-ins: which chunk comes from which source, and when it must begin to be here in time.
 //!
-//! `outlook` forecasts, forward and backward, by what `inbound` says that sources give; `fetch` asks sources for chunks; `near`
-//! lets them go to depots near the centre meanwhile; `outward` removes the source of what goes the other way; `onward` is what
-//! goes there from depots; `review` is what time alone brings; `loss` is what becomes of sources that fail; `bargain` is what
-//! would make one possible that is refused; `purse` what one may cost, and what of it dear sources get; `ending` how a stage-in ends.
+//! `outlook` forecasts, forward and backward, from the rates of sources in `inbound`. `fetch` asks
+//! sources for chunks; `near` sends them to depots near the centre meanwhile. `outward` removes the
+//! source of exports, and `onward` exports from depots. `review` handles the passage of time, and
+//! `loss` sources that fail. `bargain` makes counter-offers for refused stage-ins. `purse` holds
+//! budgets, and the share of dear sources; `ending` finishes a stage-in.
 
 mod bargain;
 mod ending;
@@ -34,13 +35,13 @@ use crate::{
 };
 
 impl Mind {
-    /// The name people use for a source.
+    /// Returns the name that people use for a source.
     pub(crate) fn name_of_source(&self, source: SourceId) -> String {
         let known = self.arrivals.sources.get(&source);
         known.map_or_else(|| alloc::format!("{source}"), |source| source.name.clone())
     }
 
-    /// Says something of every live stage-in that uses a source.
+    /// Reports something to every live stage-in that uses a source.
     fn tell_users(
         &mut self,
         source: SourceId,
@@ -53,7 +54,7 @@ impl Mind {
         }
     }
 
-    /// Something became known of a stage-in.
+    /// Handles news of a stage-in.
     pub(crate) fn on_stage_in_told(&mut self, id: RequestId, news: &StageInNews, out: &mut Outbox) {
         match *news {
             StageInNews::MayWait { ref near } => self.on_may_wait(id, near),
@@ -85,7 +86,7 @@ impl Mind {
         }
     }
 
-    /// It became known whose a stage-in is.
+    /// Sets the owner and project of a stage-in.
     fn on_is_for(&mut self, id: RequestId, owner: &str, project: &str) {
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
@@ -95,9 +96,9 @@ impl Mind {
         arrival.turn = self.shares.turn(arrival.claim(), &self.settings);
     }
 
-    /// Brings the turns of stage-ins up to date that can't be on time (`docs/algorithms/fair-shares.md`).
+    /// Updates the turns of stage-ins that can't be on time (`docs/algorithms/fair-shares.md`).
     fn review_turns(&mut self) {
-        // Else the look at all that leaves the centre has found who was served least.
+        // Otherwise the review of outgoing requests has found the least served.
         if self.index.is_idle() {
             self.shares.settle(self.now, &self.settings);
         }
@@ -107,12 +108,12 @@ impl Mind {
         }
     }
 
-    /// Stage-ins are looked at within this step.
+    /// Schedules a look at stage-ins within this step.
     pub(crate) fn look_at_arrivals_now(&mut self) {
         self.arrivals.look_at = Some(self.now);
     }
 
-    /// What time alone brings to stage-ins, and then what is to be fetched.
+    /// Handles the passage of time for stage-ins, then fetches.
     pub(crate) fn bring_in(&mut self, out: &mut Outbox) {
         self.release_outward(out);
         if self.arrivals.live().next().is_none() {
@@ -131,7 +132,7 @@ impl Mind {
         self.set_next_look();
     }
 
-    /// When a stage-in wants something to be done next, if nothing happens before.
+    /// Returns when a stage-in next needs something done, if nothing happens before.
     pub(crate) fn next_arrival_alarm(&self) -> Option<Timestamp> {
         let paced = self.arrivals.live().filter_map(|(_, arrival)| {
             let waits = arrival.may_read() && arrival.paced_until > self.now && arrival.open() > 0;
@@ -168,7 +169,7 @@ impl Mind {
         }
     }
 
-    /// Whether the number is that of a stage-in.
+    /// Returns whether the number is that of a stage-in.
     #[must_use]
     pub fn is_stage_in(&self, request: RequestId) -> bool {
         self.arrivals.requests.contains_key(&request)

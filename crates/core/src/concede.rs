@@ -1,17 +1,18 @@
-//! Who can't be on time any more lets others go first where that keeps more deadlines (`docs/algorithms/greedy-planner.md`):
-//! the earliest deadline first is the best order only while all can be kept, and a large request that is late makes all
-//! behind it late as well.
+//! Late requests let others go first if that keeps more deadlines
+//! (`docs/algorithms/greedy-planner.md`). The earliest deadline first is the best order only while
+//! all can be kept. A large late request makes all behind it late as well.
 
 use alloc::{string::String, vec::Vec};
 use posthaste_types::{Bytes, RequestId};
 
 use crate::{Mind, books::Request, contract::Reason, outlook::Belief};
 
-/// Late requests that are tried, the largest first: without one of these the others gain most.
+/// Most late requests that are tried, the largest first: without one of these the others gain most.
 const TRIED_MAX: usize = 8;
 
 impl Mind {
-    /// A look at everything is over: one that is late lets others go first, or one that did takes its turn again.
+    /// Reviews the order after a look at everything: one late request lets others go first, or one
+    /// that did takes its turn again.
     pub(crate) fn review_order(&mut self) {
         if !self.may_reorder() {
             return;
@@ -49,7 +50,7 @@ impl Mind {
         let tried = late
             .into_iter()
             .map(|(_, id)| (self.kept(Belief::P50, None, Some(id)).len(), id));
-        // Of equals the largest, which came first.
+        // Of equals the largest wins, which came first.
         let best = tried
             .filter(|(others, _)| *others > kept.len())
             .min_by_key(|&(others, _)| core::cmp::Reverse(others));

@@ -1,4 +1,4 @@
-//! The course of a request that runs: how many depots it is fed to, and which way it goes.
+//! Course of a running request: its fan-out and its route.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -14,12 +14,14 @@ use crate::{
     review::reason_late,
 };
 
-/// A depot is added when what is left takes at most so many hundredths of the time then.
+/// Largest share of the time, in hundredths, that the rest may take with one depot more for it to
+/// be added.
 const WORTH_PERCENT: u32 = 99;
 
 impl Mind {
-    /// Feeds one more depot when behind, one less when far ahead (`docs/algorithms/greedy-planner.md`). Where
-    /// only the destination was fed, as many more as the deadline needs.
+    /// Feeds one more depot when behind, one less when far ahead
+    /// (`docs/algorithms/greedy-planner.md`). If only the destination was fed, adds as many as the
+    /// deadline needs.
     pub(crate) fn review_fan_out(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -31,7 +33,7 @@ impl Mind {
         let left = deadline.since(now).saturating_sub(self.margin(deadline));
         let finish = request.finish.map(|finish| finish.p90.since(now));
         let (behind, ahead) = (self.settings.behind_ticks, self.settings.ahead_ticks);
-        // What a reservation that is asked for brings is not known yet.
+        // The effect of a reservation that is asked for is not known yet.
         let is_awaited = self.circuits.is_awaited(id);
         let Some(request) = self.requests.get_mut(&id) else {
             return;
@@ -85,13 +87,14 @@ impl Mind {
         }
     }
 
-    /// The lane of the best depot that is not fed.
+    /// Returns the lane of the best depot that is not fed.
     pub(crate) fn next_in_reserve(&self, request: &Request) -> Option<usize> {
         let mut lanes = self.staging_lanes(request).into_iter();
         lanes.find(|&lane| !request.lanes[lane].is_active)
     }
 
-    /// Whether one depot more would end the request sooner: where the way out is what bounds it, none would.
+    /// Returns whether one depot more would end the request sooner: if the uplink is the
+    /// bottleneck, none would.
     fn would_help(&self, id: RequestId, sweep: &Sweep) -> bool {
         let Some(request) = self.requests.get(&id) else {
             return false;
@@ -113,7 +116,7 @@ impl Mind {
         }
     }
 
-    /// Feeds the fastest depot in reserve, with the reason as it is then. Returns whether there was
+    /// Feeds the fastest depot in reserve, with the reason at that time. Returns whether there was
     /// one.
     pub(crate) fn activate_next(
         &mut self,
@@ -146,7 +149,7 @@ impl Mind {
     }
 
     fn retire_slowest(&mut self, id: RequestId, left: Duration, sweep: &Sweep, out: &mut Outbox) {
-        /// With less than this to go, another plan is not worth its churn.
+        /// Time to go below which another plan is not worth its churn.
         const NEARLY_DONE: Duration = Duration::from_secs(60);
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -203,7 +206,8 @@ impl Mind {
         self.tell(out, Some(id), Some(depot), Happening::DepotRetired, reason);
     }
 
-    /// The destination alone does not keep the deadline, or does not answer: depots are fed as well.
+    /// Feeds depots as well, as the destination alone does not keep the deadline, or does not
+    /// answer.
     pub(crate) fn stage_too(
         &mut self,
         id: RequestId,
@@ -233,7 +237,8 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::Rerouted, reason);
     }
 
-    /// The destination alone suffices: what is on its way to depots still arrives.
+    /// Sends to the destination alone, as it suffices: fragments on their way to depots still
+    /// arrive.
     fn go_direct(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
@@ -247,7 +252,7 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::Rerouted, reason);
     }
 
-    /// The fewest depots, the best first, that keep the deadline; all where none do.
+    /// Returns the fewest depots, the best first, that keep the deadline; all if none do.
     fn fewest(&self, id: RequestId, lanes: Vec<usize>, sweep: &Sweep) -> Vec<usize> {
         let Some(request) = self.requests.get(&id) else {
             return lanes;

@@ -1,8 +1,8 @@
-//! Brings every chunk to every destination, from whoever has it (`docs/algorithms/delivery.md`).
+//! Brings every chunk to every destination, from any holder (`docs/algorithms/delivery.md`).
 //!
-//! The centre sends a chunk once, so that it is safe. Destinations that lack it then take it from where it
-//! lies: the centre's way out has no part in it, and while the centre still sends to a destination that
-//! goes first. A destination that is away is waited for.
+//! The centre sends a chunk once, so that it is safe. Destinations that lack it then take it from
+//! where it lies, without the centre's uplink. While the centre still sends to a destination, that
+//! goes first. Delivery waits for a destination that is away.
 
 mod follow;
 mod outlook;
@@ -23,12 +23,12 @@ use crate::{
     outlook::SLICE_PAUSE,
 };
 
-/// Chunks looked at in one go for one request: a fraction of a millisecond.
+/// Most chunks looked at in one go for one request: a fraction of a millisecond.
 const LOOKS_MAX: usize = 512;
-/// Chunks that wait for a busy way, of which so many are looked at in one go.
+/// Most chunks waiting for a busy path that are looked at in one go.
 const OPENED_MAX: usize = 16;
 
-/// A depot or destination as a request sees it now, whatever the chunk.
+/// Depot or destination as a request sees it now, whatever the chunk.
 struct Perch {
     lane: usize,
     depot: DepotId,
@@ -38,17 +38,18 @@ struct Perch {
     is_open: bool,
 }
 
-/// How many chunks more may start towards each destination, by its place among the perches.
+/// Number of chunks that may still start towards each destination, by its place among the perches.
 type Rooms = BTreeMap<usize, u32>;
 
-/// What one pass over a request came to.
+/// Result of one pass over a request.
 struct Pass {
     rooms: Rooms,
     commands: Vec<(usize, Command)>,
 }
 
 impl Mind {
-    /// A request was taken: its destinations share what is sent, and take what lies at depots.
+    /// Begins the delivery of an accepted request: its destinations share what is sent, and take
+    /// what lies at depots.
     pub(crate) fn begin_delivery(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -60,18 +61,19 @@ impl Mind {
         } else if let Some(request) = self.requests.get_mut(&id)
             && request.lead().is_some()
         {
-            // Nothing of it has to go anywhere.
+            // An empty request has nothing to deliver.
             request.due.whole_at = Some(self.now);
         }
     }
 
-    /// The destination that plans count on now: one that is there, then one that has space for all of it, then the
-    /// fastest; not the one so far only where another is faster by a quarter.
+    /// Returns the destination on which plans count now: one that is up, then one with space for
+    /// all of it, then the fastest. Another replaces the present one for speed only if it is faster
+    /// by a quarter.
     pub(crate) fn best_destination(&self, request: &Request) -> Option<usize> {
         let key = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot);
             let is_there = depot.is_some_and(|depot| depot.is_expected() && !depot.is_down());
-            // What its budget pays is worked out for the one that is chosen here.
+            // The budget is worked out for the destination that is chosen here.
             let is_usable = request.uncommon.barred >> lane & 1 == 0 && is_there;
             let lacks = request.spec.bytes - request.replica.stored(lane).1;
             let has_space = depot.is_some_and(|depot| depot.free >= lacks);
@@ -87,7 +89,7 @@ impl Mind {
         request.destinations().min_by_key(|&lane| key(lane))
     }
 
-    /// Finds that out anew for a request that runs and has a choice.
+    /// Re-evaluates that for a running request that has a choice.
     pub(crate) fn review_lead(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -108,7 +110,7 @@ impl Mind {
         }
     }
 
-    /// Something of the chunk was stored: destinations may take it from there.
+    /// Offers a chunk of which something was stored: destinations may take it from there.
     pub(crate) fn offer_delivery(&mut self, id: RequestId, chunk: ChunkIndex) {
         let goes = |request: &Request| request.delivery.is_some() && is_ripe(request, chunk);
         if self.requests.get(&id).is_some_and(goes)
@@ -120,7 +122,8 @@ impl Mind {
         }
     }
 
-    /// Starts what destinations of a request can take from others now. Returns whether anything.
+    /// Starts what destinations of a request can take from others now. Returns whether anything
+    /// started.
     pub(crate) fn deliver_for(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let Some(request) = self.requests.get(&id).filter(|request| request.is_kept()) else {
             return false;
@@ -197,7 +200,7 @@ impl Mind {
         pass.commands
     }
 
-    /// Starts what of a chunk can start, and files it by what it waits for.
+    /// Starts what can start of a chunk, and files it by what it waits for.
     fn deliver_chunk(
         &mut self,
         id: RequestId,
@@ -275,18 +278,20 @@ impl Mind {
         self.pushes.start(key, flight);
     }
 
-    /// When so much would be through from one to another; none where nothing may start there now.
+    /// Returns the microseconds until so much would arrive from one at another; none if nothing may
+    /// start there now.
     fn micros(&self, from: DepotId, to: DepotId, share: Bytes) -> Option<u64> {
         let (now, settings) = (self.now, &self.settings);
         let may_start = self.pushes.room(from, to, share, now, settings) == Some(true);
         may_start.then(|| self.micros_between(from, to, share))
     }
 
-    /// When so much would be through from one to another, after what is under way.
+    /// Returns the microseconds until so much would arrive from one at another, after what is in
+    /// progress.
     pub(crate) fn micros_between(&self, from: DepotId, to: DepotId, share: Bytes) -> u64 {
         let (now, settings) = (self.now, &self.settings);
         let known = self.crossings.rates(from, to, now, settings);
-        // A path that nothing went yet has both their ways to the world in it.
+        // A path over which nothing went yet includes both ends' links to the world.
         let ends = || {
             let ends = [from, to].into_iter();
             let ends = ends.filter_map(|end| Some(self.depots.get(&end)?.link.rates.p50));
@@ -314,7 +319,7 @@ impl Mind {
                 is_live: live >> place & 1 == 1,
                 gives: is_there
                     && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
-                // A store gathers nothing.
+                // A store can't gather.
                 is_open: is_destination
                     && is_there
                     && !depot.stores
@@ -344,7 +349,7 @@ impl Mind {
         rooms.filter(|(_, room)| *room > 0).collect()
     }
 
-    /// Depots and destinations as one chunk sees them.
+    /// Returns depots and destinations as one chunk sees them.
     fn spots(
         &self,
         request: &Request,
@@ -374,7 +379,8 @@ impl Mind {
 /// Fragments asked for beyond those a chunk needs.
 const RESERVE: usize = 1;
 
-/// The chunk may be taken: making it safe comes first, as long as the source is there.
+/// Returns whether the chunk may be taken: making it safe comes first, as long as the source is
+/// there.
 fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
     !request.is_moving() || request.replica.lost(chunk) == 0
 }
@@ -387,7 +393,8 @@ fn share(request: &Request, chunk: ChunkIndex, piece: Piece) -> Bytes {
     request.replica.bytes_of(chunk, fragment)
 }
 
-/// What the hands are told: a chunk goes on from where it lies whole, or is gathered from fragments.
+/// Returns the command to the hands: a chunk goes on from where it lies whole, or is gathered from
+/// fragments.
 fn command(key: FlightKey, pieces: &[(DepotId, Piece)]) -> Command {
     let (request, to, chunk, reason) = (key.request, key.depot, key.chunk, Reason::HasIt);
     if let [(from, Piece::Whole)] = *pieces {

@@ -1,5 +1,5 @@
-//! Places fragments on depots: each goes where it would be stored first, as far as windows, space
-//! and one fragment of a chunk a depot allow (`docs/algorithms/placement.md`). Depots that are fast have room
+//! Places fragments on depots (`docs/algorithms/placement.md`). Each goes where it would be stored
+//! first, as far as windows, space and one fragment of a chunk a depot allow. Fast depots have room
 //! in their windows more often, so their share grows by itself.
 
 mod endgame;
@@ -29,15 +29,16 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use rank::{Rank, is_open};
 use scatter::Scatter;
 
-/// A depot that had no room for so many requests in a row has none for others either.
+/// Consecutive misses after which a depot counts as full for all requests.
 const MISSES_MAX: u32 = 4 * MISS;
-/// One for which it has room, and that begins nothing all the same, as it waits for another depot, counts a sixteenth of that.
+/// Weight of a request for which the depot has no room. One for which it has room, but that waits
+/// for another depot, counts a sixteenth of that.
 const MISS: u32 = 16;
 
-/// The books one placement needs, borrowed apart.
+/// Books that one placement needs, borrowed apart.
 struct Placing<'a> {
     id: RequestId,
-    /// How the request stands at the depot of each lane; first where it is not said.
+    /// Rank of the request at the depot of each lane; first if missing.
     ranks: Vec<Rank>,
     index: &'a Index,
     request: &'a mut Request,
@@ -53,7 +54,7 @@ impl Mind {
     /// Gives every depot with room its next fragments, the most urgent request first.
     ///
     /// Only depots about which something changed are looked at, and for each only the requests that
-    /// could send something there: the rest would find what they found before.
+    /// could send something there. The rest would find what they found before.
     pub(crate) fn dispatch(&mut self, out: &mut Outbox) {
         self.wind_timers();
         let changed = self.depots.take_touched();
@@ -87,12 +88,12 @@ impl Mind {
                 heads.extend(next.map(|next| (next, depot, misses)));
             }
         }
-        // What was fed found its place; nothing is left over for the next step.
+        // Everything that was fed found its place; nothing is left for the next step.
         self.wind_timers();
         self.depots.take_touched();
     }
 
-    /// Whether the depot has room for what the request would send it next.
+    /// Returns whether the depot has room for the next piece of the request.
     fn could_take(&self, depot: DepotId, urgency: Urgency) -> bool {
         let Some(request) = self.requests.get(&urgency.request) else {
             return false;
@@ -117,7 +118,7 @@ impl Mind {
 
     fn placing(&mut self, id: RequestId) -> Option<Placing<'_>> {
         let request = self.requests.get_mut(&id)?;
-        // While the source is being removed it can't be counted on.
+        // A source that is being removed can't be counted on.
         let feeds = request.is_moving() && request.release != Release::Commanded;
         feeds.then_some(Placing {
             id,
@@ -133,7 +134,7 @@ impl Mind {
         })
     }
 
-    /// Works out again what a chunk being sent lacks, after something about it changed.
+    /// Recomputes what a chunk being sent lacks, after something about it changed.
     pub(crate) fn refresh_stripe(&mut self, id: RequestId, chunk: ChunkIndex) {
         if let Some(placing) = self.placing(id)
             && let Some(stripe) = placing.request.stripes.remove(&chunk)
@@ -155,7 +156,7 @@ impl Mind {
         }
     }
 
-    /// The same for every chunk of the request being sent.
+    /// Recomputes what every chunk of the request being sent lacks.
     pub(crate) fn refresh_stripes(&mut self, id: RequestId) {
         let open = self
             .requests
@@ -190,7 +191,7 @@ impl Placing<'_> {
         self.open_stripes(out);
     }
 
-    /// The chunk is being sent.
+    /// Marks the chunk as being sent.
     fn await_flights(&mut self, chunk: ChunkIndex, wanted: u64, taken: u64) {
         let stripe = Stripe {
             wanted,
@@ -202,7 +203,7 @@ impl Placing<'_> {
         self.request.stripes.insert(chunk, stripe);
     }
 
-    /// Whether any depot could take a fragment now.
+    /// Returns whether any depot could take a fragment now.
     fn is_any_open(&self) -> bool {
         let mut lanes = self.request.depot_lanes();
         lanes.any(|lane| self.is_open(lane, Bytes::ZERO))
@@ -242,7 +243,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Starts as many wanted fragments of the chunk as depots have room for. Returns whether any.
+    /// Starts as many wanted fragments of the chunk as depots have room for. Returns whether any
+    /// started.
     fn fill(&mut self, chunk: ChunkIndex, out: &mut Outbox) -> bool {
         let mut started = false;
         while let Some(stripe) = self.request.stripes.get(&chunk)
@@ -254,7 +256,8 @@ impl Placing<'_> {
             let (wanted, taken) = (stripe.wanted, stripe.taken);
             let more = wanted.count_ones() - 1;
             let mut free = self.free(chunk, wanted, taken);
-            // For nothing but its turn and its window a depot is waited for while others could take it.
+            // A depot that lacks only its turn or window is not waited for while others could take
+            // it.
             free.retain(|&lane| self.is_ready(lane, bytes));
             let free = match self.tight(chunk, bytes) {
                 Some(tight) => tight.best(&free, more),
@@ -267,7 +270,8 @@ impl Placing<'_> {
                 .min_by_key(|&lane| {
                     let crowd = self.request.crowds(taken, lane);
                     let level = self.level(lane);
-                    // Who was planned the most of what is left waits least, so that shares end together.
+                    // The depot with the largest planned rest waits least, so that shares end
+                    // together.
                     let planned = core::cmp::Reverse(self.request.quota_left(lane));
                     (crowd, level, planned, self.finish_micros(lane, bytes), lane)
                 });
@@ -283,7 +287,7 @@ impl Placing<'_> {
         started
     }
 
-    /// Sets a chunk aside that waits for a depot which is not there, so that others can go on.
+    /// Sets aside a chunk that waits for an absent depot, so that others can go on.
     fn park_if_stuck(&mut self, chunk: ChunkIndex) -> bool {
         let Some(stripe) = self.request.stripes.get(&chunk) else {
             return false;
@@ -311,9 +315,9 @@ impl Placing<'_> {
         true
     }
 
-    /// Where only the rule about depots that fail together leaves no place for a fragment of this chunk,
-    /// another depot with room takes it, domain or not: any depot may still be lost, and nothing waits
-    /// for ever. Returns whether that helps.
+    /// Lets another depot with room take a fragment of this chunk if only the failure domains leave
+    /// no place for it. Any depot may still be lost, and nothing waits for ever. Returns whether
+    /// that helps.
     fn crowd(&mut self, chunk: ChunkIndex, bytes: Bytes) -> bool {
         let Some(stripe) = self.request.stripes.get(&chunk) else {
             return false;
@@ -331,13 +335,15 @@ impl Placing<'_> {
         helps
     }
 
-    /// Whether a lane may get a fragment of this chunk, where fragments may lie `among` these lanes.
+    /// Returns whether a lane may get a fragment of this chunk, if fragments may lie `among` these
+    /// lanes.
     fn is_free(&self, chunk: ChunkIndex, taken: u64, lane: usize, among: u64) -> bool {
         let most = self.request.domain_max + self.request.crowded_by(chunk);
         self.request.is_free_among(taken, lane, most, among)
     }
 
-    /// Lanes among which the fragments of this chunk find their places, as a mask: it matters only where depots fail together.
+    /// Returns the lanes among which the fragments of this chunk find their places, as a mask: it
+    /// matters only if depots fail together.
     fn among(&self, chunk: ChunkIndex) -> u64 {
         if self.request.uncommon.groups.is_empty() {
             return u64::MAX;
@@ -345,15 +351,15 @@ impl Placing<'_> {
         self.fed(self.request.replica.bytes_of(chunk, FragmentIndex::new(0)))
     }
 
-    /// Lanes whose depots are fed and could take `bytes` at some time, as a mask.
+    /// Returns the lanes whose depots are fed and could take `bytes` at some time, as a mask.
     fn fed(&self, bytes: Bytes) -> u64 {
         let lanes = self.request.depot_lanes();
         let fed = lanes.filter(|&lane| self.is_fed(lane, bytes));
         fed.fold(0, |mask, lane| mask | 1 << lane)
     }
 
-    /// Books what is on its way from now on: the fragment, or for who codes the chunk there the whole of it, whose
-    /// sending is paid though the fragment alone is kept.
+    /// Books a flight from now on: the fragment, or the whole chunk for a relay that codes it. Then
+    /// the whole send is paid though only the fragment is kept.
     fn begin_flight(
         &mut self,
         lane: usize,
@@ -441,7 +447,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Fragments of the chunk that are wanted, and lanes that are taken, as masks.
+    /// Returns the wanted fragments of the chunk, and the taken lanes, as masks.
     fn mask(&self, chunk: ChunkIndex) -> (u64, u64) {
         let mut wanted = self.request.replica.lost(chunk);
         if self.request.route == Route::Direct {

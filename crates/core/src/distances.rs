@@ -1,4 +1,4 @@
-//! How far depots are from the centre and from destinations (`docs/algorithms/distances.md`).
+//! Distances of depots from the centre and from destinations (`docs/algorithms/distances.md`).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Mind {
-    /// How far along the way to its destination the depot of each lane of a request lies: the least comes first among
-    /// depots of which as much is expected.
+    /// Returns how far along the way to its destination the depot of each lane of a request lies.
+    /// The least comes first among depots with equal forecasts.
     pub(crate) fn along(&self, request: &Request) -> Vec<u64> {
         let to = request.lead_depot();
         let places = request.lanes.iter().map(|lane| {
@@ -26,8 +26,8 @@ impl Mind {
         distance::along(&places, self.whole(to))
     }
 
-    /// Every depot, and how far it is from the centre and from `to`, in the order in which depots of which nothing else is known
-    /// are taken: landmarks last, then as far along the way as they lie.
+    /// Returns every depot with its distance from the centre and from `to`. Their order is that of
+    /// choice if nothing else is known: landmarks last, then as far along the way as they lie.
     #[must_use]
     pub fn ranked(&self, to: Option<DepotId>, now: Timestamp) -> Vec<RankView> {
         let depots: Vec<(DepotId, &Depot)> = self
@@ -66,14 +66,14 @@ impl Mind {
         ranked.into_iter().map(|(_, _, view)| view).collect()
     }
 
-    /// The round trip from the centre to a destination.
+    /// Returns the round trip from the centre to a destination.
     fn whole(&self, to: Option<DepotId>) -> Option<Duration> {
         self.depots.get(&to?)?.round_trip
     }
 }
 
 impl Request {
-    /// The destination that plans count on.
+    /// Returns the destination on which plans count.
     pub(crate) fn lead_depot(&self) -> Option<DepotId> {
         Some(self.lanes[self.lead()?].depot)
     }

@@ -1,8 +1,8 @@
-//! Depots that fail together: how many fragments of a chunk they may hold among them.
+//! Failure domains: how many fragments of a chunk depots that fail together may hold among them.
 //!
-//! As many as the parity covers, so that the loss of a whole group loses nothing; fewer wherever other
-//! depots have room (`docs/algorithms/placement.md`). A depot may belong to several groups at once, as its site and its
-//! provider; each of them counts by itself.
+//! The bound is what the parity covers, so that the loss of a whole group loses nothing. It is less
+//! if other depots have room (`docs/algorithms/placement.md`). A depot may belong to several groups
+//! at once, such as its site and its provider; each of them counts by itself.
 
 mod apart;
 
@@ -17,14 +17,15 @@ use crate::{
     contract::{Happening, Outbox, Reason},
 };
 
-/// Which lanes of a request fail together, and how many fragments of a chunk each group may get.
+/// Lanes of a request that fail together, and the most fragments of a chunk for each group.
 #[derive(Debug)]
 pub(crate) struct Kin {
-    /// For each lane a mask of those that fail together with it in any way, itself among them.
+    /// Mask for each lane of those that fail together with it in any way, itself among them.
     pub(crate) masks: Vec<u64>,
-    /// The groups, as masks of lanes; none where no lane is in several: then the masks say it all.
+    /// Groups, as masks of lanes; none if no lane is in several: the masks then suffice.
     pub(crate) groups: Vec<u64>,
-    /// Lanes that can hold a whole chunk where lanes are in several groups, and even shares of those would not.
+    /// Lanes that can hold a whole chunk if lanes are in several groups and even shares of those
+    /// would not.
     pub(crate) apart: u64,
     pub(crate) most: u32,
     /// Destinations that fail together with no depot and none of each other.
@@ -32,7 +33,8 @@ pub(crate) struct Kin {
 }
 
 impl Mind {
-    /// Says that fragments lie closer together than the parity covers, once for each fragment more.
+    /// Reports that fragments lie closer together than the parity covers, once for each fragment
+    /// more.
     pub(crate) fn say_crowded(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.requests.get(&id);
         let Some(request) = request.filter(|request| request.uncommon.is_crowd_unsaid) else {
@@ -46,7 +48,7 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::Crowded, reason);
     }
 
-    /// Terms changed: finds out anew which depots of a request fail together.
+    /// Re-evaluates which depots of a request fail together, as terms changed.
     pub(crate) fn sort_by_domain(&mut self, id: RequestId) {
         let kin = self.requests.get(&id).map(|request| self.kin(request));
         if let Some((request, kin)) = self.requests.get_mut(&id).zip(kin) {
@@ -55,7 +57,7 @@ impl Mind {
         }
     }
 
-    /// Which depots of the request fail together.
+    /// Returns which depots of the request fail together.
     pub(crate) fn kin(&self, request: &Request) -> Kin {
         let groups = self.groups(request);
         let lanes = 0..request.lanes.len();
@@ -79,7 +81,7 @@ impl Mind {
         let holders = holders(request, &masks);
         let stands_in = self.stand_in(request, usable.count_ones(), holders);
         let usable = stands_in.map_or(usable, |lane| usable | 1 << lane);
-        // Pinned depots get theirs whatever that leaves to the others.
+        // Pinned depots get their fragments whatever that leaves to the others.
         let places = |most: u32| {
             let others = needed.saturating_sub(pinned.count_ones());
             pinned | apart(&groups, pinned, usable & !pinned, most, others)
@@ -104,8 +106,8 @@ impl Mind {
         }
     }
 
-    /// The destination that is counted on as one that holds something of every chunk, where with these depots one is lacking and
-    /// something is to be survived.
+    /// Returns the destination that counts as a holder of every chunk, if one depot is lacking and
+    /// some loss must be survived.
     fn stand_in(&self, request: &Request, depots: u32, holders: u64) -> Option<usize> {
         let is_one_short = depots + 1 == u32::from(request.code_now().total());
         // A budget counts fragments.
@@ -115,18 +117,19 @@ impl Mind {
         lead.filter(|&lane| holders >> lane & 1 == 1 && self.may_use(request, lane))
     }
 
-    /// The same, of a request that knows who fails together.
+    /// Returns that destination for a request whose failure domains are known.
     pub(crate) fn stands_in(&self, request: &Request, depots: usize) -> Option<usize> {
         let depots = u32::try_from(depots).unwrap_or(u32::MAX / 2);
         self.stand_in(request, depots, request.replica.holders())
     }
 
-    /// How many can hold something of each chunk with so many depots: one more where a destination stands in.
+    /// Returns how many can hold something of each chunk with so many depots: one more if a
+    /// destination stands in.
     pub(crate) fn holders_with(&self, request: &Request, depots: usize) -> usize {
         depots + usize::from(self.stands_in(request, depots).is_some())
     }
 
-    /// The lanes that share a name, for each name that several have; the same ones once.
+    /// Returns the lanes that share a name, for each name that several have; equal groups once.
     fn groups(&self, request: &Request) -> Vec<u64> {
         let mut named: BTreeMap<&str, u64> = BTreeMap::new();
         for (place, lane) in request.lanes.iter().enumerate() {
@@ -144,7 +147,7 @@ impl Mind {
         groups
     }
 
-    /// The lanes to depots that take fragments or may again, as a mask.
+    /// Returns the lanes to depots that take fragments or may again, as a mask.
     fn usable(&self, request: &Request) -> u64 {
         (0..request.lanes.len())
             .filter(|&lane| !request.is_destination(lane) && self.may_use(request, lane))
@@ -152,7 +155,7 @@ impl Mind {
     }
 }
 
-/// Destinations that fail together with no depot and with no earlier one of these.
+/// Returns destinations that fail together with no depot and with no earlier one of these.
 fn holders(request: &Request, masks: &[u64]) -> u64 {
     let depots = request
         .depot_lanes()
@@ -163,7 +166,8 @@ fn holders(request: &Request, masks: &[u64]) -> u64 {
     })
 }
 
-/// The least number of fragments of a chunk a group must take for all to find a place, where groups are disjoint.
+/// Returns the least number of fragments of a chunk that a group must take for all to find a place,
+/// if groups are disjoint.
 fn least_crowding(masks: &[u64], usable: u64, needed: u32) -> u32 {
     let mut groups: Vec<u64> = masks.iter().map(|mask| mask & usable).collect();
     groups.sort_unstable();
@@ -177,7 +181,8 @@ fn least_crowding(masks: &[u64], usable: u64, needed: u32) -> u32 {
         .unwrap_or(1)
 }
 
-/// Whether chunks find all their places where each lane takes as many of them as the others of its fullest group.
+/// Returns whether chunks find all their places if each lane takes as many of them as the others of
+/// its fullest group.
 fn do_shares_suffice(groups: &[u64], usable: u64, most: u32, needed: u32) -> bool {
     const WHOLE: u32 = 1 << 16;
     let share = |lane: u32| {

@@ -1,4 +1,4 @@
-//! How much of a request is through, for whoever looks at its files.
+//! Progress of a request by byte, for views of its files.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,12 +10,13 @@ use crate::{
     contract::{ArrivalState, RequestState},
 };
 
-/// All there is, however much.
+/// Range that covers everything.
 const WHOLE: Range<u64> = 0..u64::MAX;
 
 impl Mind {
-    /// Which bytes of a request's stream are safe, or here of a stage-in: in order, none beside the next. Stage-outs are cut into chunks
-    /// of this size. None when it is not known. Looks at each of its chunks.
+    /// Returns which bytes of a request's stream are safe, or of a stage-in here: in order, with
+    /// neighbours joined. Stage-outs are cut into chunks of this size. None if it is unknown.
+    /// Visits each of its chunks.
     #[must_use]
     pub fn done(&self, id: RequestId, chunk_size: Bytes) -> Option<Vec<Range<u64>>> {
         let request = self.requests.get(&id);
@@ -28,7 +29,7 @@ impl Mind {
 fn safe(request: &Request, chunk_size: Bytes) -> Vec<Range<u64>> {
     match request.state {
         RequestState::Refused | RequestState::Cancelled | RequestState::Failed => Vec::new(),
-        // What depots hold of it is not in the books any more.
+        // Holdings of depots are no longer in the books.
         RequestState::Delivered => [WHOLE].into(),
         RequestState::Moving | RequestState::Safe | RequestState::Released => {
             let size = chunk_size.get();
@@ -45,7 +46,7 @@ fn safe(request: &Request, chunk_size: Bytes) -> Vec<Range<u64>> {
 fn here(arrival: &Arrival) -> Vec<Range<u64>> {
     match arrival.state {
         ArrivalState::Arrived | ArrivalState::Released => [WHOLE].into(),
-        // What was written is removed.
+        // The files written so far are removed.
         ArrivalState::Refused | ArrivalState::Cancelled | ArrivalState::Failed => Vec::new(),
         ArrivalState::Waiting | ArrivalState::Moving | ArrivalState::Landing => {
             let cut = arrival.cut.iter();
@@ -55,7 +56,7 @@ fn here(arrival: &Arrival) -> Vec<Range<u64>> {
     }
 }
 
-/// With those in one that lie beside each other.
+/// Joins ranges that lie beside each other.
 fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

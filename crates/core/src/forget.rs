@@ -1,5 +1,6 @@
-//! What every destination has depots need not keep (`docs/algorithms/delivery.md`): they are told to remove it, so that
-//! others find its space. Each is told until it says that nothing is left, also after an interruption.
+//! Removal from depots of what every destination has (`docs/algorithms/delivery.md`), so that
+//! others get its space. Each depot gets orders until it reports that nothing is left, also after
+//! an interruption.
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
@@ -11,18 +12,19 @@ use crate::{
     contract::{Command, DeliveryReason, NearReason, Outbox, Reason, ReleasePolicy, RequestState},
 };
 
-/// A depot that did not answer in this time won't.
+/// Time after which an unanswered order counts as lost.
 const ANSWER_WAIT: Duration = Duration::from_secs(300);
-/// One that did not do it is not told again before: twice as long each time.
+/// Time before the order to a depot that did not comply is repeated: twice as long each time.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// Nor one that is away.
+/// Time before the order to a depot that is away is repeated.
 const AWAY: Duration = Duration::from_secs(60);
-/// Times that it is told in vain: the last two hours after the one before. Then its own expiry must do.
+/// Most orders without effect: the last two hours after the one before. Then its own expiry must
+/// suffice.
 const TOLD_MAX: u32 = 8;
 
 impl Mind {
-    /// A request is delivered: where that is known of each destination, depots need not keep any of it, unless its user
-    /// said how long they are to.
+    /// Lets depots drop a delivered request, if delivery is known at each destination, unless its
+    /// user said how long to keep it.
     pub(crate) fn begin_forgetting(&mut self, id: RequestId, reason: Reason) {
         let has_gone_on = self.has_gone_on(id);
         let Some(request) = self.requests.get(&id) else {
@@ -35,12 +37,14 @@ impl Mind {
         }
     }
 
-    /// Somebody who has all of a request, however long it was to be kept, wants its space for others.
+    /// Lets depots drop a request that is complete elsewhere at a user's request, however long it
+    /// was to be kept.
     pub(crate) fn on_forget_asked(&mut self, id: RequestId) {
         self.forget_delivered(id, Reason::Asked);
     }
 
-    /// Depots remove what they hold of a request, once it is delivered and nothing is to be done with it any more.
+    /// Orders depots to remove a request, once it is delivered and nothing is to be done with it
+    /// any more.
     fn forget_delivered(&mut self, id: RequestId, reason: Reason) {
         let now = self.now;
         let has_gone_on = self.has_gone_on(id);
@@ -48,13 +52,13 @@ impl Mind {
             return;
         };
         let is_known = request.state == RequestState::Delivered;
-        // One that stays for good is no reason to keep at depots what is at its address.
+        // A source that stays for good is no reason to keep at depots what is at its address.
         let is_through = match request.release {
             Release::Done | Release::Left => true,
             Release::Kept => has_gone_on,
             Release::Pending | Release::Commanded => false,
         };
-        // Removing the source is what comes first: it is only done while all is safe.
+        // Removing the source comes first: it is only done while all is safe.
         let is_leaving = request.spec.release == ReleasePolicy::WhenSafe && !is_through;
         if !is_known || is_leaving {
             return;
@@ -64,7 +68,7 @@ impl Mind {
         let used: Vec<usize> = used.filter(|&lane| request.lanes[lane].is_used).collect();
         let mut depots = Vec::new();
         for lane in used {
-            // Nothing is asked of it any more, and nothing there counts.
+            // The depot is asked for nothing any more, and nothing there counts.
             request.replica.replace(lane, &[]);
             let lane = &mut request.lanes[lane];
             (lane.is_used, lane.asked_at) = (false, None);
@@ -83,7 +87,7 @@ impl Mind {
         if let Ok(count) = u32::try_from(depots.len())
             && count > 0
         {
-            // What its code promised ends here: from now on a loss there is the loss of it.
+            // The code's promise ends here: from now on a loss there loses the data.
             let what = match is_only_copy {
                 true => "depots evict its fragments, so the destination has the only copy",
                 false => "depots evict its fragments",
@@ -101,7 +105,7 @@ impl Mind {
                 return;
             };
             let depot = self.depots.get(&at);
-            // What was delivered and lost is sent again.
+            // Data that was delivered and lost is sent again.
             let is_wanted = self.requests.get(&request);
             let is_wanted = is_wanted.is_some_and(|of| of.is_kept() && !of.is_final());
             if depot.is_none() || forget.until <= now || is_wanted {
@@ -135,7 +139,7 @@ impl Mind {
         self.remember_of(request, name, 1, what, Reason::Delivery { why });
     }
 
-    /// A depot removed what it held of a request, or did not.
+    /// Records whether a depot removed what it held of a request.
     pub(crate) fn on_forgotten(
         &mut self,
         request: RequestId,
@@ -148,7 +152,7 @@ impl Mind {
         };
         let is_open = |of: &Request| of.is_kept() && !of.is_final();
         if self.requests.get(&request).is_some_and(is_open) {
-            // What came since may be gone too.
+            // Data that came since may be gone too.
             self.forgets.remove((request, at));
             self.ask_if_used(request, at, reason(forget, false), out);
         } else if done {

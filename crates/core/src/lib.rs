@@ -1,13 +1,14 @@
 //! The mind: books, dispatcher and deadlines behind one pure contract.
 //!
-//! A driver hands [`Mind::step`] what happened and carries out what comes back. The books hold what
-//! is known (of requests, replicas, transfers, depots and links); one file under `on`
-//! takes each kind of input; `arrange` keeps them in order, `dispatch` places fragments, `outlook`
-//! forecasts, `review` and `course` change what is under way, `tuning` how much of it at once,
-//! `planning` asks for plans over time, `reserving` for rate on circuits, `spaces` for space on depots, `probing` for what nobody measured, `ways` chooses among several to one depot, `movers` gives work to processes that move data, `way_out` knows whether the centre's own line is full,
-//! `done` says how far a request is, byte by byte,
-//! `memory` keeps what was decided and `story` tells it. Nothing here reads a clock, a file, a socket or a random
-//! number.
+//! A driver hands [`Mind::step`] its inputs and carries out the commands it returns. The books hold
+//! what is known of requests, replicas, transfers, depots and links. One file under `on` takes each
+//! kind of input. `arrange` keeps requests in order, `dispatch` places fragments, and `outlook`
+//! forecasts. `review` and `course` change running requests, and `tuning` their number of flights.
+//! `planning` asks for plans over time, `reserving` for rate on circuits, `spaces` for space on
+//! depots, and `probing` for missing measurements. `ways` chooses among several ways to one depot,
+//! and `movers` gives work to processes that move data. `way_out` knows whether the centre's uplink
+//! is full, and `done` the progress of a request, byte by byte. `memory` keeps decisions, and
+//! `story` narrates them. Nothing here reads a clock, a file, a socket or a random number.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

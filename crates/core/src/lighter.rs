@@ -1,5 +1,6 @@
-//! Less redundancy first, where the user said what suffices by the deadline: fragments for so many losses of all chunks
-//! come before more of any (`docs/algorithms/wishes.md`).
+//! Less redundancy first, if the user said what suffices by the deadline
+//! (`docs/algorithms/wishes.md`). Fragments for so many losses of all chunks come before more of
+//! any.
 
 use alloc::string::String;
 use posthaste_types::{Code, RequestId};
@@ -13,8 +14,9 @@ use crate::{
 };
 
 impl Mind {
-    /// Weighs a request; where all of its code can't be stored by its deadline, with the losses that suffice. What can't be stored at
-    /// all is no question of time: the rest would never follow.
+    /// Weighs a request; if all of its code can't be stored by its deadline, with the losses that
+    /// suffice. If it can't be stored at all, that is no question of time: the rest would never
+    /// follow.
     pub(crate) fn weigh_lighter(&self, request: &mut Request, left: &Promised) -> Verdict {
         let all = self.weigh_within(request, left);
         let is_taken = matches!(
@@ -44,7 +46,7 @@ impl Mind {
         }
     }
 
-    /// The request is at risk: what suffices comes first from now on. Returns whether that is news.
+    /// Puts what suffices first for a request at risk. Returns whether that is new.
     pub(crate) fn lighten(&mut self, id: RequestId) -> bool {
         let Some(request) = self.requests.get_mut(&id) else {
             return false;
@@ -63,8 +65,7 @@ impl Mind {
         true
     }
 
-    /// Of depots that fail together no more may hold a fragment of a chunk than the code that counts now
-    /// survives.
+    /// Bounds fragments in a failure domain by what the present code survives.
     fn keep_apart(&mut self, id: RequestId) {
         let kin = self.requests.get(&id).map(|request| self.kin(request));
         if let Some((request, kin)) = self.requests.get_mut(&id).zip(kin) {
@@ -72,7 +73,7 @@ impl Mind {
         }
     }
 
-    /// Remembers that less comes first, if it does.
+    /// Records that less comes first, if it does.
     pub(crate) fn say_lighter(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -84,8 +85,8 @@ impl Mind {
         }
     }
 
-    /// All of it survives what suffices: its deadline is kept, and the rest of its code follows, behind others.
-    /// Returns whether it was so.
+    /// Handles a request whose sufficient part is complete: its deadline is kept, and the rest of
+    /// its code follows, behind others. Returns whether it was so.
     pub(crate) fn follow_up(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -114,33 +115,34 @@ impl Mind {
 }
 
 impl Request {
-    /// The code that suffices by the deadline, where that is less than all.
+    /// Returns the code that suffices by the deadline, if that is less than all.
     fn light(&self) -> Option<Code> {
         let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
         let losses = u8::try_from(self.wishes.safe_with?).ok()?;
         (losses < parity).then(|| Code::new(data, losses).ok())?
     }
 
-    /// Losses that chunks are to survive first, where that is less than all.
+    /// Returns the losses that chunks must survive first, if that is less than all.
     pub(crate) fn losses_first(&self) -> Option<u32> {
         let data = u32::from(self.spec.code.data());
         Some(self.replica.enough()?.saturating_sub(data))
     }
 
-    /// Nothing more can be sent: what suffices has to.
+    /// Accepts what suffices as the whole, as nothing more can be sent.
     pub(crate) fn suffice(&mut self) {
         let light = self.light();
         self.replica
             .set_enough(light.map(|light| u32::from(light.total())));
     }
 
-    /// Whether all of a chunk at one destination is safe there: no loss is to be survived. Else that is one more that holds
-    /// something of it.
+    /// Returns whether all of a chunk at one destination is safe there, as no loss must be
+    /// survived. Otherwise that destination counts as one holder more.
     pub(crate) fn is_safe_whole(&self) -> bool {
         self.code_now().parity() == 0
     }
 
-    /// Why its source may go: how many losses all of it survives, or that whoever wanted it has it.
+    /// Returns why its source may go: how many losses all of it survives, or that every recipient
+    /// has it.
     pub(crate) fn reason_safe(&self) -> Reason {
         if self.state == RequestState::Delivered {
             return Reason::Verified;
@@ -149,20 +151,21 @@ impl Request {
         Reason::AllSafe {
             losses: match self.replica.is_thinned() {
                 true => self.replica.survives().unwrap_or(0),
-                // Where the source went before the rest of the code was there, what suffices is all that is promised.
+                // If the source went before the rest of the code was there, only what suffices is
+                // promised.
                 false => self.losses_first().unwrap_or(parity),
             },
         }
     }
 
-    /// Whether all of it survives what was to suffice by its deadline, where that is less than all of its code. Visits every
-    /// chunk then.
+    /// Returns whether all of it survives what had to suffice by its deadline, if that is less than
+    /// all of its code. Visits every chunk then.
     pub(crate) fn survives_what_suffices(&self) -> bool {
         let losses = self.light().map(|light| u32::from(light.parity()));
         losses.is_some_and(|losses| self.replica.survives() >= Some(losses))
     }
 
-    /// The code that counts now.
+    /// Returns the code that counts now.
     pub(crate) fn code_now(&self) -> Code {
         let light = self.replica.enough().and_then(|_| self.light());
         light.unwrap_or(self.spec.code)

@@ -1,4 +1,4 @@
-//! What is remembered of a request for whoever asks later: decisions, and where its slack went.
+//! Memory of a request for later queries: decisions, and the account of its slack.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use posthaste_types::{DepotId, RequestId};
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Keeps once what requests one after the other have alike.
+    /// Shares equal values of consecutive requests.
     pub(crate) fn share_alike(&mut self) {
         self.index.share();
         let mut last = None;
@@ -20,7 +20,7 @@ impl Mind {
         }
     }
 
-    /// All that the story of a request is told from; none when it is not known.
+    /// Returns all that the story of a request needs; none if it is unknown.
     #[must_use]
     pub fn tale(&self, id: RequestId) -> Option<Tale> {
         let request = self.requests.get(&id)?;
@@ -37,7 +37,7 @@ impl Mind {
         })
     }
 
-    /// All that the story of a stage-in is told from; none when it is not known.
+    /// Returns all that the story of a stage-in needs; none if it is unknown.
     #[must_use]
     pub fn arrival_tale(&self, id: RequestId) -> Option<ArrivalTale> {
         let arrival = self.arrivals.requests.get(&id)?;
@@ -50,7 +50,7 @@ impl Mind {
         })
     }
 
-    /// The story of a request, whichever it is, a sentence an entry; none when it is not known.
+    /// Returns the story of a request of either kind, a sentence an entry; none if it is unknown.
     #[must_use]
     pub fn story(&self, id: RequestId) -> Option<Vec<String>> {
         let arrival = self.arrival_tale(id);
@@ -73,7 +73,7 @@ impl Mind {
         self.remember_decision(request, decision);
     }
 
-    /// Remembers with a request what happened to one of its depots; `count` says how much of it that
+    /// Remembers with a request an event of one of its depots; `count` says how much of it that
     /// concerned.
     pub(crate) fn remember_depot(
         &mut self,
@@ -98,7 +98,7 @@ impl Mind {
         self.remember_of(request, String::new(), 0, what, reason);
     }
 
-    /// The same about one depot, by name, with what it counts.
+    /// Remembers a decision about one depot, by name, with its count.
     pub(crate) fn remember_of(
         &mut self,
         request: RequestId,
@@ -127,8 +127,9 @@ impl Mind {
         }
     }
 
-    /// Charges what moved the finish of a request since the last look, and tells with it which of its
-    /// depots carry much less, or more, than was told last. `is_first`: no request comes before it.
+    /// Charges what moved the finish of a request since the last look. Also reports which of its
+    /// depots carry much less, or more, than was last reported. `is_first`: no request comes before
+    /// it.
     pub(crate) fn keep_account(&mut self, id: RequestId, is_first: bool) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -169,7 +170,7 @@ impl Mind {
         }
     }
 
-    /// Something happened that will show in the finish of a request.
+    /// Records a cause that will show in the finish of a request.
     pub(crate) fn blame_for(&mut self, id: RequestId, cause: Cause, depot: Option<DepotId>) {
         if let Some(request) = self.requests.get_mut(&id) {
             let party = depot.map(|depot| Party::Depot { depot });

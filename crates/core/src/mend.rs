@@ -1,8 +1,8 @@
-//! Makes fragments again that were lost with depots after the source left, from those that lie at other depots
+//! Rebuilds fragments that were lost with depots after the source left, from those at other depots
 //! (`docs/algorithms/repair.md`).
 //!
-//! The centre has no part in it: a depot that has nothing of a chunk takes as many of its fragments as the code needs, rebuilds the
-//! one that is lost, and keeps that one alone.
+//! The centre has no part in it. A depot that has nothing of a chunk takes as many of its fragments
+//! as the code needs. It rebuilds the lost one, and keeps that one alone.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_plan::deliver::{self, Deliver, Piece, Spot};
@@ -15,16 +15,16 @@ use crate::{
     outlook::SLICE_PAUSE,
 };
 
-/// Chunks looked at in one go for one request: a fraction of a millisecond.
+/// Most chunks looked at in one go for one request: a fraction of a millisecond.
 const LOOKS_MAX: usize = 512;
-/// Chunks that wait for a busy way, of which so many are looked at in one go.
+/// Most chunks waiting for a busy path that are looked at in one go.
 const OPENED_MAX: usize = 16;
 /// Fragments asked for beyond those a chunk needs.
 const RESERVE: usize = 1;
-/// All fragments of a chunk have one size.
+/// Fragment whose size stands for all: those of a chunk have one size.
 const FIRST: FragmentIndex = FragmentIndex::new(0);
 
-/// A depot as a request sees it now, whatever the chunk.
+/// Depot as a request sees it now, whatever the chunk.
 struct Bench {
     lane: usize,
     depot: DepotId,
@@ -33,11 +33,12 @@ struct Bench {
     is_open: bool,
 }
 
-/// How many fragments more may start towards each depot, by its place among the benches.
+/// Number of fragments that may still start towards each depot, by its place among the benches.
 type Rooms = BTreeMap<usize, u32>;
 
 impl Mind {
-    /// What lacks of a request whose source is gone is made again from now on, or of chunks it can't give any more.
+    /// Begins the repair of a request whose source is gone, or of chunks that the source can't give
+    /// any more.
     pub(crate) fn begin_mend(&mut self, id: RequestId) {
         let lacks = |request: &Request| {
             is_mended(request) && request.mend.is_none() && !request.replica.is_safe()
@@ -50,7 +51,7 @@ impl Mind {
         }
     }
 
-    /// Something of the chunk was stored, or came to nothing: it may be made again from there.
+    /// Offers a chunk of which something was stored, or failed: it may be rebuilt from there.
     pub(crate) fn offer_mend(&mut self, id: RequestId, chunk: ChunkIndex) {
         let lacks = |request: &Request| request.replica.lacking(chunk) != 0;
         if self
@@ -65,7 +66,7 @@ impl Mind {
         }
     }
 
-    /// Starts what of a request can be made again now. Returns whether anything.
+    /// Starts what can be rebuilt of a request now. Returns whether anything started.
     pub(crate) fn mend_for(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let has_work = |request: &Request| {
             is_mended(request) && request.mend.as_deref().is_some_and(Push::has_work)
@@ -124,7 +125,7 @@ impl Mind {
         }
     }
 
-    /// Starts what of a chunk can start, and files it by what it waits for.
+    /// Starts what can start of a chunk, and files it by what it waits for.
     fn mend_chunk(
         &mut self,
         id: RequestId,
@@ -200,7 +201,7 @@ impl Mind {
         }
     }
 
-    /// A fragment of the chunk that lies nowhere and is not on its way.
+    /// Returns a fragment of the chunk that lies nowhere and is not on its way.
     fn lost_of(
         &self,
         request: &Request,
@@ -214,14 +215,14 @@ impl Mind {
                 lost &= !1u64.unbounded_shl(u32::from(coming.fragment.get()));
             }
         }
-        // What lies nowhere comes before copies for pinned depots.
+        // Fragments that lie nowhere come before copies for pinned depots.
         let nowhere = lost & request.replica.lost(chunk);
         let first = if nowhere == 0 { lost } else { nowhere };
         let first = u8::try_from(first.trailing_zeros()).unwrap_or(u8::MAX);
         (lost != 0).then(|| FragmentIndex::new(first))
     }
 
-    /// The depots of a request, its destinations apart.
+    /// Returns the depots of a request, except its destinations.
     fn benches(&self, request: &Request) -> Vec<Bench> {
         let live = request.replica.live();
         let bytes = request.replica.bytes_of(ChunkIndex::new(0), FIRST);
@@ -237,7 +238,7 @@ impl Mind {
                 is_live: live >> place & 1 == 1,
                 gives: is_there
                     && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
-                // A store rebuilds nothing.
+                // A store can't rebuild.
                 is_open: is_there
                     && is_wished
                     && !depot.stores
@@ -249,7 +250,8 @@ impl Mind {
         benches.collect()
     }
 
-    /// As at destinations: what a depot takes from others is bounded, and less where the centre feeds it.
+    /// Returns how much may start at each depot: bounded as at destinations, and less if the centre
+    /// feeds it.
     fn bench_rooms(&self, benches: &[Bench]) -> Rooms {
         let open = benches.iter().enumerate().filter(|(_, at)| at.is_open);
         let rooms = open.filter_map(|(place, at)| {
@@ -265,7 +267,7 @@ impl Mind {
         rooms.filter(|(_, room)| *room > 0).collect()
     }
 
-    /// Depots as one chunk sees them. One that fails together with too many that have something of it takes
+    /// Returns depots as one chunk sees them. One whose failure domain holds too much of it takes
     /// nothing, unless no other can.
     fn mend_spots(
         &self,
@@ -279,7 +281,7 @@ impl Mind {
             self.pushes.get(at.depot, id, chunk).is_some()
                 || self.transfers.get(at.depot, id, chunk).is_some()
         };
-        // What an earlier depot has too is no hindrance: another fragment takes its place.
+        // A fragment that an earlier depot has too is no obstacle: another takes its place.
         let replica = &request.replica;
         let holds = |at: &Bench| {
             let is_needed = request.is_pinned(at.lane) || !replica.is_redundant(at.lane, chunk);
@@ -288,7 +290,8 @@ impl Mind {
         let has_some = |at: &&Bench| holds(at) || is_coming(at);
         let taken = benches.iter().filter(has_some);
         let taken = taken.fold(0u64, |mask, at| mask | 1 << at.lane);
-        // Pinned depots come first, as far as one of them can take anything; a copy is for them alone.
+        // Pinned depots come first, as far as one of them can take anything; a copy is for them
+        // alone.
         let is_copy = replica.lost(chunk) & 1u64.unbounded_shl(fragment.get().into()) == 0;
         let is_pinned = |at: &Bench| request.is_pinned(at.lane) && taken >> at.lane & 1 == 0;
         let for_pinned = is_copy || benches.iter().any(|at| at.is_open && is_pinned(at));
@@ -316,7 +319,7 @@ impl Mind {
     }
 }
 
-/// Whether depots rebuild what lacks of a request, or of some of its chunks.
+/// Returns whether depots rebuild what a request, or some of its chunks, lack.
 fn is_mended(request: &Request) -> bool {
     let has_left = request.is_moving() && request.replica.has_left() && !request.is_paused();
     has_left || request.state == RequestState::Released

@@ -16,14 +16,14 @@ use crate::{
     ways::Trial,
 };
 
-/// Leads every snapshot; another number is another layout.
+/// Version of the snapshot layout, at the start of every snapshot.
 const SNAPSHOT_VERSION: u32 = 59;
 
 record! {
-    /// The decision maker of one centre.
+    /// Decision maker of one centre.
     ///
-    /// Deterministic: the same inputs at the same moments give the same bytes out, and a mind restored
-    /// from a snapshot decides as the one that wrote it would have. The books are bounded by what was
+    /// Deterministic: the same inputs at the same moments give the same bytes out. A restored mind
+    /// decides as the one that wrote the snapshot would have. The books are bounded by what was
     /// asked for: a byte for each chunk and depot, plus what is in flight.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Mind {
@@ -36,37 +36,37 @@ record! {
         pub(crate) crossings: Crossings,
         pub(crate) index: Index,
         pub(crate) shares: Shares,
-        /// The probe under way: one at a time for the whole centre.
+        /// Probe in progress: one at a time for the whole centre.
         pub(crate) probing: Option<Probing>,
-        /// The way that is tried: one at a time for the whole centre.
+        /// Way being tried: one at a time for the whole centre.
         pub(crate) trial: Option<Trial>,
-        /// When everything is looked at next, while something moves.
+        /// Time of the next look at everything, while something moves.
         pub(crate) tick_at: Option<Timestamp>,
-        /// When time alone changes something next.
+        /// Time at which time alone next changes something.
         pub(crate) alarm: Option<Timestamp>,
-        /// The look at everything that is under way.
+        /// Look at everything in progress.
         pub(crate) sweep: Option<Sweep>,
-        /// What the last look left for newcomers.
+        /// Capacity that the last look left for newcomers.
         pub(crate) promised: Option<Promised>,
         pub(crate) way_out: WayOut,
-        /// Whether depots come and go, as of the last tick or loss.
+        /// True if depots come and go, at the last tick or loss.
         pub(crate) is_restless: bool,
         pub(crate) planning: Planning,
-        /// Stage-ins, and where they come from.
+        /// Stage-ins, and their sources.
         pub(crate) arrivals: Arrivals,
-        /// What can be reserved, and what is.
+        /// Circuits on offer, and reservations.
         pub(crate) circuits: Circuits,
-        /// What depots keep for requests.
+        /// Space that depots keep for requests.
         pub(crate) spaces: Spaces,
-        /// What depots are to remove, as every destination has it.
+        /// Data that depots should remove, as every destination has it.
         pub(crate) forgets: Forgets,
-        /// On which terms depots are lent for requests that are asked for next.
+        /// Terms on which depots are lent for requests that are submitted next.
         pub(crate) lent: BTreeMap<RequestId, Vec<LentTerms>>,
     }
 }
 
 impl Mind {
-    /// A mind that knows nothing yet.
+    /// Returns a mind that knows nothing yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -96,12 +96,12 @@ impl Mind {
         }
     }
 
-    /// Takes what happened until `now` and appends to `out` what shall be done and said.
+    /// Processes inputs until `now` and appends to `out` the resulting commands and events.
     ///
-    /// A stored fragment costs a visit of each depot of its request, whatever else there is; the inputs
-    /// about a whole depot cost a visit of each request, and of each chunk it holds. Each tick begins
-    /// a look at everything, which many requests spread over many steps. A `now` before an earlier one
-    /// counts as that one.
+    /// A stored fragment costs a visit of each depot of its request, whatever else there is. Inputs
+    /// about a whole depot cost a visit of each request, and of each chunk it holds. Each tick
+    /// begins a look at everything, which many requests spread over many steps. A `now` before an
+    /// earlier one counts as that one.
     pub fn step(&mut self, now: Timestamp, inputs: Vec<Input>, out: &mut Outbox) {
         self.now = self.now.max(now);
         for input in inputs {
@@ -124,13 +124,13 @@ impl Mind {
         self.alarm = self.find_alarm();
     }
 
-    /// When the mind wants to be stepped next, if nothing happens before.
+    /// Returns when the mind needs its next step, if nothing happens before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.alarm
     }
 
-    /// Everything the mind knows, as bytes.
+    /// Returns the whole state of the mind, as bytes.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -139,10 +139,11 @@ impl Mind {
         out
     }
 
-    /// The mind that wrote the snapshot.
+    /// Restores the mind that wrote the snapshot.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are no snapshot of this version.
+    ///
+    /// [`Malformed`] if the bytes are no snapshot of this version.
     pub fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         let malformed = Malformed {
             expected: "snapshot",
@@ -169,15 +170,16 @@ impl Mind {
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
-    /// Whether the bytes are a snapshot of an older layout, which can't be read any more: the inputs
-    /// since the beginning make the mind anew.
+    /// Returns whether the bytes are a snapshot of an older layout, which can't be read any more.
+    /// Replaying the inputs since the beginning rebuilds the mind.
     #[must_use]
     pub fn is_outdated(bytes: &[u8]) -> bool {
         let mut rest = bytes;
         u32::read(&mut rest).is_ok_and(|version| version < SNAPSHOT_VERSION)
     }
 
-    /// What was decided about the request and why, oldest first; none when it is not known.
+    /// Returns the decisions about the request with their reasons, oldest first; none if it is
+    /// unknown.
     #[must_use]
     pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
         let arrival = self.arrivals.requests.get(&request);
@@ -188,7 +190,7 @@ impl Mind {
             .or(arrival)
     }
 
-    /// The dispatcher: one file for each kind of input.
+    /// Dispatches inputs: each kind has its own file.
     #[expect(
         clippy::too_many_lines,
         reason = "every kind of input, in one place, and nothing else"
@@ -455,7 +457,7 @@ impl Mind {
         }
     }
 
-    /// Says something, and remembers it with the request it is about.
+    /// Reports an event, and remembers it with its request.
     pub(crate) fn tell(
         &mut self,
         out: &mut Outbox,
@@ -477,14 +479,14 @@ impl Mind {
         out.events.push(event);
     }
 
-    /// The name people use for a depot.
+    /// Returns the name that people use for a depot.
     pub(crate) fn name_of(&self, depot: DepotId) -> String {
         self.depots
             .get(&depot)
             .map_or_else(|| format!("{depot}"), |depot| depot.name.clone())
     }
 
-    /// Everything is looked at within this step, not at the next tick.
+    /// Schedules a look at everything within this step, not at the next tick.
     pub(crate) fn look_now(&mut self) {
         self.tick_at = Some(self.now);
         if let Some(promised) = &mut self.promised {
@@ -493,7 +495,7 @@ impl Mind {
     }
 }
 
-/// Whether bytes from outside made pushes that can be used.
+/// Returns whether decoded bytes made usable pushes.
 fn is_push_sound(request: &Request) -> bool {
     let is_sound = |push: &Push| push.is_sound(request.replica.chunks());
     request.goes_on().all(is_sound)

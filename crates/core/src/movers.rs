@@ -1,8 +1,8 @@
-//! Which mover does what (`docs/algorithms/movers.md`): work is handed out by lease to whoever asks for it, and given again
-//! where its mover is silent. What no mover may do any more is the driver's to do itself.
+//! Assignment of work to movers (`docs/algorithms/movers.md`): work is leased to movers that ask
+//! for it, and given again if its mover is silent. The driver does what no mover may do any more.
 //!
-//! The driver tells what it hears with the time; nothing here is written down. After a restart movers join anew, and the
-//! mind commands anew what was under way.
+//! The driver passes on its news with the time; nothing here is written down. After a restart
+//! movers join anew, and the mind repeats commands in progress.
 
 mod give;
 mod words;
@@ -17,17 +17,17 @@ use posthaste_types::Timestamp;
 
 pub use words::{Heard, LeaseId, MoverId, Offer, Ticket, Turn, View};
 
-/// Work of a mover that said nothing for this long is given to another.
+/// Silence of a mover after which its work is given to another.
 pub const LEASE_LASTS: Duration = Duration::from_secs(10);
-/// Failures in a row, of work that others could do, after which a mover rests…
+/// Consecutive failures, of work that others could do, after which a mover rests…
 const FAILURES_MAX: u32 = 3;
 /// …for so long: it may see another file system, or lack a profile.
 const REST: Duration = Duration::from_secs(60);
-/// Movers that may have lost the same work before nobody else is given it.
+/// Movers that may have lost the same work before it is given to no other.
 const LOSSES_MAX: u32 = 2;
-/// Movers at once.
+/// Most movers at once.
 pub const MOVERS_MAX: usize = 4096;
-/// Pieces of work that one mover may have at once.
+/// Most pieces of work that one mover may have at once.
 pub const SLOTS_MAX: u32 = 256;
 
 #[derive(Debug)]
@@ -36,14 +36,14 @@ struct Mover {
     slots: u32,
     joined: Timestamp,
     heard: Timestamp,
-    /// Its newest turn.
+    /// Number of its newest turn.
     turn: u64,
-    /// What it may take now, as it said last.
+    /// Work that it may take now, by its last turn.
     free: u32,
     leases: BTreeSet<LeaseId>,
     stop: Vec<LeaseId>,
     drains: bool,
-    /// It said that it takes nothing more.
+    /// True once it reported that it accepts nothing more.
     leaves: bool,
     failures: u32,
     rests_until: Option<Timestamp>,
@@ -60,31 +60,32 @@ impl Mover {
 #[derive(Debug)]
 struct Work {
     offer: Offer,
-    /// Whose it is; none while it waits.
+    /// Lease of its mover; none while it waits.
     lease: Option<LeaseId>,
     /// Movers that were given it and fell silent.
     losses: u32,
 }
 
-/// Who is there, and who does what.
+/// Movers and their work.
 #[derive(Debug, Default)]
 pub struct Roster {
     movers: BTreeMap<MoverId, Mover>,
     leases: BTreeMap<LeaseId, (MoverId, Ticket)>,
     works: BTreeMap<Ticket, Work>,
-    /// What waits, in the order in which it is given.
+    /// Waiting work, in the order in which it is given.
     waiting: BTreeSet<(Timestamp, Ticket)>,
-    /// The same by what it shares reading with.
+    /// Waiting work by the read that it shares.
     groups: BTreeSet<(u64, Ticket)>,
-    /// Names of movers that are to get nothing, whenever they are there.
+    /// Names of movers that get nothing, whenever they join.
     drained: BTreeSet<String>,
-    /// What no mover is to do, for the driver.
+    /// Work that no mover should do, for the driver.
     left: Vec<Ticket>,
     next: u64,
 }
 
 impl Roster {
-    /// One whose numbers begin after those of others before it: `first` grows from start to start.
+    /// Builds a roster whose numbers begin after those of earlier ones: `first` grows from start to
+    /// start.
     #[must_use]
     pub fn starting_at(first: u64) -> Self {
         Self {
@@ -98,7 +99,8 @@ impl Roster {
         self.next
     }
 
-    /// A mover is there. One of the same name that was there before is gone. None where there are too many.
+    /// Registers a mover, which replaces an earlier one of the same name. None if there are too
+    /// many.
     pub fn join(&mut self, now: Timestamp, name: &str, slots: u32) -> Option<MoverId> {
         let before = self.movers.iter().find(|(_, mover)| mover.name == name);
         if let Some(id) = before.map(|(id, _)| *id) {
@@ -128,18 +130,19 @@ impl Roster {
         Some(id)
     }
 
-    /// A mover has ended by itself.
+    /// Removes a mover that has ended by itself.
     pub fn leave(&mut self, now: Timestamp, id: MoverId) {
         self.remove(id, now);
     }
 
-    /// Whether some mover may be given work.
+    /// Returns whether some mover may be given work.
     #[must_use]
     pub fn is_manned(&self, now: Timestamp) -> bool {
         self.movers.values().any(|mover| mover.may_take(now))
     }
 
-    /// Work for whoever asks for it. Whether it was taken: where no mover may be given any, it was not.
+    /// Offers work to movers. Returns whether it was accepted, which needs a mover that may be
+    /// given work.
     pub fn offer(&mut self, now: Timestamp, offer: Offer) -> bool {
         if !self.is_manned(now) {
             return false;
@@ -154,7 +157,7 @@ impl Roster {
         true
     }
 
-    /// Nobody waits for this work any more.
+    /// Withdraws work that is no longer needed.
     pub fn withdraw(&mut self, ticket: Ticket) {
         let Some(work) = self.works.remove(&ticket) else {
             return;
@@ -171,7 +174,7 @@ impl Roster {
         }
     }
 
-    /// A mover says that it lives, in its turn of this number: each is higher than those before.
+    /// Records that a mover lives, in its turn of this number: each is higher than those before.
     pub fn hear(&mut self, now: Timestamp, id: MoverId, number: u64) -> Heard {
         match self.movers.get_mut(&id) {
             None => Heard::Unknown,
@@ -184,23 +187,23 @@ impl Roster {
         }
     }
 
-    /// A mover says what it has, once what it has ended was told. What it has not, although it was given, did not reach it:
-    /// that waits again.
+    /// Records the leases that a mover holds, after its report of ended work. A lease it was given
+    /// and does not hold did not reach it: that work waits again.
     pub fn holds(&mut self, id: MoverId, held: &BTreeSet<LeaseId>) {
         let Some(mover) = self.movers.get_mut(&id) else {
             return;
         };
         let lost: Vec<LeaseId> = mover.leases.difference(held).copied().collect();
         mover.leases.retain(|lease| held.contains(lease));
-        // What nobody waits for is stopped, until it was heard of.
+        // Withdrawn work is stopped until the mover reports on it.
         mover.stop = held.difference(&mover.leases).copied().collect();
         for lease in lost {
             self.free_again(lease);
         }
     }
 
-    /// A mover asks for as much as it may take, in the turn of this number. None where that is no longer its newest, or it is
-    /// not known (any more): then it joins anew, and what it did until now counts for nothing.
+    /// Gives a mover as much as it may take, in the turn of this number. None if that is no longer
+    /// its newest, or the mover is unknown: it then joins anew, and its work so far does not count.
     pub fn ask(
         &mut self,
         now: Timestamp,
@@ -228,8 +231,8 @@ impl Roster {
         Some(turn)
     }
 
-    /// A mover has done its work, or could not. Whose it was, where it had the right to: what it says of any other counts for
-    /// nothing. Work that it could not do is the caller's to do.
+    /// Records that a mover has done its work, or could not. Returns its work if the mover had the
+    /// right to it; other reports do not count. Work that it could not do is left to the caller.
     pub fn ended(
         &mut self,
         now: Timestamp,
@@ -255,7 +258,7 @@ impl Roster {
         Some(ticket)
     }
 
-    /// Others could do what this mover could not: after some of these in a row it rests.
+    /// Blames a mover for work that others could do: after some of these in a row it rests.
     pub fn was_its_fault(&mut self, now: Timestamp, id: MoverId) {
         if let Some(mover) = self.movers.get_mut(&id) {
             mover.failures += 1;
@@ -267,26 +270,26 @@ impl Roster {
         self.leave_what_nobody_takes(now);
     }
 
-    /// Who does a piece of work; nobody while it waits.
+    /// Returns the mover that does a piece of work; none while it waits.
     #[must_use]
     pub fn worker(&self, ticket: Ticket) -> Option<MoverId> {
         let lease = self.works.get(&ticket)?.lease?;
         self.leases.get(&lease).map(|(id, _)| *id)
     }
 
-    /// What a mover calls itself; none where it is not there.
+    /// Returns the name of a mover; none if it has not joined.
     #[must_use]
     pub fn name(&self, id: MoverId) -> Option<&str> {
         self.movers.get(&id).map(|mover| mover.name.as_str())
     }
 
-    /// Who has a lease.
+    /// Returns the mover and the work of a lease.
     #[must_use]
     pub fn holder(&self, lease: LeaseId) -> Option<(MoverId, Ticket)> {
         self.leases.get(&lease).copied()
     }
 
-    /// Movers of this name get nothing new, or do again. Whether one is there.
+    /// Sets whether movers of this name get nothing new. Returns whether one has joined.
     pub fn drain(&mut self, now: Timestamp, name: &str, drains: bool) -> bool {
         let mut is_there = false;
         for mover in self.movers.values_mut().filter(|mover| mover.name == name) {
@@ -302,7 +305,7 @@ impl Roster {
         is_there
     }
 
-    /// Time has passed: movers that were silent too long are gone, and what they had is given again.
+    /// Advances time: movers that were silent too long are removed, and their work is given again.
     pub fn tick(&mut self, now: Timestamp) -> Vec<String> {
         let silent = |mover: &Mover| now.since(mover.heard) >= LEASE_LASTS;
         let gone = self.movers.iter().filter(|(_, mover)| silent(mover));
@@ -313,25 +316,25 @@ impl Roster {
         names
     }
 
-    /// When time matters next.
+    /// Returns when time matters next.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let heard = self.movers.values().map(|mover| mover.heard);
         heard.min().map(|heard| heard + LEASE_LASTS)
     }
 
-    /// What the driver is to do itself, since the last time.
+    /// Takes the work that the driver should do itself, since the last time.
     pub fn take_left(&mut self) -> Vec<Ticket> {
         core::mem::take(&mut self.left)
     }
 
-    /// Whether anything waits to be given.
+    /// Returns whether any work waits.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// How all movers are, in the order in which they joined.
+    /// Returns the state of all movers, in the order in which they joined.
     #[must_use]
     pub fn views(&self) -> Vec<View> {
         let view = |(id, mover): (&MoverId, &Mover)| View {
@@ -377,7 +380,7 @@ impl Roster {
         Some(mover.name)
     }
 
-    /// Lets the work of a lease wait again.
+    /// Returns the work of a lease to the waiting.
     fn free_again(&mut self, lease: LeaseId) -> Option<&mut Work> {
         let (_, ticket) = self.leases.remove(&lease)?;
         let offer = self.works.get(&ticket)?.offer;
@@ -387,7 +390,7 @@ impl Roster {
         Some(work)
     }
 
-    /// Where no mover may be given work, what waits is the driver's.
+    /// Leaves waiting work to the driver if no mover may be given any.
     fn leave_what_nobody_takes(&mut self, now: Timestamp) {
         if self.waiting.is_empty() || self.is_manned(now) {
             return;
@@ -417,7 +420,7 @@ mod tests {
         roster.offer(at(0), offer)
     }
 
-    /// The next turn of a mover that holds all it was given.
+    /// Plays the next turn of a mover that holds all it was given.
     fn turn(roster: &mut Roster, seconds: u64, id: MoverId, free: u32) -> Option<Turn> {
         let number = roster.movers.get(&id).map_or(1, |mover| mover.turn + 1);
         if roster.hear(at(seconds), id, number) != Heard::New {
@@ -444,7 +447,7 @@ mod tests {
         assert_eq!(roster.take_left(), [Ticket::new(1)]);
         assert_eq!(tickets(turn(&mut roster, 1, one, 4)), [0; 0]);
         assert!(roster.views()[0].drains);
-        // It is still to get nothing when it is started again.
+        // It still gets nothing when it is started again.
         roster.join(at(2), "one", 4).unwrap();
         assert!(!offer(&mut roster, 2, 2));
         assert!(roster.drain(at(2), "one", false) && offer(&mut roster, 2, 2));
@@ -468,7 +471,7 @@ mod tests {
         assert_eq!(roster.wanted(at(0)), [one, other]);
         assert_eq!(tickets(turn(&mut roster, 1, one, 8)), [0, 1, 2, 3, 4, 5]);
         assert_eq!(tickets(turn(&mut roster, 1, other, 8)), [6, 7]);
-        // What the others have no room for goes to whoever has.
+        // Work for which the others have no room goes to any that has.
         for number in 8..20 {
             offer(&mut roster, number, number);
         }
@@ -487,7 +490,7 @@ mod tests {
         assert!(roster.tick(at(9)).is_empty());
         assert_eq!(roster.next_wakeup(), Some(at(10)));
         assert_eq!(roster.tick(at(10)), ["one"]);
-        // It wakes up, and what it did counts for nothing.
+        // It wakes up, and its work does not count.
         assert_eq!(turn(&mut roster, 11, one, 1), None);
         assert_eq!(roster.ended(at(11), one, lost.0, true), None);
         let again = turn(&mut roster, 11, other, 1).unwrap().given[0];

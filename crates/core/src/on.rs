@@ -1,4 +1,4 @@
-//! One file for each kind of input.
+//! Inputs of the mind, one file for each kind.
 
 mod arrival_asked;
 mod arrival_moved;

@@ -1,8 +1,8 @@
-//! When will it be done? The books as the planner sees them, and the answers put back.
+//! Forecasts: the books as the planner sees them, and the answers put back.
 //!
 //! A look at everything goes through the requests that move, the most urgent first. Each takes its
 //! share of what the more urgent ones left: early, for its forecast, and late, for what it was
-//! promised. What is left at the end is what a newcomer finds.
+//! promised. A newcomer finds what is left at the end.
 
 mod ahead;
 mod belief;
@@ -22,19 +22,19 @@ use crate::{
     contract::Forecast,
 };
 
-/// Requests of one slice of a look at everything: well under a millisecond with 10^5 of them.
+/// Requests in one slice of a look at everything: well under a millisecond with 10^5 of them.
 pub(crate) const SLICE: usize = 24;
-/// So many requests are looked at in one go where somebody waits for it.
+/// Most requests that are looked at in one go while a caller waits.
 const QUICK: usize = 128;
 /// Time between two slices.
 pub(crate) const SLICE_PAUSE: Duration = Duration::from_micros(7500);
-/// How old what was left for newcomers may be before it is worked out again for one.
+/// Age beyond which the capacity left for newcomers is recomputed for one.
 const PROMISED_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Hours of depots are planned with so far ahead; beyond they count as open.
+/// Span ahead for which hours of depots are planned; beyond it they count as open.
 pub(crate) const HOURS_AHEAD: Duration = Duration::from_secs(8 * 86400);
 
-/// Where each depot stands among the supplies.
+/// Place of each depot among the supplies.
 pub(crate) type Places = BTreeMap<DepotId, u32>;
 
 fn has_places(supplies: &Supplies, places: &Places) -> bool {
@@ -43,22 +43,22 @@ fn has_places(supplies: &Supplies, places: &Places) -> bool {
 }
 
 record! {
-    /// What is left for newcomers.
+    /// Capacity left for newcomers.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Promised {
-        /// As of when.
+        /// Time of this value.
         at: Timestamp,
-        /// Something about depots changed since.
+        /// True if something about depots changed since.
         pub(crate) is_stale: bool,
         pub(crate) places: Places,
         careful: Scene,
-        /// None where every depot was measured just now: it is the careful one then.
+        /// Hopeful scene; none if every depot was measured just now, when the careful one serves.
         hopeful: Option<Scene>,
     }
 }
 
 impl Promised {
-    /// Whether bytes from outside made something in which every depot has its place.
+    /// Returns whether decoded bytes made a usable value, in which every depot has its place.
     pub(crate) fn is_sound(&self) -> bool {
         let mut scenes = self.hopeful.iter().chain([&self.careful]);
         scenes.all(|scene| has_places(&scene.supplies, &self.places))
@@ -71,7 +71,7 @@ impl Promised {
         }
     }
 
-    /// Both scenes, each with the belief it is drawn with.
+    /// Returns both scenes, each with its belief.
     fn scenes(&mut self) -> impl Iterator<Item = (Belief, &mut Scene)> {
         let hopeful = self
             .hopeful
@@ -80,7 +80,7 @@ impl Promised {
         hopeful.chain([(Belief::P10, &mut self.careful)])
     }
 
-    /// Supposes that a depot which is lost is there.
+    /// Adds a lost depot as if it were up.
     pub(crate) fn add(&mut self, id: DepotId, depot: &Depot, spread: u64, now: Timestamp) {
         let mut place = 0;
         for (belief, scene) in self.scenes() {
@@ -93,7 +93,7 @@ impl Promised {
         }
     }
 
-    /// Supposes that a depot is lent outside its hours as well.
+    /// Opens a depot as if it were lent outside its hours as well.
     pub(crate) fn open(
         &mut self,
         id: DepotId,
@@ -119,7 +119,7 @@ impl Promised {
         }
     }
 
-    /// Supposes more rate on the link to a depot, or on the way out.
+    /// Adds reserved rate to the link to a depot, or to the uplink.
     pub(crate) fn reserve(
         &mut self,
         on: Option<DepotId>,
@@ -153,14 +153,14 @@ impl Promised {
 }
 
 record! {
-    /// A look at everything, as far as it has come.
+    /// Look at everything, as far as it has come.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Sweep {
-        /// When the next slice is due.
+        /// Time at which the next slice is due.
         pub(crate) goes_on: Timestamp,
-        /// The last request that was looked at.
+        /// Last request that was looked at.
         after: Option<Urgency>,
-        /// What the requests so far leave at p10, p50 and p90.
+        /// Supplies left by the requests so far at p10, p50 and p90.
         slow: Supplies,
         middle: Supplies,
         fast: Supplies,
@@ -168,7 +168,7 @@ record! {
     }
 }
 
-/// How one request fares after the more urgent ones.
+/// Forecast of one request after the more urgent ones.
 pub(crate) struct Fares {
     load: Load,
     slow: Outcome,
@@ -177,7 +177,7 @@ pub(crate) struct Fares {
 }
 
 impl Sweep {
-    /// As [`Promised::is_sound`].
+    /// Returns whether decoded bytes are usable, as [`Promised::is_sound`] does.
     pub(crate) fn is_sound(&self) -> bool {
         let supplies = [&self.slow, &self.middle, &self.fast];
         self.promised.is_sound()
@@ -186,17 +186,17 @@ impl Sweep {
                 .all(|supplies| has_places(supplies, self.places()))
     }
 
-    /// Where each depot stands.
+    /// Returns the place of each depot.
     pub(crate) fn places(&self) -> &Places {
         &self.promised.places
     }
 
-    /// What is left for newcomers after the requests so far.
+    /// Returns what is left for newcomers after the requests so far.
     pub(crate) fn into_promised(self) -> Promised {
         self.promised
     }
 
-    /// When a load would be done after the requests so far, at p10.
+    /// Returns when a load would be done after the requests so far, at p10.
     pub(crate) fn finish_slow(&self, load: &Load, now: Timestamp) -> Option<Timestamp> {
         self.slow.early(load, now).edge
     }
@@ -210,12 +210,12 @@ impl Sweep {
         }
     }
 
-    /// What the request uses is not there for the next one.
+    /// Takes what the request uses from the supplies of the next one.
     fn take(&mut self, fares: &Fares, request: &Request) {
         self.slow.take(&fares.load, &fares.slow);
         self.middle.take(&fares.load, &fares.middle);
         self.fast.take(&fares.load, &fares.fast);
-        // Who can't be on time was promised nothing.
+        // A request that can't be on time was promised nothing.
         if !request.is_leftover {
             let deadline = request.aim();
             self.promised
@@ -234,7 +234,7 @@ impl Fares {
     }
 }
 
-/// What a depot takes over time, as far as is believed.
+/// Returns the believed rate of a depot over time.
 fn lent_curve(depot: &Depot, belief: Belief, spread: u64, now: Timestamp) -> Curve {
     let mut curve = Curve::constant(belief.rate(depot, spread));
     depot.close(&mut curve, now, now + HOURS_AHEAD);
@@ -242,20 +242,21 @@ fn lent_curve(depot: &Depot, belief: Belief, spread: u64, now: Timestamp) -> Cur
 }
 
 impl Mind {
-    /// By how much less the sum of what depots carry strays than what each of them does: errors of paths
-    /// that have nothing to do with each other add up by their squares. Requests use a few depots only.
+    /// Returns by how much less the sum of depots' rates strays than each of them: errors of
+    /// independent paths add up by their squares. Requests use a few depots only.
     pub(crate) fn spread(&self) -> u64 {
         const MOST: usize = 9;
         let depots = self.depots.values().filter(|depot| depot.is_expected());
         (depots.take(MOST).count() as u64).isqrt().max(1)
     }
 
-    /// Whether the depot has a place in plans: it is there, will be, or may be.
+    /// Returns whether the depot has a place in plans: it is up, expected, or may come back.
     fn counts(&self, depot: &Depot) -> bool {
         depot.is_expected() || depot.is_hoped_for(&self.settings)
     }
 
-    /// What the depots offer, those that are lost only where one hopes, without the space that is kept.
+    /// Returns what the depots offer, lost ones only under a hopeful belief, without the space that
+    /// is kept.
     pub(crate) fn supplies(&self, belief: Belief) -> Supplies {
         let spread = self.spread();
         let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
@@ -288,14 +289,14 @@ impl Mind {
         }
     }
 
-    /// Where each depot that counts stands among the supplies.
+    /// Returns the place of each depot that counts among the supplies.
     pub(crate) fn places(&self) -> Places {
         let counted = self.depots.iter().filter(|(_, depot)| self.counts(depot));
         counted.map(|(id, _)| *id).zip(0..).collect()
     }
 
-    /// What a request still has to send: whole to its destination, and when staged in fragments to the
-    /// depots that `uses` lets through.
+    /// Returns what a request still has to send: whole to its destination, and when staged in
+    /// fragments to the depots that `uses` accepts.
     pub(crate) fn load(
         &self,
         request: &Request,
@@ -351,7 +352,7 @@ impl Mind {
         }
     }
 
-    /// What the request still has to send as things stand.
+    /// Returns what the request still has to send at present.
     pub(crate) fn load_now(&self, request: &Request, places: &Places) -> Load {
         self.load(request, places, request.route, |place| {
             request.lanes[place].is_active
@@ -390,7 +391,7 @@ impl Mind {
         }
     }
 
-    /// Lets what is known of every link age until now.
+    /// Ages what is known of every link until now.
     pub(crate) fn look_at_links(&mut self) {
         let all: Vec<DepotId> = self.depots.keys().copied().collect();
         for id in all {
@@ -398,19 +399,20 @@ impl Mind {
         }
     }
 
-    /// The same for the link to one depot.
+    /// Ages what is known of the link to one depot.
     pub(crate) fn look_at_link(&mut self, id: DepotId) {
         if let Some(depot) = self.depots.get_mut(&id) {
             depot.link.look(self.now, &self.settings);
         }
     }
 
-    /// The next request a sweep comes to.
+    /// Returns the next request of a sweep.
     pub(crate) fn next_in(&self, sweep: &Sweep) -> Option<Urgency> {
         self.index.after(sweep.after).next()
     }
 
-    /// Forecasts the finish of a request after the more urgent ones; one that waits takes nothing of what is there.
+    /// Forecasts the finish of a request after the more urgent ones; a waiting one takes nothing
+    /// from the supplies.
     pub(crate) fn look_at(&mut self, sweep: &mut Sweep, id: RequestId) -> Option<Fares> {
         sweep.give_back(&self.space_of(id, sweep.places()));
         self.review_lead(id);
@@ -427,7 +429,7 @@ impl Mind {
         is_counted.then_some(fares)
     }
 
-    /// The request is done with: the sweep goes on to the next one.
+    /// Passes over the request: the sweep goes on to the next one.
     pub(crate) fn pass(&self, sweep: &mut Sweep, urgency: Urgency, fares: Option<&Fares>) {
         sweep.after = Some(urgency);
         if let Some((request, fares)) = self.requests.get(&urgency.request).zip(fares) {
@@ -435,7 +437,7 @@ impl Mind {
         }
     }
 
-    /// A look at everything is over: what is left is for newcomers.
+    /// Ends a look at everything: what is left is for newcomers.
     pub(crate) fn end_sweep(&mut self, sweep: Sweep) {
         self.promised = Some(sweep.promised);
     }
@@ -453,8 +455,8 @@ impl Mind {
         self.end_sweep(sweep);
     }
 
-    /// What would be left for a newcomer if another request had this deadline. Visits every request
-    /// that moves.
+    /// Returns what would be left for a newcomer if another request had this deadline. Visits every
+    /// request that moves.
     pub(crate) fn left_with(&self, other: RequestId, deadline: Timestamp) -> Promised {
         let mut promised = self.begin_sweep().promised;
         for urgency in self.index.after(None) {
@@ -472,8 +474,8 @@ impl Mind {
         promised
     }
 
-    /// What is left for a newcomer: as of now where that is quick to say, else as of the last look at
-    /// everything.
+    /// Returns what is left for a newcomer: as of now if that is quick, otherwise as of the last
+    /// look at everything.
     pub(crate) fn left_for_newcomers(&mut self) -> Promised {
         let is_fresh = self.promised.as_ref().is_some_and(|promised| {
             !promised.is_stale && self.now.since(promised.at) < PROMISED_AGE_MAX
@@ -490,7 +492,8 @@ impl Mind {
         promised
     }
 
-    /// How far before the deadline the plan aims: a twentieth of what is left, within reason.
+    /// Returns how far before the deadline the plan aims: a twentieth of what is left, within
+    /// reason.
     pub(crate) fn margin(&self, deadline: Timestamp) -> Duration {
         const LEAST: Duration = Duration::from_secs(1);
         const MOST: Duration = Duration::from_secs(60);

@@ -1,10 +1,10 @@
-//! The plan over time (`docs/algorithms/time-expanded-plan.md`): asked for where taking turns by deadline
+//! Plans over time (`docs/algorithms/time-expanded-plan.md`): asked for if taking turns by deadline
 //! is not enough, and followed as quotas.
 //!
-//! A plan says which request may put how much on which depot. That, and not when, is what turns can't
-//! find: within its quotas each request still takes its turn by deadline, which on one depot is the
-//! best there is. So a plan in force needs no other forecast and no other promise than the greedy one's,
-//! and what it is worth is asked of that: a plan that keeps nothing more is not taken.
+//! A plan says which request may put how much on which depot. That, and not when, is what turns
+//! can't find. Within its quotas each request still takes its turn by deadline, which on one depot
+//! is the best there is. So a plan in force needs no other forecast and no other promise than the
+//! greedy one's. That forecast also judges its worth: a plan that keeps nothing more is rejected.
 
 mod draw;
 mod follow;
@@ -27,21 +27,21 @@ use crate::{
 };
 
 record! {
-    /// A demand of a problem, as the books know it.
+    /// Demand of a problem, as the books know it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Drawn {
         request: RequestId,
-        /// Of each lane: its link, and the pieces it held; none where the depot can't be used.
+        /// Link of each lane, and the pieces it held; none if the depot can't be used.
         lanes: Vec<Option<(usize, u32)>>,
     }
 }
 
 record! {
-    /// A plan that was asked for.
+    /// Plan that was asked for.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Asked {
         at: Timestamp,
-        /// Whose answer waits for it; none when it is for those that were taken.
+        /// Newcomer whose answer waits for it; none if it is for accepted requests.
         newcomer: Option<RequestId>,
         problem: Problem,
         demands: Vec<Drawn>,
@@ -49,14 +49,14 @@ record! {
 }
 
 record! {
-    /// All about plans over time.
+    /// State of plans over time.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Planning {
-        /// Of the last one asked for.
+        /// Number of the last one asked for.
         number: u64,
-        /// The one under way.
+        /// Plan in progress.
         asked: Option<Asked>,
-        /// None is asked for before, but for newcomers.
+        /// Time before which none is asked for, except for newcomers.
         next_at: Timestamp,
         /// Time from the last to that.
         pause: Duration,
@@ -64,20 +64,20 @@ record! {
         held: BTreeMap<RequestId, Request>,
         /// Requests that have quotas.
         in_force: BTreeSet<RequestId>,
-        /// Looks in a row at which one of those would be late.
+        /// Consecutive looks at which one of those would be late.
         late_looks: u32,
     }
 }
 
 impl Planning {
-    /// When time alone changes something about it.
+    /// Returns when time alone changes something about it.
     pub(crate) fn alarm(&self, settings: &Settings) -> Option<Timestamp> {
         self.asked
             .as_ref()
             .map(|asked| asked.at + settings.plan_wait)
     }
 
-    /// Whether bytes from outside made one that can be used.
+    /// Returns whether decoded bytes made a usable value.
     pub(crate) fn is_sound(&self) -> bool {
         let is_sound = |asked: &Asked| {
             asked.problem.check().is_ok() && asked.demands.len() == asked.problem.demands.len()
@@ -90,17 +90,17 @@ impl Planning {
         self.asked.as_ref().is_none_or(is_sound) && self.held.values().all(is_new)
     }
 
-    /// Whether the answer to this newcomer waits.
+    /// Returns whether the answer to this newcomer waits.
     pub(crate) fn is_held(&self, id: RequestId) -> bool {
         self.held.contains_key(&id)
     }
 }
 
 impl Mind {
-    /// A look at everything is over: takes back quotas that nobody needs any more, or all where the plan
-    /// is contradicted, and asks for a plan where somebody would be late even at p50 and no depot
-    /// was lost lately. At p10 many a danger passes by itself, and where depots fail the widest spread is
-    /// the best: there a plan costs more deadlines than it keeps.
+    /// Reviews the plan after a look at everything. It takes back quotas that are no longer needed,
+    /// or all if the plan is contradicted. It asks for a plan if some request would be late even at
+    /// p50 and no depot was lost recently. At p10 many a danger passes by itself. If depots fail,
+    /// the widest spread is best: a plan then costs more deadlines than it keeps.
     pub(crate) fn review_plan(&mut self, out: &mut Outbox) {
         self.lift_quotas();
         self.doubt_plan();
@@ -132,7 +132,7 @@ impl Mind {
         }
     }
 
-    /// Whether there are at least so many requests, and not too many, for a plan over time.
+    /// Returns whether there are at least so many requests, and not too many, for a plan over time.
     fn is_plan_allowed(&self, least: usize) -> bool {
         let most = self.settings.plan_requests_max as usize;
         (least..=most).contains(&self.index.moving())
@@ -160,7 +160,7 @@ impl Mind {
         true
     }
 
-    /// The last plan brought nothing.
+    /// Doubles the pause, as the last plan gained nothing.
     fn wait_longer(&mut self) {
         let (least, most) = (self.settings.plan_every, self.settings.plan_every_max);
         let pause = self.planning.pause;
@@ -168,7 +168,7 @@ impl Mind {
         self.planning.next_at = self.now + self.planning.pause;
     }
 
-    /// An answer to the plan asked for last; to others it comes too late.
+    /// Handles the answer to the plan asked for last; answers to others come too late.
     pub(crate) fn take_plan(&mut self, number: u64, schedule: Option<&Schedule>, out: &mut Outbox) {
         if number == self.planning.number
             && let Some(asked) = self.planning.asked.take()
@@ -178,7 +178,7 @@ impl Mind {
         }
     }
 
-    /// A plan that did not come is not waited for.
+    /// Gives up waiting for a plan that did not come.
     pub(crate) fn give_up_plan(&mut self, out: &mut Outbox) {
         let wait = self.settings.plan_wait;
         let overdue = |asked: &mut Asked| asked.at + wait <= self.now;
@@ -187,7 +187,7 @@ impl Mind {
         }
     }
 
-    /// The driver starts again: what it was solving is lost, and asked for again where an answer waits.
+    /// Asks again for a plan after a restart of the driver, which lost it, if an answer waits.
     pub(crate) fn ask_for_plan_again(&mut self, out: &mut Outbox) {
         self.planning.asked = None;
         self.answer_held(out);
@@ -202,7 +202,7 @@ impl Mind {
         self.answer_held(out);
     }
 
-    /// Takes a plan for those that were taken, if it keeps all that turns keep, and more.
+    /// Adopts a plan for accepted requests, if it keeps all deadlines that turns keep, and more.
     fn replan(&mut self, asked: &Asked, schedule: &Schedule) {
         let before = self.kept(Belief::P50, None, None);
         let kept_before = self.follow(asked, schedule, None);
@@ -219,13 +219,13 @@ impl Mind {
         self.planning.next_at = self.now + self.planning.pause;
     }
 
-    /// Whether there are several requests to put in order, and not too many to try orders.
+    /// Returns whether there are several requests to put in order, and not too many to try orders.
     pub(crate) fn may_reorder(&self) -> bool {
         self.is_plan_allowed(2)
     }
 
-    /// Who would be done by the deadline, and when, if all take their turns within the quotas they have: with a newcomer,
-    /// or without one of them.
+    /// Returns which requests would be done by the deadline, and when, if all take their turns
+    /// within their quotas. A newcomer can be added, or one of them left out.
     pub(crate) fn kept(
         &self,
         belief: Belief,

@@ -1,4 +1,4 @@
-//! Which requests press most, for whoever looks at all of them.
+//! Requests in order of slack, for lists of all of them.
 
 use alloc::vec::Vec;
 use posthaste_types::{RequestId, Timestamp};
@@ -10,9 +10,10 @@ use crate::{
 };
 
 impl Mind {
-    /// Every request of which something is still to be safe, here or delivered, the one with the least slack first: the time from its
-    /// p90 finish to its deadline, or that of its delivery where that is less. Those whose finish is not in sight come before all, and
-    /// so do those that are not safe any more and whose source is gone. Visits every request once.
+    /// Returns every request that is still to be safe, here or delivered, the one with the least
+    /// slack first. Slack is the time from its p90 finish to its deadline, or that of its delivery
+    /// if that is less. Requests without a finish in sight come before all, and so do those that
+    /// are no longer safe and whose source is gone. Visits every request once.
     #[must_use]
     pub fn pressing(&self) -> Vec<RequestId> {
         let moving = self.index.after(None).map(|urgency| urgency.request);
@@ -35,13 +36,14 @@ impl Mind {
     }
 }
 
-/// Microseconds from a p90 finish to a moment; none where it is not in sight.
+/// Returns the microseconds from a p90 finish to a moment; none if it is not in sight.
 fn slack(by: Timestamp, finish: Option<Forecast>) -> Option<i64> {
     finish.map(|finish| by.slack_micros(finish.p90))
 }
 
 impl Request {
-    /// The least of what there is to its deadline and to that of its delivery; none where the end of either is not in sight.
+    /// Returns the smaller slack of its deadline and its delivery; none if the end of either is not
+    /// in sight.
     fn slack(&self) -> Option<i64> {
         let is_open = self.is_moving() || self.is_thin();
         let safe = is_open.then(|| slack(self.spec.deadline, self.finish));
@@ -53,7 +55,7 @@ impl Request {
 }
 
 impl Arrival {
-    /// Whether its deadline is in danger, as was said or as its finish is forecast now.
+    /// Returns whether its deadline is in danger, as reported or by its present forecast.
     pub(crate) fn is_in_danger(&self) -> bool {
         let finish = self.finish.filter(|_| self.state.is_live());
         self.at_risk || finish.is_some_and(|finish| finish.p90 > self.spec.deadline)

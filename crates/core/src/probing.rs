@@ -1,7 +1,7 @@
-//! Which path is probed when (`docs/algorithms/bandwidth-forecast.md`): only one that a request could
-//! use, that nothing measured lately and that carries nothing, one at a time, for a hundredth of what
-//! the request sends and pays. Outside its hours a depot is not probed. Transfers tell more, so probes
-//! fill gaps.
+//! Choice of paths to probe (`docs/algorithms/bandwidth-forecast.md`): only one that a request
+//! could use, that was not measured recently and that is idle. Probes run one at a time, for a
+//! hundredth of what the request sends and pays. Outside its hours a depot is not probed. Transfers
+//! show more, so probes fill gaps.
 
 mod crossing;
 
@@ -15,29 +15,29 @@ use crate::{
     contract::{Command, GIGABYTE, Outbox, Reason},
 };
 
-/// How long a path is counted on to carry a probe: slow start and three seconds.
+/// Time for which a path is assumed to carry a probe: slow start and three seconds.
 const PROBE_SPAN: Duration = Duration::from_secs(5);
-/// A depot whose hours end within this is not probed: no probe takes longer.
+/// Time before the end of its hours in which a depot is not probed: no probe takes longer.
 const PROBE_SPAN_MAX: Duration = Duration::from_secs(20);
 
 record! {
-    /// The probe under way.
+    /// Probe in progress.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Probing {
-        /// The depot that sends; none where the centre does.
+        /// Depot that sends; none if the centre does.
         pub(crate) from: Option<DepotId>,
-        /// Who gets it.
+        /// Depot that receives it.
         pub(crate) depot: DepotId,
         pub(crate) since: Timestamp,
         /// Most that it may send.
         pub(crate) budget: Bytes,
-        /// The request that pays for it; none when a person asked.
+        /// Request that pays for it; none when a person asked.
         pub(crate) request: Option<RequestId>,
     }
 }
 
 impl Mind {
-    /// Starts a probe for the request, if one is due and none is under way.
+    /// Starts a probe for the request, if one is due and none is in progress.
     pub(crate) fn probe_for(&mut self, id: RequestId, out: &mut Outbox) {
         if !self.may_probe() {
             return;
@@ -49,7 +49,8 @@ impl Mind {
         }
     }
 
-    /// Starts a probe for a request that did not use the depot yet, if its link is free and no other is under way.
+    /// Starts a probe for a request that did not use the depot yet, if its link is free and no
+    /// other is in progress.
     pub(crate) fn probe_before(
         &mut self,
         id: RequestId,
@@ -62,7 +63,7 @@ impl Mind {
         }
     }
 
-    /// Starts a probe that a person asked for, if its link is free and no other is under way.
+    /// Starts a probe that a person asked for, if its link is free and no other is in progress.
     pub(crate) fn probe_asked(&mut self, out: &mut Outbox) {
         if !self.may_probe() {
             return;
@@ -80,7 +81,7 @@ impl Mind {
         self.probe_crossing_asked(out);
     }
 
-    /// Whether no probe is under way, or one that is not answered any more.
+    /// Returns whether no probe is in progress, or one that will not be answered any more.
     fn may_probe(&mut self) -> bool {
         let (now, wait) = (self.now, self.settings.probe_wait);
         self.probing.take_if(|probing| probing.since + wait <= now);
@@ -119,7 +120,7 @@ impl Mind {
         });
     }
 
-    /// The request pays for a probe, and it is remembered of what.
+    /// Charges a probe to the request, and records its path.
     fn charge_probe(
         &mut self,
         payer: RequestId,
@@ -140,8 +141,8 @@ impl Mind {
         }
     }
 
-    /// What a probe for the request may send, and what it may cost in millionths of a dollar; none where it is to send
-    /// nothing.
+    /// Returns what a probe for the request may send, and what it may cost in millionths of a
+    /// dollar; none if it should send nothing.
     fn probe_allowance(&self, request: &Request) -> Option<(Bytes, u64)> {
         let settings = &self.settings;
         // A probe goes as fast as it can.
@@ -161,7 +162,7 @@ impl Mind {
         Some((left, money))
     }
 
-    /// The path of the request that is worth a probe most, and what that may cost.
+    /// Returns the path of the request that is most worth a probe, and what that may cost.
     fn find_stale(&self, id: RequestId) -> Option<(DepotId, Bytes)> {
         let settings = &self.settings;
         let request = self.requests.get(&id)?;
@@ -188,8 +189,8 @@ impl Mind {
         Some((depot, wanted.min(most).min(settings.probe_bytes_max)))
     }
 
-    /// A probe for the request sent so much of its budget: the rest of what it might have cost is there
-    /// for others.
+    /// Records what a probe for the request sent: the rest of its possible cost is there for
+    /// others.
     pub(crate) fn settle_probe(&mut self, probing: &Probing, sent: Bytes) {
         let price = |bytes: Bytes| {
             let depot = self.depots.get(&probing.depot);
@@ -211,7 +212,7 @@ impl Mind {
         }
     }
 
-    /// When the idle path to the depot was measured last, where that is too long ago.
+    /// Returns when the idle path to the depot was measured last, if that is too long ago.
     fn stale_since(&self, id: DepotId) -> Option<Option<Timestamp>> {
         let depot = self.depots.get(&id)?;
         let link = &depot.link;
@@ -224,12 +225,12 @@ impl Mind {
     }
 }
 
-/// Whether the hours of the depot let a probe begin and end, and its load.
+/// Returns whether the hours of the depot let a probe begin and end, and its load.
 fn is_open(depot: &Depot, now: Timestamp) -> bool {
     depot.is_open(now) && depot.is_open(now + PROBE_SPAN_MAX)
 }
 
-/// Bytes of a probe of the depot that so much money pays.
+/// Returns the bytes of a probe of the depot for so much money.
 fn for_money(depot: &Depot, micro_usd: u64) -> Bytes {
     let price = u128::from(depot.terms.send_micro_usd);
     let bytes = u128::from(micro_usd) * u128::from(GIGABYTE.get());
@@ -239,14 +240,14 @@ fn for_money(depot: &Depot, micro_usd: u64) -> Bytes {
     }
 }
 
-/// Whether the request may come to use this lane. One that it feeds is measured by that.
+/// Returns whether the request may come to use this lane. A lane that it feeds is measured by that.
 fn is_candidate(request: &Request, lane: usize) -> bool {
     let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
     let is_drained = request.uncommon.drained >> lane & 1 == 1;
     !is_fed && !is_drained && request.lanes[lane].asked_at.is_none()
 }
 
-/// Bytes of probes that the request may pay for in all.
+/// Returns the bytes of probes for which the request may pay in all.
 fn allowance(request: &Request, permille: u32) -> Bytes {
     let code = request.spec.code;
     let planned = match request.route {

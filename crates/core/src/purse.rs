@@ -1,5 +1,5 @@
-//! What a request may cost (`docs/algorithms/wishes.md`): which depots its budget pays, whatever share of it
-//! each of them gets, and that nothing is begun that it does not pay.
+//! Budget of a request (`docs/algorithms/wishes.md`): which depots it pays, whatever share of the
+//! request each of them gets. Nothing begins that it does not pay.
 
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId, Timestamp};
@@ -12,26 +12,26 @@ use crate::{
     outlook::Promised,
 };
 
-/// What is still to be sent, in pieces of one size.
+/// Data still to be sent, in pieces of one size.
 struct Need {
     /// Fragments.
     fragments: u64,
-    /// Most of those that each lane can take.
+    /// Most fragments that each lane can take.
     rooms: Vec<u64>,
-    /// Chunks, where they go whole.
+    /// Chunks, if they go whole.
     chunks: u64,
 }
 
-/// What a request costs at worst on the cheapest so many depots, for each number that suffices, and
-/// whole at the cheapest so many destinations; each with the lanes that are meant.
+/// Highest costs of a request on the cheapest depots, for each sufficient number of them, and whole
+/// at the cheapest destinations; each with its lanes.
 struct Prices {
     staged: Vec<(u64, u64)>,
     whole: Vec<(u64, u64)>,
 }
 
 impl Prices {
-    /// Lanes that can be used with so much money, as a mask: as many as it pays whichever of them gets
-    /// most. None where it pays for no way at all.
+    /// Returns the lanes that can be used with so much money, as a mask: as many as it pays
+    /// whichever of them gets most. None if it pays for no way at all.
     fn lanes(&self, micro_usd: u64) -> u64 {
         let is_paid = |(cost, _): &&(u64, u64)| *cost <= micro_usd;
         let staged = self.staged.iter().rev().find(is_paid);
@@ -42,7 +42,7 @@ impl Prices {
             .fold(0, |all, (_, lanes)| all | lanes)
     }
 
-    /// Every amount of money with which there is one way more, in order.
+    /// Returns every amount of money that allows one way more, in order.
     fn levels(&self) -> Vec<u64> {
         let mut levels: Vec<u64> = self
             .staged
@@ -57,8 +57,8 @@ impl Prices {
 }
 
 impl Mind {
-    /// Weighs a newcomer on the depots its budget pays. Where those don't do, says with how much money it
-    /// would be on time.
+    /// Weighs a newcomer on the depots its budget pays. If those don't suffice, returns the budget
+    /// with which it would be on time.
     pub(crate) fn weigh_within(&self, request: &mut Request, left: &Promised) -> Verdict {
         let budget = request.wishes.budget_micro_usd;
         let Some(budget) = budget.filter(|_| request.spec.chunks() > 0) else {
@@ -107,7 +107,8 @@ impl Mind {
         })
     }
 
-    /// Whether the request can be paid at all where it has a budget, and then on which lanes: for a trial.
+    /// Returns whether a trial request can be paid at all if it has a budget, and bars the other
+    /// lanes.
     pub(crate) fn spend_within_budget(&self, request: &mut Request) -> bool {
         let Some(budget) = request.wishes.budget_micro_usd else {
             return true;
@@ -125,8 +126,8 @@ impl Mind {
         request.set_kin(self.kin(request));
     }
 
-    /// Sends failed, depots were lost, prices changed: finds out anew which lanes the rest of a budget
-    /// pays. Where it pays nothing any more, nothing is in sight.
+    /// Re-evaluates which lanes the rest of a budget pays, after failed sends, lost depots or new
+    /// prices. If it pays nothing any more, no finish is in sight.
     pub(crate) fn review_purse(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -151,7 +152,7 @@ impl Mind {
         let prices = self.prices(request, &need, is_there);
         let cheapest = prices.staged.first().or(prices.whole.first());
         let lanes = match prices.lanes(left) {
-            // Not all of it can be paid: as much as can be.
+            // If not all of it can be paid, as much as can be.
             0 => cheapest.map_or(0, |(_, lanes)| *lanes),
             lanes => lanes,
         };
@@ -160,7 +161,7 @@ impl Mind {
         };
         let is_stuck = cheapest.is_some() && !(0..request.lanes.len()).any(pays);
         let is_stuck = is_stuck && request.lanes.iter().all(|lane| lane.in_flight == 0);
-        // Where too few depots are there, that is what is in the way.
+        // If too few depots are up, that is the obstacle.
         let dear = match (is_stuck, cheapest) {
             (true, _) => u64::MAX,
             (false, None) => request.uncommon.dear,
@@ -174,7 +175,8 @@ impl Mind {
         }
     }
 
-    /// What of a budget nothing else will need, whatever way the request goes; endless without a budget.
+    /// Returns the part of a budget that nothing else will need, whatever way the request goes;
+    /// endless without a budget.
     pub(crate) fn money_to_spare(&self, request: &Request) -> u64 {
         if request.wishes.budget_micro_usd.is_none() {
             return u64::MAX;
@@ -186,7 +188,7 @@ impl Mind {
         request.money_left().saturating_sub(dearest)
     }
 
-    /// What the next piece to a lane costs: a fragment, or a chunk to the destination.
+    /// Returns the cost of the next piece to a lane: a fragment, or a chunk to the destination.
     pub(crate) fn piece(&self, request: &Request, lane: usize) -> Option<u64> {
         let depot = self.depots.get(&request.lanes[lane].depot)?;
         let chunk = request.spec.chunk_size;
@@ -198,7 +200,8 @@ impl Mind {
         Some(depot.cost(bytes, keeps))
     }
 
-    /// What something that goes from depots to another costs: sending and storing it there, and a share of it from each.
+    /// Returns the cost of data that goes from depots to another: sending and storing it there, and
+    /// a share of it from each.
     pub(crate) fn price_between(
         &self,
         from: &[DepotId],
@@ -260,19 +263,20 @@ impl Mind {
 }
 
 impl Request {
-    /// What sending bytes to the depot and keeping them there costs, in millionths of a dollar.
+    /// Returns the cost of sending bytes to the depot and keeping them there, in millionths of a
+    /// dollar.
     pub(crate) fn price(&self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
         let keeps = self.keeps(now).as_secs();
         depot.cost(bytes, keeps)
     }
 
-    /// Whether the lane may be used, and what is left of the budget pays bytes there.
+    /// Returns whether the lane may be used, and what is left of the budget pays bytes there.
     pub(crate) fn can_pay(&self, lane: usize, depot: &Depot, bytes: Bytes, now: Timestamp) -> bool {
         let is_free = self.wishes.budget_micro_usd.is_none();
         !self.is_barred(lane) && (is_free || self.price(depot, bytes, now) <= self.money_left())
     }
 
-    /// What is begun counts as spent, with keeping it to the end. Returns what keeping it takes of that.
+    /// Counts a begun send as spent, with keeping it to the end. Returns the share of keeping it.
     pub(crate) fn pay(&mut self, depot: &Depot, bytes: Bytes, now: Timestamp) -> u64 {
         let all = self.price(depot, bytes, now);
         self.spent_micro_usd = self.spent_micro_usd.saturating_add(all);
@@ -280,8 +284,8 @@ impl Request {
     }
 }
 
-/// What the fragments cost that are needed, were those lanes to get most that are dearest; none where
-/// these lanes can't take all. The cheapest come first.
+/// Returns the cost of the needed fragments if the dearest of those lanes got most; none if these
+/// lanes can't take all. The cheapest come first.
 fn at_worst(lanes: &[(u64, usize)], fragments: u64, rooms: &[u64]) -> Option<u64> {
     let (mut left, mut sum) = (fragments, 0u64);
     for (cost, lane) in lanes.iter().rev() {
@@ -301,7 +305,7 @@ fn need_of_newcomer(request: &Request) -> Need {
     }
 }
 
-/// What a request lacks that is not on its way: that is paid.
+/// Returns what a request lacks that is not on its way: flights are paid.
 fn need_of(request: &Request) -> Need {
     let lanes = request.lanes.iter().enumerate();
     let rooms = lanes.map(|(place, lane)| {
@@ -343,7 +347,7 @@ mod tests {
     }
 
     proptest! {
-        /// However what is needed is spread over the lanes, it costs no more.
+        /// Checks that no spread of what is needed over the lanes costs more.
         #[test]
         fn no_way_to_spread_it_costs_more(
             lanes in proptest::collection::vec((0u64..50, 0u64..30), 1..6),

@@ -1,7 +1,8 @@
 //! Sends fragments on between depots, to those nearer the destination (`docs/algorithms/push.md`).
 //!
-//! Only what is verified where it lies goes on, and it counts there only once it is verified there.
-//! The centre's way out has no part in it; depots that are being fed from the centre are left alone.
+//! Only fragments that are verified where they lie go on, and each counts there only once it is
+//! verified there. The centre's uplink has no part in it; depots that are fed from the centre are
+//! left alone.
 
 mod failures;
 pub(crate) mod follow;
@@ -22,42 +23,42 @@ use crate::{
     outlook::SLICE_PAUSE,
 };
 
-/// A depot that could do nothing for so many requests in a row can do nothing for others either.
+/// Consecutive requests for which a depot could do nothing after which it counts as busy for all.
 const MISSES_MAX: u32 = 8;
-/// Chunks looked at in one go for one request: a fraction of a millisecond.
+/// Most chunks looked at in one go for one request: a fraction of a millisecond.
 const LOOKS_MAX: usize = 512;
-/// Stalls that a fragment of a chunk that is coded elsewhere may last.
+/// Stall times that a fragment of a chunk coded elsewhere may last.
 const PIECE_STALLS: u32 = 3;
-/// Stands for the level of a depot that is drained and whose fragments go on: before all others.
+/// Level of a drained depot whose fragments go on: before all others.
 const LEAVES: u8 = 0;
 
-/// A depot as a request sees it now, whatever the chunk.
+/// Depot as a request sees it now, whatever the chunk.
 struct Sight {
     lane: usize,
     depot: DepotId,
     level: u8,
-    /// It is not of the first level that the request uses.
+    /// True if it is not of the first level that the request uses.
     is_nearer: bool,
     is_live: bool,
     gives: bool,
     is_open: bool,
-    /// It is being fed from the centre: that goes first.
+    /// True if it is being fed from the centre: that goes first.
     is_fed: bool,
 }
 
-/// How it is between sights, where something may go.
+/// State of the paths between sights, if something may go.
 type Ways = BTreeMap<(usize, usize), Room>;
 
-/// Whether nothing may start over any of them now.
+/// Returns whether nothing may start over any of them now.
 fn is_full(ways: &Ways) -> bool {
     !ways.values().any(|room| room.may_start)
 }
 
-/// What one pass over a request came to.
+/// Result of one pass over a request.
 #[derive(Default)]
 struct Pass {
     ways: Ways,
-    /// With the lane of the depot that gets it, and who sends it.
+    /// Started pushes, each with the lane of its receiver and its sender.
     started: Vec<(usize, DepotId, FlightKey, Forwarded)>,
     is_cut_short: bool,
 }
@@ -65,12 +66,12 @@ struct Pass {
 impl Mind {
     /// Sends fragments on, the most urgent request first.
     ///
-    /// Only requests that something new was offered for are looked at, and those that wait for a depot
-    /// about which something changed.
+    /// Only requests with new offers are looked at, and those that wait for a depot about which
+    /// something changed.
     pub(crate) fn push_on(&mut self, out: &mut Outbox) {
         self.pushes.more_at = None;
         let offered = self.pushes.take_offered();
-        // Whoever has a moment to keep gets what room there is before others.
+        // Requests with a deliver-by get room before others.
         let (first, then) = match self.index.due().is_empty() {
             true => (offered, BTreeSet::new()),
             false => (BTreeSet::new(), offered),
@@ -110,12 +111,12 @@ impl Mind {
         self.bring_up_to_date();
     }
 
-    /// Everything is tried once a tick: pairs that were left alone, depots that were fed.
+    /// Tries everything once a tick: pairs at rest, depots that were fed.
     pub(crate) fn review_pushes(&mut self, out: &mut Outbox) {
         let settings = &self.settings;
         let (stalled_since, failed_since) =
             (self.now - settings.push_wait, self.now - settings.hold_max);
-        // Who codes has to get the chunk before it sends anything on.
+        // A coding depot must receive the chunk before it sends anything on.
         let pieces_since = self.now - settings.stall * PIECE_STALLS;
         for (id, from, to) in self.pushes.stalled(stalled_since, pieces_since) {
             self.back_off(from, to);
@@ -128,7 +129,7 @@ impl Mind {
         }
     }
 
-    /// Takes a push out of the books.
+    /// Removes a push from the books.
     pub(crate) fn land_push(
         &mut self,
         key: FlightKey,
@@ -159,7 +160,7 @@ impl Mind {
         Some(flight)
     }
 
-    /// The depots of a request, the destinations apart.
+    /// Returns the depots of a request, except the destinations.
     fn sights(&self, request: &Request) -> Vec<Sight> {
         let lanes = request.lanes.iter().enumerate();
         let lanes = lanes.filter(|&(place, _)| !request.is_destination(place));
@@ -171,7 +172,7 @@ impl Mind {
             Some(Sight {
                 lane: place,
                 depot: lane.depot,
-                // What leaves may go to any of the others.
+                // Fragments that leave may go to any of the others.
                 level: match depot.drain() {
                     Drain::Move => LEAVES,
                     Drain::Off | Drain::Keep => self.crossings.level(lane.depot, depot, to),
@@ -197,10 +198,10 @@ impl Mind {
         sights
     }
 
-    /// How it is between two of them; none where nothing may go.
+    /// Returns the room of the path between two of them; none if nothing may go.
     fn room(&self, from: &Sight, to: &Sight, bytes: Bytes) -> Option<Room> {
         let (now, settings) = (self.now, &self.settings);
-        // From store to store nobody carries anything.
+        // Nothing can go from store to store.
         let has_hands = !self.stores(from.depot) || !self.stores(to.depot);
         let is_pair = from.level < to.level && from.gives && to.is_open && !to.is_fed && has_hands;
         let has_space = |depot: &Depot| depot.space() - self.index.kept(to.depot) >= bytes;
@@ -306,7 +307,7 @@ impl Mind {
         pass
     }
 
-    /// How it is between them, where something may go.
+    /// Returns the state of the paths between them, if something may go.
     fn ways(&self, id: RequestId, sights: &[Sight]) -> Ways {
         let bytes = self.requests.get(&id).map_or(Bytes::ZERO, |request| {
             request.replica.bytes_of(ChunkIndex::new(0), FIRST)
@@ -321,7 +322,7 @@ impl Mind {
         ways
     }
 
-    /// Whether a chunk could use any of the ways, as far as a glance tells.
+    /// Returns whether a chunk could use any of the paths, by a quick check.
     fn could_go(&self, id: RequestId, sights: &[Sight], ways: &Ways, chunk: u32) -> bool {
         let Some(request) = self.requests.get(&id) else {
             return false;
@@ -337,7 +338,7 @@ impl Mind {
             .any(|(from, to)| holds(from) && !holds(to))
     }
 
-    /// Starts what of a chunk can start, and files it by what it waits for.
+    /// Starts what can start of a chunk, and files it by what it waits for.
     fn look_at_chunk(
         &mut self,
         id: RequestId,
@@ -389,7 +390,7 @@ impl Mind {
         }
     }
 
-    /// The depots as one chunk sees them.
+    /// Returns the depots as one chunk sees them.
     fn stands(
         &self,
         request: &Request,
@@ -423,7 +424,7 @@ impl Mind {
         stands
     }
 
-    /// Whether the books of pushes agree with each other.
+    /// Returns whether the books of pushes agree with each other.
     pub(crate) fn is_push_balanced(&self) -> bool {
         let depots = self.depots.iter().all(|(id, depot)| {
             let bytes: Bytes = self
@@ -437,10 +438,11 @@ impl Mind {
     }
 }
 
-/// All fragments of a chunk have one size.
+/// Fragment whose size stands for all: those of a chunk have one size.
 const FIRST: FragmentIndex = FragmentIndex::new(0);
 
-/// Why fragments lie where they do once all went on: nearer the destination, or not where they were.
+/// Returns why fragments lie where they do once all went on: nearer the destination, or not where
+/// they were.
 fn why_all_pushed(sights: &[Sight]) -> Reason {
     let level = sights.iter().map(|at| at.level).max().unwrap_or(0);
     let is_nearer = |at: &Sight| at.level != LEAVES && at.level < level;
@@ -451,8 +453,8 @@ fn why_all_pushed(sights: &[Sight]) -> Reason {
     Reason::Drained { why }
 }
 
-/// Whether the chunk may go on: making it safe comes first, as long as the source is there, and where the
-/// destination has it nobody needs it nearer.
+/// Returns whether the chunk may go on. Making it safe comes first, as long as the source is there;
+/// a chunk at the destination is not needed nearer.
 fn is_ripe(request: &Request, chunk: ChunkIndex) -> bool {
     let mut whole = request.destinations();
     let is_there = whole.any(|lane| request.replica.counts(lane, chunk));

@@ -1,4 +1,4 @@
-//! The code of a request whose user said what must be survived rather than a code
+//! Choice of the code of a request with a durability instead of a code
 //! (`docs/algorithms/redundancy.md`).
 
 use alloc::vec::Vec;
@@ -13,12 +13,12 @@ use crate::{
     outlook::Promised,
 };
 
-/// A chance that is certain, as wishes count.
+/// Certain chance, in the units of wishes.
 const CERTAIN_PPB: u128 = 1_000_000_000;
 
 impl Mind {
-    /// Weighs a newcomer. Where its code is to be chosen, the cheapest one with which its deadline can be
-    /// kept is; else the cheapest one speaks for all.
+    /// Weighs a newcomer. If its code is to be chosen, it gets the cheapest one with which its
+    /// deadline can be kept. If none can, the cheapest one speaks for all.
     pub(crate) fn weigh_newcomer(&self, request: &mut Request, left: &Promised) -> Verdict {
         let Some(wish) = wish(request.wishes.survive) else {
             return self.weigh_lighter(request, left);
@@ -60,7 +60,7 @@ impl Mind {
         verdict
     }
 
-    /// Says which code was chosen, before it is said that the request is taken.
+    /// Reports the chosen code, before the acceptance of the request.
     pub(crate) fn say_code(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.requests.get(&id);
         let Some((code, loss_ppb)) =
@@ -72,8 +72,8 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::CodeChosen { code }, reason);
     }
 
-    /// What sending a gigabyte of fragments there and keeping it costs the request, and reading of it what is needed
-    /// once, in millionths of a dollar.
+    /// Returns the cost for the request of a gigabyte of fragments there, in millionths of a
+    /// dollar. It covers sending, keeping, and reading the needed part once.
     pub(crate) fn price(&self, request: &Request, depot: &Depot) -> u64 {
         let keeps = request.keeps(self.now).as_secs();
         let (chunk, code) = (request.spec.chunk_size, request.spec.code);
@@ -91,7 +91,7 @@ impl Mind {
             .saturating_add(u64::try_from(read).unwrap_or(u64::MAX))
     }
 
-    /// The lanes that could hold fragments, and what is known of them.
+    /// Returns the lanes that could hold fragments, and what is known of them.
     fn candidates(&self, request: &Request) -> Vec<(usize, Candidate)> {
         let keeps = request.keeps(self.now);
         let candidate = |lane: usize, depot: &Depot| Candidate {
@@ -111,7 +111,7 @@ impl Mind {
                 Some((lane, candidate(lane, depot)))
             })
             .collect();
-        // Candidates know each other by their places.
+        // Candidates refer to each other by place.
         let lanes: Vec<usize> = all.iter().map(|(lane, _)| *lane).collect();
         for (_, candidate) in &mut all {
             let of = core::mem::take(&mut candidate.kin);
@@ -122,13 +122,13 @@ impl Mind {
         all
     }
 
-    /// The request with a code, on the depots with which it keeps the wish.
+    /// Gives the request a code, on the depots with which it keeps the wish.
     fn take_choice(&self, request: &mut Request, choice: &Choice, lanes: &[(usize, Candidate)]) {
         let on = choice.on.iter().map(|&place| lanes[place].0);
         let on = on
             .chain(request.destinations())
             .fold(0u64, |mask, lane| mask | 1 << lane);
-        // Where only a number of depots counts, any depot will do.
+        // If only a number of depots counts, any depot will do.
         request.uncommon.barred = match request.wishes.survive {
             Survive::Chance { .. } => !on,
             Survive::AsCoded | Survive::Losses { .. } => 0,
@@ -137,7 +137,7 @@ impl Mind {
         request.set_kin(self.kin(request));
     }
 
-    /// What a depot holds of a request was asked after it was lost.
+    /// Judges the loss of a depot by its inventory afterwards.
     pub(crate) fn judge_loss(&mut self, depot: DepotId, has_all: bool) {
         if let Some(depot) = self.depots.get_mut(&depot) {
             depot.history.on_back(has_all);
@@ -159,7 +159,7 @@ fn wish(survive: Survive) -> Option<Wish> {
     }
 }
 
-/// A chance in billionths, rounded up.
+/// Returns a chance in billionths, rounded up.
 fn ppb(chance: u64) -> u32 {
     let ppb = (u128::from(chance) * CERTAIN_PPB).div_ceil(u128::from(CERTAIN));
     u32::try_from(ppb).unwrap_or(u32::MAX)

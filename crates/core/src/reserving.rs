@@ -1,6 +1,6 @@
-//! Whether rate is reserved for a request, how much of it and when (`docs/algorithms/circuits.md`): where
-//! its user wished it, or its deadline asks for it and the time to set it up pays. Meanwhile data goes at best
-//! effort, and again when the reservation is refused, fails or is over.
+//! Reservations for a request (`docs/algorithms/circuits.md`): whether, how much and when. Rate is
+//! reserved if its user wished it, or its deadline asks for it and the time to set it up pays.
+//! Meanwhile data goes at best effort, and again when the reservation is refused, fails or is over.
 
 mod bid;
 mod change;
@@ -21,23 +21,24 @@ use crate::{
 };
 pub(crate) use bid::Bid;
 
-/// Reservations that a request may ask for in all: whoever is refused so often gets none.
+/// Most reservations that a request may ask for in all: one refused so often gets none.
 const ASKS_MAX: u32 = 8;
-/// Reservations of a request at a time.
+/// Most reservations of a request at a time.
 const LIVE_MAX: usize = 4;
-/// A look that found nothing to ask for is not repeated before.
+/// Time before a look that found nothing to ask for is repeated.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Who did not answer in this time won't.
+/// Time after which an unanswered request counts as lost.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(120);
-/// A circuit whose time is over says so within this.
+/// Time within which a circuit reports that its time is over.
 pub(crate) const OVER_WAIT: Duration = Duration::from_secs(30);
-/// Times that a reservation is given back without an answer: then its own end must do.
+/// Times that a reservation is given back without an answer: then its own end must suffice.
 const RETURNS_MAX: u32 = 5;
-/// Requests that are looked at for one that can use what another one leaves.
+/// Most requests searched for one that can use what another one leaves.
 const HEIRS_MAX: usize = 32;
 
 impl Mind {
-    /// Asks for rate where a request needs it, and looks whether what it has is too much or ends too early.
+    /// Asks for rate if a request needs it, and checks whether its reservations are too large or
+    /// end too early.
     pub(crate) fn review_reservations(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         if self.circuits.is_idle() || self.circuits.is_awaited(id) {
             return;
@@ -62,7 +63,7 @@ impl Mind {
         }
     }
 
-    /// Whether a request may ask for rate now, and wants it.
+    /// Returns whether a request may ask for rate now, and wants it.
     fn may_ask(&self, id: RequestId) -> bool {
         let Some(request) = self.requests.get(&id) else {
             return false;
@@ -81,7 +82,7 @@ impl Mind {
         }
     }
 
-    /// Asks for what was found.
+    /// Asks for a reservation as found.
     pub(crate) fn ask_for(&mut self, id: RequestId, bid: Bid, out: &mut Outbox) {
         let Some(circuit) = self.circuits.offered.get_mut(&bid.circuit) else {
             return;
@@ -137,7 +138,7 @@ impl Mind {
         });
     }
 
-    /// Says what happened to a reservation of a request.
+    /// Reports a step of a request's reservation.
     pub(crate) fn say_step(
         &mut self,
         request: RequestId,
@@ -149,7 +150,7 @@ impl Mind {
         self.tell(out, Some(request), None, happening, reason);
     }
 
-    /// Gives a reservation back, and says why.
+    /// Gives a reservation back, and reports why.
     pub(crate) fn give_back_reservation(
         &mut self,
         id: ReservationId,
@@ -177,7 +178,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Lets the links of a reservation carry what is reserved on them now.
+    /// Sets the rate reserved now on the links of a reservation.
     pub(crate) fn refresh_reserved(&mut self, id: ReservationId) {
         let Some(held) = self.circuits.reservations.get(&id) else {
             return;
@@ -190,7 +191,7 @@ impl Mind {
         }
     }
 
-    /// Only what was used of a reservation is paid.
+    /// Settles the cost of a reservation: only its used part is paid.
     pub(crate) fn settle_cost(&mut self, id: ReservationId) {
         let now = self.now;
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
@@ -204,7 +205,7 @@ impl Mind {
         self.charge_reservation(request, before, paid);
     }
 
-    /// What a reservation costs a request changes.
+    /// Changes the cost of a reservation that a request bears.
     pub(crate) fn charge_reservation(&mut self, request: RequestId, before: u64, after: u64) {
         if before != after
             && let Some(request) = self.requests.get_mut(&request)
@@ -214,7 +215,7 @@ impl Mind {
         }
     }
 
-    /// Gives back what nobody needs any more, unless another request can use what is left of it.
+    /// Gives back reservations no longer needed, unless another request can use the rest.
     pub(crate) fn return_unneeded(&mut self, out: &mut Outbox) {
         if self.circuits.reservations.is_empty() {
             return;
@@ -231,7 +232,7 @@ impl Mind {
         }
     }
 
-    /// Whether its request still sends to where it leads.
+    /// Returns whether its request still sends to where it leads.
     fn is_needed(&self, held: &Reservation) -> bool {
         let request = self.requests.get(&held.request);
         request.is_some_and(|request| {
@@ -241,8 +242,8 @@ impl Mind {
         })
     }
 
-    /// The most urgent request that sends to the same depots, has no reservation and may use this one. What
-    /// it does not need it gives back.
+    /// Returns the most urgent request that sends to the same depots, has no reservation and may
+    /// use this one. It gives back what it does not need.
     fn find_heir(&self, id: ReservationId) -> Option<RequestId> {
         let held = self.circuits.reservations.get(&id)?;
         let is_firm = held.is_counted() && held.change.is_none() && held.until > self.now;
@@ -255,7 +256,7 @@ impl Mind {
         heir.filter(|_| is_firm).map(|urgency| urgency.request)
     }
 
-    /// A reservation goes on for another request. What it costs stays with who asked for it.
+    /// Passes a reservation on to another request. Its cost stays with the one that asked for it.
     fn pass_on(&mut self, id: ReservationId, heir: RequestId, out: &mut Outbox) {
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
             return;
@@ -275,7 +276,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Nothing was heard of a reservation in time.
+    /// Handles reservations of which nothing was heard in time.
     pub(crate) fn call_circuits(&mut self, out: &mut Outbox) {
         let now = self.now;
         let due = self.circuits.reservations.iter();
@@ -303,7 +304,7 @@ impl Mind {
         }
     }
 
-    /// It was given back and nobody said so: once more, so many times.
+    /// Gives a reservation back again, so many times, as its return was not confirmed.
     fn return_again(&mut self, id: ReservationId, out: &mut Outbox) {
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
             return;
@@ -321,7 +322,8 @@ impl Mind {
         });
     }
 
-    /// The driver starts again: it takes up what is reserved, and says how that stands.
+    /// Repeats the commands about reservations after a restart of the driver, which takes them up
+    /// and reports their state.
     pub(crate) fn take_up_reservations(&mut self, out: &mut Outbox) {
         let now = self.now;
         for (&reservation, held) in &mut self.circuits.reservations {
@@ -355,7 +357,7 @@ impl Mind {
         }
     }
 
-    /// Every circuit that is offered, and its terms, in the order of their numbers.
+    /// Returns every circuit on offer with its terms, in the order of their numbers.
     #[must_use]
     pub fn circuits(&self) -> Vec<(CircuitId, CircuitTerms)> {
         let all = self.circuits.offered.iter();
@@ -363,7 +365,7 @@ impl Mind {
             .collect()
     }
 
-    /// Every reservation there is, in the order they were asked for.
+    /// Returns every reservation, in the order they were asked for.
     #[must_use]
     pub fn reservations(&self) -> Vec<ReservationView> {
         let all = self.circuits.reservations.iter();
@@ -383,8 +385,8 @@ impl Mind {
     }
 }
 
-/// Whether a request that sends to the depots of a reservation may use what another one leaves of it. One with
-/// a budget may not: it would have to pay.
+/// Returns whether a request that sends to the depots of a reservation may use what another one
+/// leaves of it. One with a budget may not: it would have to pay.
 fn may_inherit(request: &Request, held: &Reservation) -> bool {
     let mut lanes = request.lanes.iter().enumerate();
     let is_fed = lanes.any(|(place, lane)| {

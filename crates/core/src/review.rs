@@ -1,4 +1,4 @@
-//! What time alone brings: deadlines, stalls, and every tick a look at risk and course.
+//! Passage of time: deadlines, stalls, and every tick a look at risk and course.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,11 +12,11 @@ use crate::{
 };
 
 impl Mind {
-    /// Time alone brings something: depots are taken back, deadlines speak, and a tick begins a look at
-    /// everything.
+    /// Handles the passage of time: depots are accepted again, deadlines are reported, and a tick
+    /// begins a look at everything.
     pub(crate) fn on_time(&mut self, out: &mut Outbox) {
         for id in self.index.timed(self.now) {
-            // One that was left alone for a while is due: it is touched, and so looked at.
+            // A depot whose rest is over is touched, and so looked at.
             self.depots.touch(id);
             self.take_back_depot(id, out);
             self.keep_hours(id, out);
@@ -30,7 +30,8 @@ impl Mind {
         if is_tick {
             self.tick_at = None;
             self.settle_way_out(out);
-            // This touches every depot: once a tick all are tried, whatever is thought to have changed.
+            // This touches every depot: once a tick all are tried, whatever is thought to have
+            // changed.
             self.look_at_links();
             self.judge_rest();
             debug_assert!(self.is_balanced(), "flights, lanes and links differ");
@@ -71,7 +72,7 @@ impl Mind {
                 continue;
             }
             if self.requests.get(&id).is_some_and(Request::is_paused) {
-                // It is said when it would be done if it went on, and takes nothing.
+                // Its finish is reported as if it resumed, and takes nothing.
                 let fares = self.look_at(&mut sweep, id);
                 self.review_risk(id, out);
                 self.pass(&mut sweep, urgency, fares.as_ref());
@@ -95,8 +96,7 @@ impl Mind {
         self.sweep = Some(sweep);
     }
 
-    /// Brings the turn of a request that can't be on time up to date. Returns whether it comes later
-    /// now.
+    /// Updates the turn of a request that can't be on time. Returns whether it comes later now.
     fn takes_later_turn(&mut self, id: RequestId, before: Urgency) -> bool {
         let request = self.requests.get(&id);
         let Some(request) = request.filter(|request| request.is_leftover) else {
@@ -113,7 +113,7 @@ impl Mind {
         Urgency { turn, ..before } > before
     }
 
-    /// Whether links and lanes count the flights there are.
+    /// Returns whether links and lanes count the existing flights.
     fn is_balanced(&self) -> bool {
         let links = self.depots.iter().all(|(id, depot)| {
             let flights = self.transfers.to(*id, None);
@@ -130,7 +130,7 @@ impl Mind {
         links && lanes && self.is_push_balanced()
     }
 
-    /// Says danger at the last call and a miss at the deadline. Never silent.
+    /// Reports danger at the last call and a miss at the deadline. Never silent.
     fn call_deadlines(&mut self, out: &mut Outbox) {
         self.bring_up_to_date();
         let now = self.now;
@@ -170,7 +170,7 @@ impl Mind {
             return;
         }
         if request.missed {
-            // Nothing more is said of it, but another way may still end it sooner.
+            // Nothing more is reported of it, but another way may still end it sooner.
             request.late_ticks = request.late_ticks.saturating_add(1);
             return;
         }
@@ -189,7 +189,7 @@ impl Mind {
         };
         if !request.at_risk && request.late_ticks >= settings.0 && now >= request.submitted + grace
         {
-            // Where what was to suffice by then is there, the rest follows when it can.
+            // Once the sufficient part is there, the rest follows when it can.
             if request.safe_at.is_some() && request.survives_what_suffices() {
                 request.late_ticks = 0;
             } else {
@@ -222,12 +222,12 @@ impl Mind {
         };
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
         if self.lighten(id) {
-            // That may be there already, and nothing else would say so.
+            // The sufficient part may be there already, and nothing else would report that.
             self.settle(id, out);
         }
     }
 
-    /// Why a request is late, also that its depots are full.
+    /// Returns why a request is late, including that its depots are full.
     fn find_why_late(&self, id: RequestId) -> Option<Reason> {
         let request = self.requests.get(&id)?;
         let reason = reason_late(request, self.now);
@@ -236,7 +236,7 @@ impl Mind {
         Some(full.flatten().unwrap_or(reason))
     }
 
-    /// That depots enough are there, and have too little space for what is left.
+    /// Returns the reason that enough depots are up, with too little space for what is left.
     fn find_want_of_space(&self, id: RequestId, request: &Request) -> Option<Reason> {
         let there = request.depot_lanes();
         let there = there.filter(|&lane| self.is_there(request, lane));
@@ -273,7 +273,8 @@ impl Mind {
         }
     }
 
-    /// Stops what the centre sends for the request; where it sends nothing, depots go on among themselves.
+    /// Stops what the centre sends for the request; depots go on among themselves if it sends
+    /// nothing.
     pub(crate) fn abandon_sends(&mut self, id: RequestId, reason: &Reason, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -290,7 +291,7 @@ impl Mind {
         }
     }
 
-    /// Depots with fragments in flight on which nothing moves are lost.
+    /// Declares depots lost that have fragments in flight without progress.
     fn find_stalled(&mut self, out: &mut Outbox) {
         let stalled: Vec<_> = self
             .depots
@@ -308,7 +309,7 @@ impl Mind {
         }
     }
 
-    /// An inventory that was not answered is asked for again.
+    /// Asks again for an inventory that was not answered.
     fn ask_again(&mut self, out: &mut Outbox) {
         let (now, wait) = (self.now, self.settings.inventory_wait);
         for id in self.index.asking().clone() {
@@ -362,7 +363,7 @@ impl Mind {
     }
 }
 
-/// Why a request is late: its forecast, or that nothing can carry it.
+/// Returns why a request is late: its forecast, or that nothing can carry it.
 pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
     let deadline = request.spec.deadline;
     if let Some(pause) = request.pause() {
@@ -383,7 +384,7 @@ pub(crate) fn reason_late(request: &Request, now: Timestamp) -> Reason {
         return Reason::Pinned { why };
     }
     match request.finish {
-        // Work that is not done is never forecast to be done in the past.
+        // Unfinished work is never forecast to be done in the past.
         Some(finish) if finish.p90 > deadline || now >= deadline => {
             let finish = finish.p90.max(now);
             Reason::Behind {

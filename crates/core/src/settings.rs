@@ -6,38 +6,39 @@ use posthaste_types::{ByteRate, Bytes, record};
 use crate::contract::Encode;
 
 record! {
-    /// Every constant the mind decides by, with its unit. The defaults say why.
+    /// Constants by which the mind decides, with their units. The defaults give their reasons.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Settings {
-        /// How often forecasts, fan-out and risk are looked at.
+        /// Interval at which forecasts, fan-out and risk are looked at.
         pub tick: Duration,
-        /// What is believed of a depot nobody measured yet.
+        /// Belief about a depot that was not measured yet.
         pub prior: Prior,
-        /// Age at which the variance of a measured rate counts double: 10 minutes suit relays, an hour
-        /// object stores. Longer trusts old measurements more, and probes less often matter.
+        /// Age at which the variance of a measured rate counts double: 10 minutes suit relays, an
+        /// hour object stores. A longer one trusts old measurements more, and probes matter less
+        /// often.
         pub forecast_tau: Duration,
-        /// A path that could be used is probed when nothing measured it for this long.
+        /// Time without a measurement after which a usable path is probed.
         pub probe_after: Duration,
         /// Bytes of probes for a request, in thousandths of what is to be sent for it.
         pub probe_permille: u32,
-        /// Least worth a probe: less ends inside slow start almost everywhere.
+        /// Fewest bytes worth a probe: less ends inside slow start almost everywhere.
         pub probe_bytes_min: Bytes,
-        /// Most of one probe.
+        /// Most bytes of one probe.
         pub probe_bytes_max: Bytes,
-        /// A request that is forecast (p50) to be done within this is not probed for: the answer would
+        /// Forecast (p50) time to the finish below which a request gets no probe: the answer would
         /// come too late.
         pub probe_lead: Duration,
-        /// A probe not answered for this long is forgotten.
+        /// Time after which an unanswered probe is forgotten.
         pub probe_wait: Duration,
-        /// What the centre's way out carries, where that is known.
+        /// Capacity of the centre's uplink, if known.
         pub egress: Option<ByteRate>,
-        /// Where chunks are coded: relays spare the centre's way out, and each fragment goes through one
-        /// machine more.
+        /// Place where chunks are coded: relays spare the centre's uplink, and each fragment goes
+        /// through one machine more.
         pub encode: Encode,
         /// Data in flight to a depot, as time at its p50 rate.
         pub window: Duration,
-        /// The same while an optimizer has found, or tries, that more at once carries more: streams that
-        /// are slow by themselves need more than `window` to fill the link.
+        /// Data in flight, as such a time, while an optimizer has found, or tries, that more at
+        /// once carries more. Slow streams need more than `window` to fill the link.
         pub window_raised: Duration,
         /// Most data in flight to a depot, whatever its rate, unless two fragments are more.
         pub window_bytes_max: Bytes,
@@ -49,65 +50,66 @@ record! {
         pub push_bytes_max: Bytes,
         /// Most chunks on their way to a destination from others.
         pub deliver_flights_max: u32,
-        /// The same while the centre sends there: what is not safe yet goes first.
+        /// Most of those while the centre sends there: data that is not safe yet goes first.
         pub deliver_flights_fed: u32,
-        /// A fragment between two depots where nothing landed for this long is given up.
+        /// Time without a landing after which a fragment between two depots is given up.
         pub push_wait: Duration,
         /// Most chunks of a request being encoded and sent at once.
         pub stripes_max: u32,
         /// Most bytes of those, unless two chunks are more.
         pub stripes_bytes_max: Bytes,
-        /// Ticks behind before a depot is added, and late before it is said.
+        /// Ticks behind before a depot is added, and late before that is reported.
         pub behind_ticks: u32,
         /// Ticks far ahead before a depot is dropped.
         pub ahead_ticks: u32,
         /// Ticks on time before a danger is over.
         pub recovered_ticks: u32,
-        /// A depot with fragments in flight and no progress for this long is lost.
+        /// Time without progress after which a depot with fragments in flight is lost.
         pub stall: Duration,
-        /// First pause after a send failed; doubles with each failure in a row.
+        /// First pause after a send failed; doubles with each consecutive failure.
         pub backoff: Duration,
         /// Longest of those pauses.
         pub backoff_max: Duration,
-        /// Failures to connect in a row that make a depot lost.
+        /// Consecutive failures to connect that make a depot lost.
         pub unreachable_max: u32,
-        /// Other failures in a row that make a depot lost.
+        /// Other consecutive failures that make a depot lost.
         pub failures_max: u32,
         /// Times a depot may be lost to failing sends without storing anything in between.
         pub fruitless_max: u32,
-        /// First time a depot that failed is left alone though it answers; doubles each time.
+        /// First rest of a depot that failed though it answers; doubles each time.
         pub hold: Duration,
-        /// Longest of those times.
+        /// Longest of those rests.
         pub hold_max: Duration,
-        /// Where of so many depots one was lost a short while ago, those that have not been there for long may go as well;
-        /// never where this is 0.
+        /// Number of depots such that the recent loss of one of them puts new ones in doubt as
+        /// well; never if this is 0.
         pub restless_of: u32,
-        /// An inventory not answered for this long is asked for again.
+        /// Time after which an unanswered inventory query is repeated.
         pub inventory_wait: Duration,
-        /// What was served to a user or project counts half after this long: longer remembers more of
-        /// who had much, shorter shares what there is now.
+        /// Time after which past service to a user or project counts half: longer remembers more of
+        /// past use, shorter shares what there is now.
         pub share_half_life: Duration,
-        /// Of so many looks at everything one leaves priorities out among those that can't be on time:
-        /// fewer give more to low priorities.
+        /// Number of looks at everything of which one ignores priorities among requests that can't
+        /// be on time: fewer give more to low priorities.
         pub fair_looks: u32,
-        /// Requests a plan over time is asked for at most; with more of them, or none allowed, the greedy
-        /// plan is all there is. More find more, and a program takes time by the square of them.
+        /// Most requests for which a plan over time is asked; with more of them, or none allowed,
+        /// only the greedy plan is used. More find more, and a program takes time by the square of
+        /// them.
         pub plan_requests_max: u32,
-        /// Depots of such a plan at most.
+        /// Most depots of such a plan.
         pub plan_depots_max: u32,
-        /// What may be spent on one.
+        /// Effort that may be spent on one.
         pub plan_effort: Effort,
-        /// Time from one to the next; doubles, up to `plan_every_max`, while none brings anything.
+        /// Time from one to the next; doubles, up to `plan_every_max`, while none gains anything.
         pub plan_every: Duration,
         /// Longest of those times.
         pub plan_every_max: Duration,
-        /// A plan that was not answered for this long is not waited for.
+        /// Time after which an unanswered plan is no longer awaited.
         pub plan_wait: Duration,
-        /// Newcomers that may wait for a plan at once.
+        /// Most newcomers that may wait for a plan at once.
         pub plan_held_max: u32,
-        /// Decisions remembered for each request.
+        /// Most decisions remembered for each request.
         pub decisions_max: u32,
-        /// Finished requests remembered.
+        /// Most finished requests remembered.
         pub finished_max: u32,
     }
 }
@@ -117,8 +119,8 @@ impl Default for Settings {
         Self {
             // The paper re-plans every 1 to 5 s (`docs/algorithms/greedy-planner.md`); a plan must change within a second.
             tick: Duration::from_secs(1),
-            // Nothing known: from a busy home line to a data-centre port, centred on one hard disk's
-            // share. Wide on purpose: the first request is admitted and watched.
+            // Prior: from a busy home line to a data-centre port, centred on one hard disk's share.
+            // Wide on purpose: the first request is admitted and watched.
             prior: Prior {
                 unknown: Quantiles {
                     p10: ByteRate::new(4 << 20),
@@ -133,9 +135,9 @@ impl Default for Settings {
             probe_after: Duration::from_secs(300),
             probe_permille: 10,
             probe_bytes_min: Bytes::mebi(4),
-            // What a relay's sink takes at once.
+            // Size that a relay's sink accepts at once.
             probe_bytes_max: Bytes::mebi(256),
-            // Six times what a probe takes, so that most of the request can profit.
+            // Six times the duration of a probe, so that most of the request can profit.
             probe_lead: Duration::from_secs(30),
             // A probe lasts 20 s at most; the rest is for connecting and failing to.
             probe_wait: Duration::from_secs(60),
@@ -144,13 +146,13 @@ impl Default for Settings {
             // Long enough to hide a round trip and a late acknowledgement, short enough that a
             // decision bites within seconds.
             window: Duration::from_secs(2),
-            // Room for the doubling that a search tries: what carries more widens the window itself. What is
-            // beyond that keeps whoever is more urgent waiting.
+            // Room for the doubling that a search tries: a higher rate widens the window itself.
+            // More than that would keep more urgent requests waiting.
             window_raised: Duration::from_secs(4),
             // The driver holds encoded stripes in memory.
             window_bytes_max: Bytes::mebi(256),
             flights_max: 256,
-            // What hides an answer's way at a few fragments a second.
+            // Enough to hide a round trip at a few fragments a second.
             push_flights_max: 4,
             push_bytes_max: Bytes::mebi(64),
             // A relay rebuilds each of them in memory.
@@ -174,7 +176,8 @@ impl Default for Settings {
             fruitless_max: 8,
             hold: Duration::from_secs(5),
             hold_max: Duration::from_secs(300),
-            // One of a dozen may be an accident where all depots are new: there it costs some more depots at once.
+            // One loss in a dozen may be an accident if all depots are new: it then costs some more
+            // depots at once.
             restless_of: 20,
             // Listing 10^6 fragments at an object store takes about this long.
             inventory_wait: Duration::from_secs(60),

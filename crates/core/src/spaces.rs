@@ -1,6 +1,6 @@
-//! Space that depots keep for a request (`docs/algorithms/placement.md`): what the last look counted on storing there,
-//! so that nobody else who uses the depot takes it meanwhile. Until it is granted, and where it is refused, data goes as
-//! far as there is room.
+//! Space that depots keep for a request (`docs/algorithms/placement.md`). It is what the last look
+//! counted on storing there, so that no other user of the depot takes it meanwhile. Until it is
+//! granted, and if it is refused, data goes as far as there is room.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -13,40 +13,43 @@ use crate::{
     contract::{Command, Outbox, Reason, SpaceNews, SpaceReason},
 };
 
-/// A depot that did not answer in this time won't.
+/// Time after which an unanswered request counts as lost.
 const ANSWER_WAIT: Duration = Duration::from_secs(120);
-/// What was refused is not asked for again before: others may have left by then. A depot that did not do as it was asked
-/// is left alone for twice as long, and twice that each time,
+/// Time before refused space is asked for again: others may have left by then. A depot that did not
+/// comply rests for twice as long, and twice that each time,
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// up to 85 minutes.
 const DOUBLINGS_MAX: u32 = 9;
-/// What was granted is not given back before: forecasts swing.
+/// Time before granted space is given back: forecasts swing.
 const KEEP: Duration = Duration::from_secs(30);
-/// What is kept may differ by less than this share from what is needed: a quarter.
+/// Share of what is needed by which kept space may differ: a quarter.
 const DIFFERS_FROM: u64 = 4;
-/// How long it is kept beyond the moment when all is forecast to be stored: who asked may be gone for good.
+/// Time for which it is kept beyond the forecast end: the service may be gone for good.
 const BEYOND: Duration = Duration::from_secs(3600);
-/// How long ahead it is asked for at once, well within what relays promise, whose clocks are others; then it is prolonged.
+/// Span for which it is asked at once, well within what relays promise, as their clocks differ;
+/// then it is prolonged.
 const AHEAD: Duration = Duration::from_secs(AHEAD_MAX.as_secs() / 4 * 3);
-/// It is prolonged when no more than this is left.
+/// Time left at which it is prolonged.
 const PROLONG_AT: Duration = Duration::from_secs(1800);
-/// A depot that is away is given nothing back before.
+/// Time before space is given back to a depot that is away.
 const AWAY: Duration = Duration::from_secs(60);
-/// Requests that a depot is asked to keep space for at once, half of what a relay keeps: others use it too. The rest go without until
-/// some of those are through.
+/// Most requests for which a depot is asked to keep space at once, half of what a relay keeps:
+/// others use it too. The rest go without until some of those are done.
 const KEPT_AT_ONCE: usize = 512;
-/// Times that space is given back without an answer: then its own end must do, which comes before that.
+/// Times that space is given back without an answer: then its own end must suffice, which comes
+/// before that.
 const RETURNS_MAX: u32 = 9;
 
 impl Mind {
-    /// A depot said whether it can keep space for datasets.
+    /// Records whether a depot can keep space for datasets.
     pub(crate) fn on_depot_reserves(&mut self, depot: DepotId, reserves: bool) {
         if self.depots.contains_key(&depot) && self.spaces.is_able(depot) != reserves {
             self.spaces.set_able(depot, reserves);
         }
     }
 
-    /// Asks depots to keep what the last look counted on storing there, where that is new or has changed much.
+    /// Asks depots to keep what the last look counted on storing there, if that is new or has
+    /// changed much.
     pub(crate) fn review_space(&mut self, id: RequestId, out: &mut Outbox) {
         if self.spaces.is_idle() {
             return;
@@ -114,7 +117,7 @@ impl Mind {
         });
     }
 
-    /// What became of space that was asked for or given back.
+    /// Handles the answer about space that was asked for or given back.
     pub(crate) fn on_space_told(&mut self, id: RequestId, at: DepotId, news: SpaceNews) {
         let now = self.now;
         let known = self.spaces.get(at, id).copied();
@@ -147,7 +150,7 @@ impl Mind {
         self.requests.touch(id);
     }
 
-    /// Others have what is missing: plans count on no more from now on.
+    /// Handles a refusal, as others have the missing space: plans count on no more from now on.
     fn on_space_refused(&mut self, id: RequestId, at: DepotId, most: Bytes) {
         let now = self.now;
         let Some(known) = self.spaces.get(at, id).copied() else {
@@ -174,14 +177,14 @@ impl Mind {
         self.remember_of(id, name, 1, what, Reason::Space { why });
     }
 
-    /// Space kept at a depot for requests that is not filled yet: it is free for us, whatever the depot says, and what is
-    /// being given back will be.
+    /// Returns space kept at a depot for requests that is not filled yet. It is free for us,
+    /// whatever the depot says, and so will be space being given back.
     pub(crate) fn spare_at(&self, at: DepotId) -> Bytes {
         let all = self.spaces.at(at);
         all.map(|(request, _)| self.spare_of(request, at)).sum()
     }
 
-    /// The same of one request.
+    /// Returns such space of one request.
     fn spare_of(&self, id: RequestId, at: DepotId) -> Bytes {
         let space = self.spaces.get(at, id);
         let space = space.filter(|space| space.until > self.now);
@@ -196,7 +199,8 @@ impl Mind {
         })
     }
 
-    /// What nobody else may use of a depot: what the last look counted on, or what the depot keeps if that is more.
+    /// Returns the space of a depot that no other request may use. It is what the last look counted
+    /// on, or what the depot keeps if that is more.
     pub(crate) fn kept_at(&self, id: RequestId, request: &Request, place: usize) -> Bytes {
         let lane = &request.lanes[place];
         let piece = request.piece(place);
@@ -208,7 +212,7 @@ impl Mind {
         planned.max(space.held - request.replica.stored(place).1 - coming)
     }
 
-    /// Space kept for a request on each of its depots.
+    /// Returns the space kept for a request on each of its depots.
     pub(crate) fn kept_free(&self, id: RequestId, request: &Request) -> Arc<[(DepotId, Bytes)]> {
         if !request.is_under_way() || request.is_leftover {
             return Arc::default();
@@ -220,7 +224,7 @@ impl Mind {
         all.filter(|(_, kept)| *kept > Bytes::ZERO).collect()
     }
 
-    /// Space held for a delivery that began at each of its destinations.
+    /// Returns the space held for a delivery in progress at each of its destinations.
     pub(crate) fn held_free(&self, id: RequestId, request: &Request) -> Vec<(DepotId, Bytes)> {
         let all = request.destinations().map(|lane| {
             let held = self.held_for_delivery(id, request, lane);
@@ -229,7 +233,7 @@ impl Mind {
         all.filter(|(_, held)| *held > Bytes::ZERO).collect()
     }
 
-    /// A request that does not move, or waits, needs no space beyond what is stored.
+    /// Ends the space of a request that does not move, or waits, beyond what is stored.
     pub(crate) fn end_space(&mut self, id: RequestId) {
         if self.spaces.is_idle() {
             return;
@@ -257,7 +261,7 @@ impl Mind {
         }
     }
 
-    /// Gives back what nobody needs any more.
+    /// Gives back space no longer needed.
     pub(crate) fn give_back_space(&mut self, out: &mut Outbox) {
         let now = self.now;
         let next = |mind: &Self| mind.spaces.next_ending().filter(|(due, _)| *due <= now);
@@ -280,7 +284,7 @@ impl Mind {
         }
     }
 
-    /// What depots were asked for has an unknown end: they are asked again.
+    /// Asks depots again about space, as the outcome of earlier requests is unknown.
     pub(crate) fn ask_for_space_again(&mut self) {
         let now = self.now;
         for (depot, request) in self.spaces.all() {
@@ -290,7 +294,7 @@ impl Mind {
         }
     }
 
-    /// The depot was gone: what it still keeps is not known.
+    /// Marks the space kept by a depot that was gone as unknown.
     pub(crate) fn doubt_space(&mut self, at: DepotId) {
         let now = self.now;
         let all: Vec<RequestId> = self.spaces.at(at).map(|(request, _)| request).collect();
@@ -303,7 +307,7 @@ impl Mind {
         }
     }
 
-    /// The depot says what is free: what it refused then it may have now.
+    /// Lets requests ask again after a depot reports its free space: what it refused may fit now.
     pub(crate) fn reconsider_space(&mut self, at: DepotId) {
         let refused = self.spaces.at(at).filter(|(_, space)| space.most.is_some());
         let refused: Vec<RequestId> = refused.map(|(request, _)| request).collect();
@@ -313,19 +317,20 @@ impl Mind {
     }
 }
 
-/// What is stored of a request in a lane, and what is to come. What can't be on time keeps nobody else away.
+/// Returns the space for data stored of a request in a lane, and to come. A request that can't be
+/// on time excludes no others.
 fn space_wish(request: &Request, place: usize) -> Bytes {
     if request.is_leftover {
         return Bytes::ZERO;
     }
     let lane = &request.lanes[place];
-    // What depots that code send there is among what is kept.
+    // Fragments from coding depots are part of the kept space.
     let coming = lane.kept.max(lane.awaited).saturating_add(lane.in_flight);
     if coming == 0 {
         return Bytes::ZERO;
     }
     let (piece, stored) = (request.piece(place), request.replica.stored(place).1);
-    // What is on its way may be there already.
+    // Fragments on their way may be there already.
     let most = piece.times(request.replica.chunks().into());
     (stored + piece.times(coming.into())).min(most)
 }

@@ -1,8 +1,9 @@
-//! The story of a request in sentences: what was asked and answered, what happened and what was done
-//! about it, how it stands or ended, and for one in danger or late where its slack went.
+//! Story of a request in sentences: what was asked and answered, what happened and what was done
+//! about it, and how it stands or ended. For a request in danger or late it adds where its slack
+//! went.
 //!
 //! Built from what the mind remembers ([`Mind::tale`](crate::Mind::tale)) and nothing else, so the
-//! service and the simulator tell the same story. What comes again and again is summed up.
+//! service and the simulator tell the same story. Recurring events are summed up.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -27,7 +28,7 @@ use crate::contract::{
     Decision, DeliveryReason, Dollars, Happening, Pause, Reason, ReleasePolicy, RequestState, Tale,
 };
 
-/// Tells the story, a sentence an entry. Times are UTC; a date is said where the day changes.
+/// Tells the story, a sentence an entry. Times are UTC; a date is given if the day changes.
 #[must_use]
 pub fn tell(tale: &Tale) -> Vec<String> {
     let mut teller = Teller {
@@ -44,7 +45,7 @@ pub fn tell(tale: &Tale) -> Vec<String> {
 }
 
 impl Tale {
-    /// The name of a depot; its number where the name is not known.
+    /// Returns the name of a depot; its number if the name is unknown.
     fn name_of(&self, depot: Option<DepotId>) -> String {
         let Some(depot) = depot else {
             return "no depot".into();
@@ -53,7 +54,8 @@ impl Tale {
         known.map_or_else(|| depot.to_string(), |(_, name)| name.clone())
     }
 
-    /// The reason of a decision in words: depots by name, and moments of other days with their date.
+    /// Returns the reason of a decision in words: depots by name, and moments of other days with
+    /// their date.
     fn why(&self, decision: &Decision) -> String {
         let when = |at: Timestamp| words::moment(at, decision.at);
         match &decision.reason {
@@ -95,7 +97,7 @@ impl Tale {
         }
     }
 
-    /// The deadline as it was asked for first.
+    /// Returns the deadline as first asked for.
     fn first_deadline(&self) -> Timestamp {
         let moved = self.decisions.iter().find_map(|decision| {
             if let Reason::NewDeadline { from, .. } = decision.reason {
@@ -107,7 +109,7 @@ impl Tale {
         moved.unwrap_or(self.view.spec.deadline)
     }
 
-    /// When it was to be at its destinations, as it was asked for first.
+    /// Returns the deliver-by as first asked for.
     fn first_deliver_by(&self) -> Option<Timestamp> {
         let moved = self.decisions.iter().find_map(|decision| {
             if let Reason::Delivery {
@@ -129,20 +131,20 @@ impl Tale {
 
 struct Teller<'a> {
     tale: &'a Tale,
-    /// The moment that was said last.
+    /// Last moment given.
     told: Option<Timestamp>,
-    /// When the last sentence was about.
+    /// Moment of the last sentence.
     at: Option<Timestamp>,
     lines: Vec<String>,
 }
 
 impl<'a> Teller<'a> {
-    /// A moment; with its date where that is another than the last one said.
+    /// Returns a moment; with its date if that differs from the last one given.
     fn moment(&mut self, at: Timestamp) -> String {
         words::next_moment(&mut self.told, at)
     }
 
-    /// How a sentence about a moment begins.
+    /// Returns the opening of a sentence about a moment.
     fn opening(&mut self, at: Timestamp) -> String {
         if self.at.replace(at) == Some(at) {
             "At once".into()
@@ -155,7 +157,7 @@ impl<'a> Teller<'a> {
         self.lines.push(sentence.into());
     }
 
-    /// How far a moment lies before the deadline, or after it.
+    /// Returns how far a moment lies before the deadline, or after it.
     fn against_deadline(&self, at: Timestamp) -> String {
         let slack = self.tale.view.spec.deadline.slack_micros(at);
         let side = if slack >= 0 { "before" } else { "after" };
@@ -200,7 +202,7 @@ impl<'a> Teller<'a> {
         ));
     }
 
-    /// Tells what was answered. Returns what was decided after that.
+    /// Tells the answer. Returns the decisions after that.
     fn tell_answer(&mut self) -> &'a [Decision] {
         let tale = self.tale;
         let Some((first, rest)) = tale.decisions.split_first() else {
@@ -286,7 +288,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// When scratch was no longer needed.
+    /// Returns when scratch was no longer needed.
     fn ended(&self) -> Option<Timestamp> {
         let released = self.tale.decisions.iter().rev();
         let mut released =
@@ -297,7 +299,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// How its delivery stands; none where nobody waits for it by a moment, or each destination has all of it.
+    /// Returns the state of its delivery; none without a deliver-by, or if each destination has all
+    /// of it.
     fn delivery_standing(&mut self) -> Option<String> {
         let delivery = self.tale.view.delivery?;
         let by = delivery.deliver_by?;
@@ -330,7 +333,7 @@ impl<'a> Teller<'a> {
         let chunks = view.spec.chunks();
         let safe = view.chunks_safe;
         let now = self.moment(self.tale.now);
-        // What follows once it is safe has no deadline.
+        // Work after it is safe has no deadline.
         let verdict = match (view.safe_at, view.at_risk) {
             (Some(_), false) => "on time",
             _ => {
@@ -353,7 +356,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// How all will be there some time; of what waits, how it would be.
+/// Returns the phrase for when all will be there; for a waiting request, when it would be.
 fn all_be(paused: Option<&Pause>, now: Timestamp) -> String {
     paused.map_or("all will be".into(), |pause| {
         let (by, since) = (&pause.by, words::moment(pause.since, now));
@@ -361,7 +364,7 @@ fn all_be(paused: Option<&Pause>, now: Timestamp) -> String {
     })
 }
 
-/// Gigabytes (10^9 bytes) times hours on scratch.
+/// Returns gigabytes (10^9 bytes) times hours on scratch.
 fn exposure(bytes: u64, seconds: u64) -> String {
     let byte_hours = u128::from(bytes) * u128::from(seconds) / 3600;
     let thousandths = byte_hours / 1_000_000;

@@ -1,4 +1,4 @@
-//! Which ways data of a request goes, how far each is, and when it will be through.
+//! Transfers of a request: its paths, the progress of each, and when it will be complete.
 
 mod inbound;
 
@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl Mind {
-    /// Each way that data of a request goes, or went: of a stage-out one to each depot and destination, of a stage-in one from each
-    /// source; none of one that came to nothing. None when it is not known. Looks at the requests that are more urgent, some
-    /// hundreds at most.
+    /// Returns each transfer of a request, present or past: of a stage-out one to each depot and
+    /// destination, of a stage-in one from each source. Transfers that came to nothing are left
+    /// out. None if the request is unknown. Visits the more urgent requests, some hundreds at most.
     #[must_use]
     pub fn transfers(&self, id: RequestId) -> Option<Vec<TransferView>> {
         if let Some(request) = self.requests.get(&id) {
@@ -58,7 +58,7 @@ impl Mind {
         depots.chain(destinations).collect()
     }
 
-    /// What goes to a depot; none where nothing does.
+    /// Returns the transfer to a depot; none if nothing goes there.
     fn to_depot(
         &self,
         id: RequestId,
@@ -76,11 +76,11 @@ impl Mind {
         let found = ahead.map(|ahead| ahead.iter().find(|ahead| ahead.depot == lane.depot));
         let is_fed = lane.is_active && request.is_on_route(place) && request.is_moving();
         let (left, finish) = match found {
-            // It can't go anywhere as things stand.
+            // It can't go anywhere at present.
             Some(_) if is_fed && request.finish.is_none() => (room.max(on_way), None),
             Some(Some(found)) => (found.bytes.max(on_way), found.finish),
             Some(None) => (on_way, None),
-            // As the last look at everything placed it.
+            // Placement by the last look at everything.
             None if request.is_moving() => {
                 let pieces = u64::from(lane.kept) + u64::from(in_flight);
                 (piece.times(pieces), request.finish)
@@ -137,7 +137,7 @@ impl Mind {
         TransferState::Parked { why }
     }
 
-    /// What goes to a destination, from wherever.
+    /// Returns the transfer to a destination, from any place.
     fn to_destination(
         &self,
         id: RequestId,
@@ -146,7 +146,7 @@ impl Mind {
         awaited: &[Awaited],
     ) -> TransferView {
         let lane = &request.lanes[place];
-        // What lies where is not in the books any more once it is delivered.
+        // Holdings are no longer in the books once it is delivered.
         let done = match request.state == RequestState::Delivered {
             true => request.spec.bytes,
             false => request.replica.stored(place).1,
@@ -196,7 +196,8 @@ impl Mind {
         }
     }
 
-    /// How many pieces of a request other depots send to one, and who does; none where nobody does.
+    /// Returns how many pieces of a request other depots send to one, and their sender; none if
+    /// none do.
     fn pushed(&self, id: RequestId, to: DepotId) -> (u32, Option<TransferEnd>) {
         let (mut pieces, mut giver, mut are_several) = (0u32, None, false);
         for (_, flight) in self.pushes.to(to, Some(id)) {

@@ -1,5 +1,6 @@
-//! How many fragments of a request are on their way to a depot at once (`docs/algorithms/tuner.md`):
-//! an optimizer for each, told what the books see the depot store.
+//! Tuning of the number of fragments of a request on their way to a depot at once
+//! (`docs/algorithms/tuner.md`). Each depot has an optimizer, fed with what the books see the depot
+//! store.
 
 use alloc::{boxed::Box, format};
 use core::time::Duration;
@@ -12,20 +13,21 @@ use crate::{
     contract::Reason,
 };
 
-/// The way to a depot and back, which nobody tells the mind: neither near nor far.
+/// Assumed round trip to a depot, which the mind does not know: neither near nor far.
 const RTT: Duration = Duration::from_millis(5);
-/// What a stream has in flight at most where nobody says: Linux's usual maximum.
+/// Assumed most bytes in flight on a stream: Linux's usual maximum.
 const BUFFER: Bytes = Bytes::mebi(4);
-/// Processors at hand where nobody says.
+/// Assumed number of processors.
 const CORES: u16 = 4;
-/// The default optimizer goes no lower than this, where the window has room for so many: depots share the centre's way out by
-/// streams, and who has fewer of them waits for the slowest depot of each chunk. It is where the opening rule begins.
+/// Lowest choice of the default optimizer, if the window has room for so many. Depots share the
+/// centre's uplink by streams, and a request with fewer waits for the slowest depot of each chunk.
+/// The opening rule begins there.
 const AT_ONCE_MIN: u16 = 8;
-/// A deadline is near when slack is under this fraction of the time left.
+/// Fraction of the time left, as its divisor, below which slack means that a deadline is near.
 const SLACK_THIN: u32 = 10;
 
 impl Mind {
-    /// Gives each depot that is fed by the request an optimizer. The default one waits until the link
+    /// Gives each depot that the request feeds an optimizer. The default one waits until the link
     /// was measured: until then the window alone decides.
     pub(crate) fn begin_tuning(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
@@ -94,7 +96,7 @@ impl Mind {
         self.remember_tuned(id, depot, &choice);
     }
 
-    /// Asks the optimizers whose period is over what to do next, and keeps what they found.
+    /// Asks the optimizers whose period is over what to do next, and keeps their findings.
     pub(crate) fn review_tuning(&mut self, id: RequestId) {
         let lanes = self
             .requests
@@ -142,7 +144,7 @@ impl Mind {
         }
     }
 
-    /// What the lane still has to send, as the optimizers count it.
+    /// Returns what the lane still has to send, as the optimizers count it.
     fn stocks(&self, request: &Request, lane: usize, facts: &PathFacts) -> Stocks {
         let fragment = fragment_size(request, lane);
         let bytes = if request.is_destination(lane) {
@@ -157,7 +159,7 @@ impl Mind {
         stocks
     }
 
-    /// How much a request hurries: it is late when its slack is under a tenth of the time left.
+    /// Returns a request's urgency: it is late when its slack is under a tenth of the time left.
     fn urgency(&self, request: &Request) -> Urgency {
         if request.is_leftover {
             return Urgency::Background;
@@ -174,7 +176,7 @@ impl Mind {
         }
     }
 
-    /// Remembers which optimizer was asked for by name, for whoever asks why.
+    /// Records which optimizer was asked for by name, for `explain`.
     pub(crate) fn remember_optimizer(&mut self, id: RequestId) {
         let method = self.requests.get(&id).map(|request| request.method);
         if let Some(method) = method.filter(|method| *method != Method::Auto) {
@@ -182,7 +184,7 @@ impl Mind {
         }
     }
 
-    /// Remembers a choice, for whoever asks why.
+    /// Records a choice, for `explain`.
     fn remember_tuned(&mut self, id: RequestId, depot: DepotId, choice: &Choice) {
         let why = choice.reason;
         let at_once = choice.setting().concurrency;
@@ -196,7 +198,7 @@ impl Mind {
     }
 }
 
-/// What a lane is sent at once: a whole chunk, or a fragment of one.
+/// Returns the size of one send on a lane: a whole chunk, or a fragment of one.
 fn fragment_size(request: &Request, lane: usize) -> Bytes {
     let chunk = request.spec.chunk_size;
     let size = if request.is_destination(lane) {

@@ -1,4 +1,4 @@
-//! What people and drivers may look at.
+//! Views for people and drivers.
 
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
@@ -12,36 +12,36 @@ use crate::{
     },
 };
 
-/// A month of storage, as stores bill it: 730 hours.
+/// Month of storage, as stores bill it: 730 hours.
 const MONTH_S: u64 = 730 * 3600;
 
 impl Mind {
-    /// The time of the newest step.
+    /// Returns the time of the newest step.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// One request as it stands; none when it is not known.
+    /// Returns one request; none if it is unknown.
     #[must_use]
     pub fn request(&self, id: RequestId) -> Option<RequestView> {
         self.requests.get(&id).map(|request| self.view(id, request))
     }
 
-    /// Every request that is known, in the order of their numbers.
+    /// Returns every known request, in the order of their numbers.
     pub fn requests(&self) -> impl Iterator<Item = RequestView> + '_ {
         self.requests
             .iter()
             .map(|(id, request)| self.view(*id, request))
     }
 
-    /// Requests of which depots hold something, the newest first: those before one, or all. Each costs a look, whatever others
-    /// there are.
+    /// Returns requests of which depots hold something, the newest first: those before one, or all.
+    /// Each costs a look, whatever others there are.
     pub fn held_before(&self, before: Option<RequestId>) -> impl Iterator<Item = RequestId> + '_ {
         self.index.held_before(before)
     }
 
-    /// The name of the state that a request is in, stage-out or stage-in; none when it is not known.
+    /// Returns the name of a request's state, stage-out or stage-in; none if it is unknown.
     #[must_use]
     pub fn state_of(&self, id: RequestId) -> Option<&'static str> {
         let request = self.requests.get(&id).map(Request::state_name);
@@ -49,7 +49,8 @@ impl Mind {
         request.or_else(|| arrival.map(|arrival| arrival.state_name()))
     }
 
-    /// Whether all of it is wanted at its destinations by a moment that has not passed, and is not there yet.
+    /// Returns whether all of it is wanted at its destinations by a moment that has not passed, and
+    /// is not there yet.
     #[must_use]
     pub fn is_awaited(&self, id: RequestId) -> bool {
         self.requests.get(&id).is_some_and(|request| {
@@ -58,20 +59,20 @@ impl Mind {
         })
     }
 
-    /// Whether a request was safe and is not any more.
+    /// Returns whether a request was safe and no longer is.
     #[must_use]
     pub fn is_unsafe_again(&self, id: RequestId) -> bool {
         let request = self.requests.get(&id);
         request.is_some_and(Request::is_unsafe_again)
     }
 
-    /// How many requests move. Costs nothing.
+    /// Counts the requests that move. Costs nothing.
     #[must_use]
     pub fn moving(&self) -> usize {
         self.index.moving()
     }
 
-    /// How everything stands, at a glance. Visits every request once.
+    /// Returns a summary of everything. Visits every request once.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -110,8 +111,8 @@ impl Mind {
         tally
     }
 
-    /// Whether what is sent for the request makes way for everybody else on its paths: it matters less than
-    /// others, and neither its deadline nor its delivery is in danger.
+    /// Returns whether sends of the request give way to all others on their paths. They do if it
+    /// matters less than others, and neither its deadline nor its delivery is in danger.
     #[must_use]
     pub fn gives_way(&self, id: RequestId) -> bool {
         self.requests.get(&id).is_some_and(|request| {
@@ -132,22 +133,22 @@ impl Mind {
         self.arrivals.requests.get(&id)?.spec.rate_max
     }
 
-    /// When what is sent for the request must be through, for it to be on time; none where it can't be any more, or
-    /// nothing is sent for it.
+    /// Returns when sends of the request must be complete for it to be on time. None if it can't be
+    /// any more, or nothing is sent for it.
     #[must_use]
     pub fn due(&self, id: RequestId) -> Option<Timestamp> {
         let urgency = self.index.urgency(id)?;
         (!urgency.is_leftover).then_some(urgency.deadline)
     }
 
-    /// Every depot in the books.
+    /// Returns every registered depot.
     #[must_use]
     pub fn depots(&self) -> Vec<DepotView> {
         let all = self.depots.iter();
         all.map(|(id, depot)| self.view_of(*id, depot)).collect()
     }
 
-    /// One depot; none when it is not in the books.
+    /// Returns one depot; none if it is not registered.
     #[must_use]
     pub fn depot(&self, id: DepotId) -> Option<DepotView> {
         let depot = self.depots.get(&id)?;
@@ -168,7 +169,7 @@ impl Mind {
         }
     }
 
-    /// The path to every depot in the books, as it is forecast at `now`.
+    /// Returns the path to every registered depot, as forecast at `now`.
     #[must_use]
     pub fn paths(&self, now: Timestamp) -> Vec<PathView> {
         let view = |(id, depot): (&DepotId, &Depot)| {
@@ -192,7 +193,7 @@ impl Mind {
         self.depots.iter().map(view).collect()
     }
 
-    /// The paths between depots of which anything is known, as they are forecast at `now`.
+    /// Returns the known paths between depots, as forecast at `now`.
     #[must_use]
     pub fn crossings(&self, now: Timestamp) -> Vec<PathView> {
         let view = |(from, to, crossing): (DepotId, DepotId, &Crossing)| {
@@ -216,7 +217,7 @@ impl Mind {
         self.crossings.iter().map(view).collect()
     }
 
-    /// Whether several ways to a depot are known.
+    /// Returns whether several ways to a depot are known.
     #[must_use]
     pub fn has_ways(&self, depot: DepotId) -> bool {
         self.depots
@@ -224,20 +225,20 @@ impl Mind {
             .is_some_and(|depot| !depot.fork.is_one())
     }
 
-    /// Fragments on their way from one depot to another.
+    /// Counts fragments on their way from one depot to another.
     #[must_use]
     pub fn pushing(&self) -> usize {
         self.pushes.len()
     }
 
-    /// Requests that destinations lack something of.
+    /// Counts requests of which destinations lack something.
     #[must_use]
     pub fn delivering(&self) -> usize {
         self.index.deliveries()
     }
 
-    /// The turns that requests take, `most` of them, the first first; behind that of one where it is named. None where
-    /// that one takes no turn.
+    /// Returns `most` of the turns that requests take, in order; behind that of one if it is named.
+    /// None if that one takes no turn.
     #[must_use]
     pub fn turns(&self, after: Option<RequestId>, most: usize) -> Option<Vec<TurnView>> {
         let after = match after {
@@ -268,8 +269,8 @@ impl Mind {
         Some(turns.take(most).collect())
     }
 
-    /// What each depot holds of the request, verified when last heard of, whether it is up or not:
-    /// whoever pulls tries them. Costs a visit of every chunk.
+    /// Returns what each depot holds of the request, verified when last heard of, whether it is up
+    /// or not: pulls try all of them. Costs a visit of every chunk.
     #[must_use]
     pub fn holders(&self, id: RequestId) -> Vec<(DepotId, Vec<(ChunkIndex, FragmentIndex)>)> {
         let Some(request) = self.requests.get(&id) else {
@@ -328,8 +329,8 @@ impl Mind {
         }
     }
 
-    /// What the request costs: what is stored where it lies, and what is missing where it is fed to,
-    /// by what each depot is forecast to take.
+    /// Returns the cost of the request: stored data where it lies, and missing data where it is
+    /// fed, by the forecast of each depot.
     pub(crate) fn cost(&self, request: &Request) -> Cost {
         let terms = |lane: usize| {
             let depot = self.depots.get(&request.lanes[lane].depot)?;
@@ -375,7 +376,7 @@ impl Mind {
                 read = read.saturating_add(gets).saturating_add(leaves);
             }
         }
-        // Of the fragments of a chunk as many are read as rebuild it.
+        // Reading takes as many fragments of a chunk as rebuild it.
         let (data, total) = (request.spec.code.data(), request.spec.code.total().max(1));
         let read = (u128::from(read) * u128::from(data)).div_ceil(u128::from(total));
         cost.read_micro_usd = u64::try_from(read).unwrap_or(u64::MAX);
@@ -383,7 +384,7 @@ impl Mind {
     }
 }
 
-/// What still has to be sent of a request, as its route has it.
+/// Returns what still has to be sent of a request, by its route.
 fn left(request: &Request) -> Bytes {
     match request.route {
         Route::Direct => request.replica.unsafe_bytes(),

@@ -1,7 +1,7 @@
-//! The centre's way out, where what it carries is known: whether it is full.
+//! The centre's uplink, if its capacity is known: whether it is full.
 //!
-//! What shares a full way out shares it evenly, whoever is in a hurry. So whoever is not waits, and what a
-//! depot took meanwhile says only what its own path carries at least.
+//! A full uplink is shared evenly, whatever the urgency. So requests that can wait do, and a
+//! depot's rate meanwhile is only a lower bound of its own path.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -12,26 +12,26 @@ use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp, record};
 
 use crate::Mind;
 
-/// Full is what carries so much, in hundredths of what is known.
+/// Share of the known capacity that counts as full, in hundredths.
 const FULL_PERCENT: u64 = 95;
 
-/// What was measured longer ago says nothing of now.
+/// Age beyond which a measurement says nothing about the present.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Who gets so much of what the fastest gets, in hundredths, has its share of a full way out.
+/// Share of the fastest depot's rate, in hundredths, that counts as a fair share of a full uplink.
 const SHARE_PERCENT: u64 = 80;
 
 record! {
-    /// What one depot took.
+    /// Measured rate of one depot.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Taken {
         pub(crate) at: Timestamp,
         pub(crate) depot: DepotId,
         pub(crate) bytes: Bytes,
         pub(crate) window: Duration,
-        /// Nothing but its path was seen to hold it back.
+        /// True if only its path was seen to hold it back.
         pub(crate) saturated: bool,
-        /// Another way to the depot was tried then.
+        /// True if another way to the depot was tried then.
         pub(crate) is_trial: bool,
     }
 }
@@ -41,17 +41,17 @@ impl Taken {
         ByteRate::over(self.bytes, self.window)
     }
 
-    /// When all that was measured beside it is known: half of what it was measured over later.
+    /// Returns when all measurements beside it are known: half of its span later.
     fn due(&self) -> Timestamp {
         self.at + self.window / 2
     }
 
-    /// What was measured before a time in which nothing moved says nothing any more.
+    /// Returns whether it still counts: a measurement before an idle time does not.
     fn is_fresh(&self, now: Timestamp) -> bool {
         self.at + self.window + FRESH >= now
     }
 
-    /// Whether another was measured over some of the same time.
+    /// Returns whether another was measured over some of the same time.
     fn overlaps(&self, other: &Self) -> bool {
         let apart = self.at.since(other.at).max(other.at.since(self.at));
         apart < self.window
@@ -59,14 +59,14 @@ impl Taken {
 }
 
 record! {
-    /// What all depots together took lately.
+    /// Recent rates of all depots together.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct WayOut {
-        /// What each depot took last.
+        /// Last measurement of each depot.
         last: BTreeMap<DepotId, Taken>,
-        /// Those of them that were not judged yet, by when they are.
+        /// Measurements not judged yet, by the time of that.
         waiting: BTreeSet<(Timestamp, DepotId)>,
-        /// When one was judged last, what all took beside it, and the fastest of them.
+        /// Time of the last judgement, the sum of all rates beside it, and the fastest of them.
         at: Timestamp,
         rate: ByteRate,
         share: ByteRate,
@@ -74,8 +74,9 @@ record! {
 }
 
 impl WayOut {
-    /// Takes what one depot took: what held it back is known only once all are counted. Returns what it took before, where
-    /// that still waits. What is [known](Self::known) must be judged first, beside what all took then.
+    /// Records one depot's measurement: its bottleneck is known only once all are counted. Returns
+    /// the one before, if that still waits. Those that are [known](Self::known) must be judged
+    /// first, beside all others of that time.
     pub(crate) fn observe(&mut self, taken: Taken) -> Option<Taken> {
         let before = self.last.insert(taken.depot, taken);
         let before = before.filter(|before| self.waiting.remove(&(before.due(), before.depot)));
@@ -83,12 +84,12 @@ impl WayOut {
         before.filter(|before| before.is_fresh(taken.at))
     }
 
-    /// Forgets what says nothing any more.
+    /// Forgets measurements that no longer count.
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.last.retain(|_, taken| taken.is_fresh(now));
     }
 
-    /// What waited and can be judged.
+    /// Returns waiting measurements that can be judged.
     pub(crate) fn known(&mut self, now: Timestamp) -> Vec<Taken> {
         let mut known = Vec::new();
         while let Some((due, depot)) = self.waiting.first().copied()
@@ -101,7 +102,7 @@ impl WayOut {
         known
     }
 
-    /// Counts what all took beside one.
+    /// Sums the rates of all depots beside one.
     fn count(&mut self, now: Timestamp, taken: &Taken) {
         let beside = self.last.values().filter(|other| taken.overlaps(other));
         let rates = beside.filter(|other| other.depot != taken.depot);
@@ -113,7 +114,7 @@ impl WayOut {
 }
 
 impl Mind {
-    /// Whether the way out is known to carry no more.
+    /// Returns whether the uplink is known to carry no more.
     pub(crate) fn is_way_out_full(&self) -> bool {
         let egress = self.settings.egress;
         let is_fresh = self.now.since(self.way_out.at) <= FRESH;
@@ -121,8 +122,8 @@ impl Mind {
             && egress.is_some_and(|egress| self.way_out.rate >= egress.scaled(FULL_PERCENT, 100))
     }
 
-    /// Whether a depot took so much only because the way out carried no more: what is slower than the
-    /// share of others is slow by itself.
+    /// Returns whether only the full uplink bounded a depot's rate: a depot slower than the share
+    /// of others is slow by itself.
     pub(crate) fn is_held_by_way_out(&mut self, taken: &Taken) -> bool {
         if self.settings.egress.is_none() {
             return false;
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(way_out.observe(taken(1500, 2, 30)), None);
         assert_eq!(way_out.known(at(1500)), [taken(1000, 1, 30)]);
         assert_eq!(sums(&mut way_out, 1500, &taken(1000, 1, 30)), (60, 30));
-        // What ended in the meantime is not beside it.
+        // A measurement that ended in the meantime is not beside it.
         assert_eq!(way_out.known(at(2500)), [taken(1500, 2, 30)]);
         assert_eq!(way_out.observe(taken(2500, 1, 50)), None);
         assert_eq!(sums(&mut way_out, 3000, &taken(2500, 1, 50)), (50, 50));

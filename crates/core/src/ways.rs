@@ -1,7 +1,7 @@
-//! Which of several ways data takes to a depot (`docs/algorithms/ways.md`): through a gateway only where that carries
-//! more. What a way carries is seen by sending data over it: one that nobody knows lately is tried
-//! for some seconds while there is much to send, one at a time for the whole centre, and ever more rarely
-//! where that is in vain.
+//! Choice among several ways to a depot (`docs/algorithms/ways.md`): through a gateway only if that
+//! carries more. The rate of a way shows by sending data over it. A way of unknown recent rate is
+//! tried for some seconds while there is much to send. Trials run one at a time for the whole
+//! centre, and ever more rarely if they fail.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -14,38 +14,38 @@ use crate::{
     contract::{Command, Happening, Outbox, Reason, WayReason},
 };
 
-/// Measurements that a way is judged by, of what it carries when it is full.
+/// Full-rate measurements by which a way is judged.
 const SAMPLES: u32 = 3;
-/// A trial that did not bring them this long after all has ended that was under way before ends without.
+/// Time after the end of earlier flights after which a trial without them ends.
 const TRIAL_MAX: Duration = Duration::from_secs(60);
-/// What was under way before is waited for no longer than this.
+/// Longest wait for earlier flights.
 const DRAIN_MAX: Duration = Duration::from_secs(600);
-/// A request that is forecast to be done within this tries nothing: the trial would last as long.
+/// Forecast time to the finish below which a request tries nothing: the trial would last as long.
 const WORTH_FROM: Duration = Duration::from_secs(60);
-/// What is measured by transfers this lately is known.
+/// Age up to which a rate measured by transfers counts as known.
 const FRESH: Duration = Duration::from_secs(10);
-/// From one trial of a way to the next; twice as long after each in vain.
+/// Time from one trial of a way to the next; twice as long after each in vain.
 const REST: Duration = Duration::from_secs(600);
 /// Doublings until the longest.
 const DOUBLINGS_MAX: u32 = 4;
 
 record! {
-    /// The way that is tried.
+    /// Way being tried.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Trial {
         depot: DepotId,
-        /// Its place among the ways.
+        /// Place among the ways.
         way: usize,
-        /// When it ends, whatever it brought.
+        /// Time at which it ends, whatever its result.
         until: Timestamp,
         samples: u32,
-        /// The request whose data it is tried with.
+        /// Request with whose data it is tried.
         request: RequestId,
     }
 }
 
 impl Mind {
-    /// These ways lead to a depot.
+    /// Sets the ways that lead to a depot.
     pub(crate) fn on_ways_found(
         &mut self,
         id: DepotId,
@@ -66,7 +66,7 @@ impl Mind {
         }
     }
 
-    /// Data goes another way by itself, or goes again the way that was chosen.
+    /// Handles data that changes its way by itself, or returns to the chosen way.
     pub(crate) fn on_way_told(&mut self, id: DepotId, way: u8, out: &mut Outbox) {
         let way = usize::from(way);
         if self.trial.is_some_and(|trial| trial.depot == id) {
@@ -123,10 +123,10 @@ impl Mind {
         self.tell(out, Some(id), Some(depot), happening, reason);
     }
 
-    /// A way of a depot that carries data of the request, and which nobody knows lately.
+    /// Returns a way of a depot that carries data of the request and whose recent rate is unknown.
     fn find_untried(&self, id: RequestId) -> Option<(DepotId, usize)> {
         let request = self.requests.get(&id)?;
-        // What it may send at most says nothing of the ways.
+        // A limited rate shows nothing about the ways.
         if request.wishes.rate_max.is_some() {
             return None;
         }
@@ -171,8 +171,9 @@ impl Mind {
         self.trial.is_some_and(|trial| trial.depot == depot)
     }
 
-    /// A measurement of what the depot took while another way is tried. Only a full one says what the way carries; one
-    /// that was short of data, and yet shows clearly more than the way before carries, says enough.
+    /// Handles a measurement of the depot's rate while another way is tried. Only a full one shows
+    /// the rate of the way. One that was short of data, and yet clearly above the rate of the way
+    /// before, is enough.
     pub(crate) fn on_trial_carried(
         &mut self,
         id: DepotId,
@@ -205,7 +206,8 @@ impl Mind {
         }
     }
 
-    /// Takes the ways that a circuit lies on to depots that have others too: rate is reserved there.
+    /// Switches to the ways on which a circuit lies, to depots that have others too: rate is
+    /// reserved there.
     pub(crate) fn take_ways_of(
         &mut self,
         circuit: CircuitId,
@@ -244,7 +246,7 @@ impl Mind {
         }
     }
 
-    /// The trial is over: the better way is taken.
+    /// Ends the trial: the better way is taken.
     pub(crate) fn end_trial(&mut self, out: &mut Outbox) {
         let Some(trial) = self.trial.take() else {
             return;

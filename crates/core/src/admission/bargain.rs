@@ -1,6 +1,6 @@
-//! What would make an infeasible request feasible, beyond a lighter code or a later deadline: a depot
-//! that was not named, one that is away, another request's slack, a reservation. Each is tried on what
-//! is left for newcomers before it is offered, and the number of trials is bounded.
+//! Counter-offers for an infeasible request, beyond a lighter code or a later deadline. They are a
+//! depot that was not named, one that is away, another request's slack, or a reservation. Each is
+//! tried on what is left for newcomers before it is offered, and the number of trials is bounded.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -18,25 +18,25 @@ use crate::{
     outlook::{Belief, Promised},
 };
 
-/// Trials for one refusal: each asks what the last step of an admission asks.
+/// Most trials for one refusal: each asks what the last step of an admission asks.
 const TRIALS_MAX: u32 = 64;
-/// Offers of one kind: a person reads all of them.
+/// Most offers of one kind: a person reads all of them.
 const OFFERS_MAX: usize = 2;
-/// Depots that were not named and are tried alone, or together.
+/// Most depots that were not named and are tried, alone or together.
 const NAMED_MAX: usize = 8;
-/// Other requests whose slack is tried.
+/// Most other requests whose slack is tried.
 const OTHERS_MAX: usize = 3;
-/// With more requests than this open nobody's slack is tried: each trial visits all of them.
+/// Most open requests at which others' slack is tried: each trial visits all of them.
 const MOVING_MAX: usize = 64;
-/// Links to depots on which a reservation is tried.
+/// Most links to depots on which a reservation is tried.
 const LINKS_MAX: usize = 2;
-/// Reservations are offered up to 2^50 bytes/s, from 2^16 on, to a sixteenth.
+/// Reservations offered, as powers of two: from 2^16 to 2^50 bytes/s, to a sixteenth.
 pub(crate) const RATE_BITS: core::ops::RangeInclusive<u32> = 16..=50;
 const RATE_STEPS: u64 = 16;
-/// By how much another deadline might be later, as people say it, in minutes.
+/// Delays offered for another deadline, in round minutes.
 pub(crate) const LATER_MIN: [u64; 9] = [5, 10, 20, 30, 60, 120, 240, 480, 1440];
 
-/// One refusal being bargained over.
+/// State of the search for offers for one refusal.
 struct Bargain<'a> {
     request: &'a Request,
     left: &'a Promised,
@@ -44,8 +44,8 @@ struct Bargain<'a> {
 }
 
 impl Mind {
-    /// Adds to the reason of an infeasible request what would make it feasible, the least effort first;
-    /// where the reason is another one, what would is given back beside it.
+    /// Adds to the reason of an infeasible request what would make it feasible, the least effort
+    /// first. For another reason, returns these offers beside it.
     pub(crate) fn bargain(
         &mut self,
         request: &Request,
@@ -99,7 +99,7 @@ impl Mind {
         offers.extend(self.offer_circuit(&bargain));
         offers.extend(self.offer_reservations(&mut bargain));
         offers.extend(self.offer_slack(&mut bargain));
-        // A deadline after the purge of the source buys nothing.
+        // A deadline after the purge of the source gains nothing.
         let is_gone = |at: Timestamp| {
             request
                 .uncommon
@@ -115,7 +115,7 @@ impl Mind {
         offers
     }
 
-    /// When the request would be safe with what is left, if that is in time.
+    /// Returns when the request would be safe with what is left, if that is in time.
     fn try_offer(
         &self,
         bargain: &mut Bargain<'_>,
@@ -140,7 +140,8 @@ impl Mind {
         self.try_hopeful(request, left)
     }
 
-    /// The least limit on its own rate with which it would do, where it is that which is in the way.
+    /// Returns the smallest limit on its own rate with which the request is in time, if that limit
+    /// is the obstacle.
     fn offer_limit(&self, bargain: &mut Bargain<'_>) -> Option<WouldBuy> {
         let request = bargain.request;
         let limit = request.wishes.rate_max?;
@@ -156,8 +157,8 @@ impl Mind {
         Some(WouldBuy::HigherLimit { rate, finish })
     }
 
-    /// Depots that were not named: the cheapest and fastest of those that suffice alone, else the fewest
-    /// that suffice together.
+    /// Returns depots that were not named: the cheapest and fastest of those that suffice alone,
+    /// else the fewest that suffice together.
     fn offer_named(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
         let (request, left) = (bargain.request, bargain.left);
         let unnamed = self.depots.iter().filter(|(id, depot)| {
@@ -199,7 +200,7 @@ impl Mind {
         offers
     }
 
-    /// The request as it would be with more depots named. What it stores is not looked at.
+    /// Returns the request with more depots named; its stored fragments are ignored.
     fn with_depots(&self, request: &Request, more: &[DepotId]) -> Request {
         let mut spec = request.spec.clone();
         spec.via.extend_from_slice(more);
@@ -217,7 +218,7 @@ impl Mind {
         trial
     }
 
-    /// Named depots that are lost: whether one of them would do, were it back.
+    /// Returns lost named depots any one of which would suffice, if it were back.
     fn offer_absent(&mut self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
         let request = bargain.request;
         let lost: Vec<DepotId> = request
@@ -255,14 +256,14 @@ impl Mind {
         offers
     }
 
-    /// Lets plans count on a depot that is down, or no longer. Returns what it was.
+    /// Sets whether plans may count on a depot that is down. Returns the previous setting.
     fn set_away(&mut self, id: DepotId, is_away: bool) -> bool {
         self.depots
             .get_mut(&id)
             .is_some_and(|depot| core::mem::replace(&mut depot.is_away, is_away))
     }
 
-    /// Named depots whose hours are in the way.
+    /// Returns named depots whose hours are the obstacle.
     fn offer_hours(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
         let (request, until) = (bargain.request, bargain.request.spec.deadline);
         let mut offers = Vec::new();
@@ -289,7 +290,7 @@ impl Mind {
         offers
     }
 
-    /// Rate on a circuit that is offered: the least on the cheapest that would do.
+    /// Returns rate on an offered circuit: the least on the cheapest that would suffice.
     fn offer_circuit(&self, bargain: &Bargain<'_>) -> Option<WouldBuy> {
         let mut offered: Vec<_> = self.circuits.offered.values().collect();
         offered.sort_by_key(|circuit| circuit.terms.hour_micro_usd);
@@ -308,7 +309,8 @@ impl Mind {
         found.next()
     }
 
-    /// Rate reserved from now until the deadline, on the way out or on the link to a named depot.
+    /// Returns rate reserved from now until the deadline, on the centre's uplink or on the link to
+    /// a named depot.
     fn offer_reservations(&self, bargain: &mut Bargain<'_>) -> Vec<WouldBuy> {
         let (request, until) = (bargain.request, bargain.request.spec.deadline);
         let named = request.lanes.iter().map(|lane| lane.depot);
@@ -339,7 +341,7 @@ impl Mind {
         offers
     }
 
-    /// Most that a reservation can add: a depot takes no more than its owner lends.
+    /// Returns the most that a reservation can add: a depot accepts no more than its owner lends.
     fn reservable(&self, target: Option<DepotId>) -> u64 {
         let most = 1 << RATE_BITS.end();
         let depot = target.and_then(|id| self.depots.get(&id));
@@ -349,7 +351,7 @@ impl Mind {
         })
     }
 
-    /// The least rate that suffices when it is reserved, up to `most`.
+    /// Returns the least rate that suffices when reserved, up to `most`.
     fn least_rate(
         &self,
         bargain: &mut Bargain<'_>,
@@ -365,7 +367,8 @@ impl Mind {
         })
     }
 
-    /// Another request on the same depots whose deadline, were it later, would leave enough.
+    /// Returns another request on the same depots whose deadline, if it were later, would leave
+    /// enough.
     fn offer_slack(&self, bargain: &mut Bargain<'_>) -> Option<WouldBuy> {
         if self.index.moving() > MOVING_MAX {
             return None;
@@ -402,7 +405,7 @@ impl Mind {
     }
 }
 
-/// The least time in minutes, of those in order, that holds.
+/// Returns the least time in minutes, in order, that holds.
 pub(crate) fn least_later(
     minutes: &[u64],
     mut holds: impl FnMut(Duration) -> bool,
@@ -423,7 +426,8 @@ pub(crate) fn least_later(
     Some(later(high))
 }
 
-/// The least rate that holds, up to `most` bytes a second: first its power of two, then in sixteenths of that.
+/// Returns the least rate that holds, up to `most` bytes a second: first its power of two, then in
+/// sixteenths of that.
 pub(crate) fn least(most: u64, mut holds: impl FnMut(ByteRate) -> bool) -> Option<ByteRate> {
     let mut holds = |rate: u64| holds(ByteRate::new(rate));
     if !holds(most) {
@@ -449,18 +453,18 @@ pub(crate) fn least(most: u64, mut holds: impl FnMut(ByteRate) -> bool) -> Optio
         }
     }
     let rate = (low_step * step).min(most);
-    // Only what was tried is offered; trials may have run out.
+    // Only tried offers are made; trials may have run out.
     holds(rate).then(|| ByteRate::new(rate))
 }
 
-/// Whether another request may use a depot that this one may.
+/// Returns whether another request may use a depot that this one may.
 fn shares_depot(request: &Request, other: &Request) -> bool {
     let mut lanes = request.lanes.iter();
     lanes.any(|lane| other.lane_of(lane.depot).is_some())
 }
 
-/// How much somebody must do for an offer, the least first: type a name, give up some redundancy, ask
-/// an owner, ask another user, ask an operator of networks, find depots nobody knows, or wait.
+/// Ranks the effort of an offer, the least first. The ranks: type a name, give up some redundancy,
+/// ask an owner, ask another user, ask a network operator, find unknown depots, or wait.
 fn effort(offer: &WouldBuy) -> u8 {
     match offer {
         WouldBuy::NamedDepots { .. } | WouldBuy::HigherLimit { .. } => 0,

@@ -1,5 +1,5 @@
-//! Depots that must hold their share of every chunk: what keeps a newcomer from them, and later a request that runs
-//! (`docs/algorithms/wishes.md`).
+//! Depots that must hold their share of every chunk: obstacles for a newcomer, and later for a
+//! running request (`docs/algorithms/wishes.md`).
 
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Mind {
-    /// What keeps a newcomer from the depots it is pinned to, whatever the rates.
+    /// Returns what excludes a newcomer from its pinned depots, whatever the rates.
     pub(super) fn find_flaw_of_pins(&self, request: &Request) -> Option<PinReason> {
         let forbidden = &request.wishes.forbidden;
         let mut pinned = request.uncommon.pinned.iter();
@@ -47,14 +47,14 @@ impl Mind {
         })
     }
 
-    /// What keeps a newcomer from the depots it is pinned to as things stand now.
+    /// Returns what excludes a newcomer from its pinned depots at present.
     pub(crate) fn find_pin_in_way(&self, request: &Request) -> Option<PinReason> {
         let mut lanes = pinned_of(request);
         let flaw = self.find_flaw_of_pins(request);
         flaw.or_else(|| lanes.find_map(|lane| self.find_pin_trouble(None, request, lane)))
     }
 
-    /// A pinned depot that has no room for its share, by what others leave of it.
+    /// Returns a pinned depot without room for its share in the space that others leave.
     pub(super) fn find_full_pin(&self, request: &Request, way: &Way) -> Option<PinReason> {
         let lanes = way.lanes.iter().enumerate();
         let mut pinned = lanes.filter(|(_, lane)| request.is_pinned(**lane));
@@ -66,7 +66,7 @@ impl Mind {
         })
     }
 
-    /// What keeps the depot of a pinned lane from taking what it lacks now.
+    /// Returns why the depot of a pinned lane can't accept now what it lacks.
     fn find_pin_trouble(
         &self,
         id: Option<RequestId>,
@@ -110,7 +110,7 @@ impl Mind {
         })
     }
 
-    /// Finds out anew what keeps pinned depots from taking what they lack, and notes it where that is new.
+    /// Re-evaluates why pinned depots can't accept what they lack, and records a new reason.
     pub(crate) fn review_pins(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -141,7 +141,7 @@ impl Mind {
         }
     }
 
-    /// A depot is gone for good: nothing is pinned to it any more, and that is said.
+    /// Removes pins to a depot that is gone for good, and reports that.
     pub(crate) fn unpin(&mut self, depot: DepotId, out: &mut Outbox) {
         let name = self.name_of(depot);
         for id in self.index.users(depot) {
@@ -177,7 +177,7 @@ impl Mind {
     }
 }
 
-/// Lanes of pinned depots.
+/// Returns the lanes of pinned depots.
 fn pinned_of(request: &Request) -> impl Iterator<Item = usize> + use<> {
     let mask = request.pinned_lanes();
     (0..request.lanes.len()).filter(move |lane| mask >> lane & 1 == 1)

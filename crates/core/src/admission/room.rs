@@ -1,5 +1,5 @@
-//! Space for who comes next (`docs/algorithms/placement.md`): where it is scarce, a request is fed to as many depots as it
-//! takes so that others can use what is left.
+//! Space for the next requests (`docs/algorithms/placement.md`). If it is scarce, a request is fed
+//! to as many depots as it takes for others to use what is left.
 
 use alloc::vec::Vec;
 use posthaste_plan::room;
@@ -11,16 +11,17 @@ use crate::{
     books::{Depot, Request},
 };
 
-/// Space is scarce where it is for less than so many requests like the one in question.
+/// Space is scarce if it suffices for fewer requests like this one than that.
 const SCARCE: u64 = 8;
 
-/// Whether space that is left on depots, in bytes each, is scarce for a request that lacks so much of a column.
+/// Returns whether the space left on depots, in bytes each, is scarce for a request that lacks so
+/// much of a column.
 pub(crate) fn is_scarce(spaces: &[u64], request: &Request, lacks: u64) -> bool {
     let total = usize::from(request.spec.code.total());
     room::column(spaces, total) < lacks.saturating_mul(SCARCE)
 }
 
-/// Bytes that each depot of a full stripe still gets of a request.
+/// Returns the bytes that each depot of a full stripe still gets of a request.
 pub(crate) fn lacks(request: &Request) -> u64 {
     let replica = &request.replica;
     let piece = request.spec.code.fragment_size(request.spec.chunk_size);
@@ -29,8 +30,8 @@ pub(crate) fn lacks(request: &Request) -> u64 {
 }
 
 impl Mind {
-    /// The depots chosen for a newcomer, and as many more as it takes so that others can use what is left, where it is
-    /// on time with these too.
+    /// Adds depots to those chosen for a newcomer until others can use what is left, if it is on
+    /// time with these too.
     pub(super) fn with_room(
         &self,
         request: &Request,
@@ -60,8 +61,8 @@ impl Mind {
         }
     }
 
-    /// The first of these lanes, up to one that is used only for a reason: a landmark, one nearer to the destination, or
-    /// where money counts any other.
+    /// Returns the lanes before the first that is used only for a reason. Such a lane is a
+    /// landmark, one nearer to the destination, or any other if money counts.
     fn plain(&self, request: &Request, lanes: &[usize]) -> Vec<usize> {
         let is_plain = |lane: &&usize| {
             let depot = self.depots.get(&request.lanes[**lane].depot);
@@ -72,8 +73,8 @@ impl Mind {
         lanes.iter().take_while(is_plain).copied().collect()
     }
 
-    /// What is left on the depots of these lanes, where it is scarce and there are more than are fed anyway. A newcomer has
-    /// no number yet.
+    /// Returns the space left on the depots of these lanes, if it is scarce and there are more than
+    /// are fed anyway. A newcomer has no number yet.
     fn scarce(
         &self,
         request: &Request,
@@ -97,8 +98,8 @@ impl Mind {
         is_scarce(&spaces, request, lacks(request)).then_some(spaces)
     }
 
-    /// How many of the lanes, the first `least` at least, are to be fed with `coded` bytes of a request so that others can
-    /// use what is left.
+    /// Returns how many lanes must be fed with `coded` bytes of a request so that others can use
+    /// what is left. At least the first `least` are fed.
     pub(crate) fn roomy(
         &self,
         request: &Request,
@@ -115,7 +116,8 @@ impl Mind {
         room::fewest(&spaces, least, lacks(request), coded.get(), total)
     }
 
-    /// Whether one depot less would leave others less of the space: `fed` are the lanes fed, the one that would go last.
+    /// Returns whether one depot less would leave others less of the space. `fed` are the lanes
+    /// fed, with the one to drop last.
     pub(crate) fn needs_room_on_all(
         &self,
         id: RequestId,

@@ -1,5 +1,5 @@
-//! Depots that come and go: a request that is fed to such ones is fed to more than it needs, so that it is on time
-//! without the fastest of them (`docs/algorithms/greedy-planner.md`).
+//! Depots that come and go (`docs/algorithms/greedy-planner.md`). A request fed to such depots is
+//! fed to more than it needs, so that it is on time without the fastest of them.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -15,12 +15,12 @@ use crate::{
     review::reason_late,
 };
 
-/// In so small a part of the time that is left a request is to be safe without one of its depots: a tenth.
+/// Share of the time left in which a request must be safe without one of its depots: a tenth.
 const EARLY: u32 = 10;
 
 impl Mind {
-    /// The depots chosen for a newcomer, and as many more as it takes to be on time without the fastest of those that
-    /// come and go; all where that does not suffice.
+    /// Adds depots to those chosen for a newcomer until it is on time without the fastest that
+    /// comes and goes. Adds all if that does not suffice.
     pub(super) fn with_spares(
         &self,
         request: &Request,
@@ -45,12 +45,14 @@ impl Mind {
         }
     }
 
-    /// Until when a request is to be safe without a depot that may go: what goes with one must be sent again.
+    /// Returns when a request must be safe without a depot that may go: its fragments must be sent
+    /// again.
     fn early(&self, request: &Request) -> Timestamp {
         self.now + request.aim().since(self.now) / EARLY
     }
 
-    /// Whether a newcomer on the first so many of its depots would be on time without the fastest that comes and goes.
+    /// Returns whether a newcomer on the first so many of its depots would be on time without the
+    /// fastest that comes and goes.
     fn survives_on(&self, request: &Request, way: &Way, count: usize) -> bool {
         let lead = way.proposal.destination.and(request.lead());
         let fed = way.lanes[..count].iter().copied().chain(lead);
@@ -68,7 +70,7 @@ impl Mind {
             && way.scene.holds(&without, &left, self.early(request))
     }
 
-    /// Judges whether depots come and go here, by how many were lost a short while ago. This looks at every depot.
+    /// Judges whether depots come and go here, by the number lost recently. Visits every depot.
     pub(crate) fn judge_rest(&mut self) {
         let (mut all, mut gone) = (0u64, 0u64);
         for depot in self.depots.values() {
@@ -78,8 +80,8 @@ impl Mind {
         self.is_restless = gone > 0 && gone * u64::from(self.settings.restless_of) >= all;
     }
 
-    /// The fastest of these lanes whose depot is there and may go: it was lost a short while ago, or others were and it has not
-    /// been there for long.
+    /// Returns the fastest of these lanes whose depot is up and may go. It was lost recently, or
+    /// others were and it has not been up for long.
     fn fastest_shaky(
         &self,
         request: &Request,
@@ -93,20 +95,22 @@ impl Mind {
         shaky.min().map(|(_, lane)| lane)
     }
 
-    /// The fastest of the depots a request is fed to that comes and goes.
+    /// Returns the fastest depot fed by a request that comes and goes.
     fn fastest_shaky_fed(&self, request: &Request) -> Option<usize> {
         let fed = request.depot_lanes();
         let fed = fed.filter(|&lane| request.lanes[lane].is_active);
         self.fastest_shaky(request, fed.chain(request.lead()))
     }
 
-    /// Whether a request that runs is fed to a depot that comes and goes: then it is not fed to fewer.
+    /// Returns whether a running request is fed to a depot that comes and goes; if so, it is not
+    /// fed to fewer.
     pub(crate) fn is_fed_shaky(&self, id: RequestId) -> bool {
         let request = self.requests.get(&id);
         request.is_some_and(|request| self.fastest_shaky_fed(request).is_some())
     }
 
-    /// Whether the next depot in reserve is near the centre: those nearer to the destination get theirs from others.
+    /// Returns whether the next depot in reserve is near the centre: those nearer to the
+    /// destination are fed by others.
     fn has_spare(&self, request: &Request) -> bool {
         let next = self.next_in_reserve(request);
         next.is_some_and(|lane| self.level_of(request, lane) == 1)
@@ -120,7 +124,8 @@ impl Mind {
         })
     }
 
-    /// Feeds a request that runs to one depot more where it would be late without the fastest that comes and goes.
+    /// Feeds a running request to one depot more if it would be late without the fastest that comes
+    /// and goes.
     pub(crate) fn feed_spare(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) {
         let request = self.requests.get(&id);
         let Some(request) = request.filter(|request| !request.is_leftover) else {

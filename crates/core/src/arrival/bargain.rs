@@ -1,5 +1,6 @@
-//! What would make a stage-in possible that can't be in time, beyond a later deadline: a higher limit of its own, a source
-//! that is lost, another stage-in's slack, a reservation. Each is tried before it is offered.
+//! Counter-offers for a stage-in that can't be in time, beyond a later deadline. They are a higher
+//! limit of its own, a lost source, another stage-in's slack, or a reservation. Each is tried
+//! before it is offered.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -14,15 +15,16 @@ use crate::{
     contract::WouldBuy,
 };
 
-/// With more stage-ins than this nothing is tried: each trial visits all of them.
+/// Most stage-ins at which offers are tried: each trial visits all of them.
 pub(super) const LIVE_MAX: usize = 64;
-/// Other stage-ins whose slack is tried, those with most to come.
+/// Most other stage-ins whose slack is tried, those with most to come.
 const OTHERS_MAX: usize = 3;
-/// Lost sources that are tried.
+/// Most lost sources that are tried.
 const LOST_MAX: usize = 4;
 
 impl Mind {
-    /// What would make a stage-in possible that can be read from then on, the least effort first.
+    /// Returns what would make a stage-in possible that can be read from then on, the least effort
+    /// first.
     pub(crate) fn bargain_arrival(
         &self,
         newcomer: &Arrival,
@@ -39,7 +41,7 @@ impl Mind {
         offers
     }
 
-    /// When the stage-in would be here with what is left, if that is in time.
+    /// Returns when the stage-in would be here with what is left, if that is in time.
     fn try_arrival(
         &self,
         newcomer: &Arrival,
@@ -51,7 +53,7 @@ impl Mind {
         fare.edge.filter(|finish| *finish <= newcomer.spec.deadline)
     }
 
-    /// The least limit of its own with which it would do.
+    /// Returns the smallest limit of its own with which the stage-in is in time.
     fn offer_limit_in(
         &self,
         newcomer: &Arrival,
@@ -71,7 +73,7 @@ impl Mind {
         Some(WouldBuy::HigherLimit { rate, finish })
     }
 
-    /// The sources that are lost and of which one would do, were it back.
+    /// Returns the lost sources any one of which would suffice, if it were back.
     fn offer_source_back(
         &self,
         newcomer: &Arrival,
@@ -93,7 +95,7 @@ impl Mind {
         lost.take(LOST_MAX).filter_map(offer).collect()
     }
 
-    /// Another stage-in whose deadline, were it later, would leave enough.
+    /// Returns another stage-in whose deadline, if it were later, would leave enough.
     fn offer_slack_in(&self, newcomer: &Arrival, from: Timestamp) -> Option<WouldBuy> {
         let is_rival = |other: &Arrival| {
             !other.is_leftover
@@ -127,7 +129,8 @@ impl Mind {
         })
     }
 
-    /// The least rate that, reserved until the deadline on the link to its fastest source, would do.
+    /// Returns the least rate that would suffice if reserved until the deadline on the link to its
+    /// fastest source.
     fn offer_reservation_in(
         &self,
         newcomer: &Arrival,
@@ -153,7 +156,7 @@ impl Mind {
         })
     }
 
-    /// What stage-ins that are promised something leave, with another deadline of one of them.
+    /// Returns what stage-ins with promises leave, with another deadline for one of them.
     pub(super) fn left_for_arrivals(
         &self,
         moved: Option<(RequestId, Timestamp)>,

@@ -1,4 +1,4 @@
-//! How a stage-in ends: its files get their names, or what was written of them is removed.
+//! Ends of a stage-in: its files get their names, or what was written of them is removed.
 
 use posthaste_types::{RequestId, SourceId};
 
@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Gives the files their names once every chunk is here. Nothing at all is here as soon as it may be.
+    /// Names the files once every chunk is here. An empty stage-in is complete as soon as it may
+    /// be.
     pub(crate) fn land_if_whole(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         if self.waits_for_depots(id) {
@@ -55,7 +56,7 @@ impl Mind {
         }
     }
 
-    /// It can't go on, or nobody wants it any more: what was written of it is removed.
+    /// Ends a stage-in that can't go on or is no longer wanted, and removes what was written of it.
     pub(crate) fn end_arrival(
         &mut self,
         id: RequestId,
@@ -85,7 +86,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A user no longer wants it. While its files get their names it is too late for that.
+    /// Cancels a stage-in for its user, unless its files are already getting their names.
     pub(crate) fn cancel_arrival(&mut self, id: RequestId, out: &mut Outbox) {
         let arrival = self.arrivals.requests.get(&id);
         let can_end = arrival.is_some_and(|arrival| {

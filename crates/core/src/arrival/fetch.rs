@@ -1,10 +1,10 @@
-//! Which chunk is asked of which source.
+//! Choice of chunks and sources.
 //!
-//! Each source that has room takes the next chunk of the most urgent stage-in, so each gives as much as it
-//! can and no split is planned: a slow one just comes back more seldom. Of what it holds it first gives what
-//! the fewest others hold: those can do the rest meanwhile, and nobody that. Towards the end that is not enough:
-//! a source that would be later with one chunk than the others with all that is left takes none, and one
-//! that has nothing to do asks again for what another is late with.
+//! Each source with room takes the next chunk of the most urgent stage-in. So each gives as much as
+//! it can, and no split is planned: a slow source comes back less often. A source first gives what
+//! the fewest others hold, since the others can do the rest meanwhile. Towards the end that is not
+//! enough. A source gets no chunk if it would finish it later than the others finish all that is
+//! left. An idle source is asked again for a chunk with which another is late.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
@@ -15,11 +15,11 @@ use crate::{
     contract::{ArrivalState, Command, Happening, Outbox, Reason},
 };
 
-/// A source that would be so many times as fast with a chunk takes it from the one that is late with it.
+/// Factor by which a source must be faster with a chunk to take it from one that is late with it.
 const TWICE: u64 = 2;
 
-/// Chunks asked at once of a source that nothing is known of yet: what hides an answer's way, and little to
-/// fetch elsewhere should it turn out slow.
+/// Most chunks asked at once of a source of unknown rate. They hide a round trip, and are few to
+/// fetch elsewhere if it is slow.
 const UNKNOWN_MAX: u32 = 4;
 
 struct Pick {
@@ -44,8 +44,8 @@ impl Mind {
         }
     }
 
-    /// The sources that may give something to any of these now, and to which, in their order: each source has to look at its
-    /// own only.
+    /// Returns the sources that may give something to any of these now, each with its stage-ins in
+    /// order. So a source visits only its own.
     fn wanting(&self, order: &[RequestId]) -> BTreeMap<SourceId, Vec<RequestId>> {
         let mut wanting: BTreeMap<SourceId, Vec<RequestId>> = BTreeMap::new();
         for id in order {
@@ -91,8 +91,8 @@ impl Mind {
         })
     }
 
-    /// The next chunk a source is asked for: of what lies at the fewest that answer; of what lies near the centre as
-    /// well only when nothing else is left.
+    /// Returns the next chunk to ask of a source: one that lies at the fewest that answer. Chunks
+    /// that also lie near the centre come only if nothing else is left.
     fn next_of(&self, id: SourceId, arrival: &Arrival) -> Option<ChunkIndex> {
         let first = |near: &Near| near.open.first().map(ChunkIndex::new);
         if let Some(near) = arrival.near_as(id) {
@@ -110,7 +110,8 @@ impl Mind {
         })
     }
 
-    /// The next chunk, of those that lie at sources only, of what lies at the fewest that answer.
+    /// Returns the next chunk among those that lie at sources only, one that lies at the fewest
+    /// that answer.
     pub(super) fn next_far(
         &self,
         id: SourceId,
@@ -126,7 +127,7 @@ impl Mind {
         arrival.next_open(place)
     }
 
-    /// How many of those that hold something answer.
+    /// Counts the holders that answer.
     pub(crate) fn holders_that_answer(&self, held: &Held) -> usize {
         let sources = &self.arrivals.sources;
         let answers = |source: &&SourceId| {
@@ -136,7 +137,8 @@ impl Mind {
         held.sources.iter().filter(answers).count()
     }
 
-    /// One that is lost has one try at a time, one that nothing is known of a few.
+    /// Returns whether a source has room. A lost source gets one try at a time, one of unknown rate
+    /// a few.
     pub(super) fn has_room(&self, source: &Source, bytes: Bytes) -> bool {
         if source.is_down() {
             return source.link.flights == 0;
@@ -147,8 +149,8 @@ impl Mind {
             && source.link.has_window(bytes, settings.window, settings)
     }
 
-    /// Whether another source that holds this chunk would have fetched all that is left there before this
-    /// one has that one chunk.
+    /// Returns whether another source that holds this chunk would fetch all that is left there
+    /// before this one has that chunk.
     fn is_better_left(
         &self,
         id: SourceId,
@@ -169,7 +171,7 @@ impl Mind {
         })
     }
 
-    /// Other sources of a stage-in that answer.
+    /// Returns the other sources of a stage-in that answer.
     fn others<'a>(
         &'a self,
         id: SourceId,
@@ -182,8 +184,9 @@ impl Mind {
         others.filter(|(_, other)| other.is_open(self.now) && !other.is_down())
     }
 
-    /// The chunk another source is latest with, if this one would have it in half the time: what is in
-    /// flight there takes as long as the forecast says, and what lasted long lasts as long again.
+    /// Returns the chunk with which another source is latest, if this one would have it in half the
+    /// time. Chunks in flight there take as long as forecast; one that lasted long lasts as long
+    /// again.
     fn find_late(&self, id: SourceId, source: &Source, arrival: &Arrival) -> Option<ChunkIndex> {
         let late = arrival.fetches.iter().filter_map(|(fetch, flight)| {
             let is_once = fetch.source != id
@@ -242,7 +245,7 @@ impl Mind {
         });
     }
 
-    /// Says that a stage-in begins, and why now, when it does.
+    /// Reports that a stage-in begins and why now, when it does.
     fn begin_arrival(&mut self, id: RequestId, out: &mut Outbox) -> Option<Reason> {
         let now = self.now;
         let arrival = self.arrivals.requests.get_mut(&id)?;
@@ -261,7 +264,8 @@ impl Mind {
         Some(reason)
     }
 
-    /// Ends one fetch, or the way of a chunk to a depot near the centre, if it is under way. Whether it was.
+    /// Ends one fetch, or a chunk's way to a depot near the centre. Returns whether it was in
+    /// progress.
     pub(crate) fn end_fetch(&mut self, id: RequestId, fetch: Fetch) -> bool {
         let arrivals = &mut self.arrivals;
         let Some(arrival) = arrivals.requests.get_mut(&id) else {
@@ -284,7 +288,8 @@ impl Mind {
         true
     }
 
-    /// Ends all fetches of one stage-in, or of all, from one source. Stage-ins that had any.
+    /// Ends all fetches of one stage-in, or of all, from one source. Returns the stage-ins
+    /// affected.
     pub(crate) fn end_fetches(
         &mut self,
         source: SourceId,

@@ -1,4 +1,5 @@
-//! What sources give, and how stage-ins take it in turn: early, for their forecasts, and late, as they are promised it.
+//! Rates of sources, and the turns of stage-ins to take them: early for their forecasts, late for
+//! their promises.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
@@ -7,51 +8,52 @@ use posthaste_types::{ByteRate, Bytes, SourceId, Timestamp};
 
 use crate::books::{Arrival, Near};
 
-/// What the sources give, to be taken in turn.
+/// Rates of sources, taken in turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Inbound {
     pub(super) places: BTreeMap<SourceId, usize>,
-    /// Whether each gives anything now or later.
+    /// True for each source that gives anything now or later.
     gives: Vec<bool>,
-    /// Whether each may be counted on, be it that it is back some time.
+    /// True for each source that may be counted on, even if it only comes back some time.
     counts: Vec<bool>,
     supplies: Supplies,
 }
 
-/// Some of what a stage-in misses.
+/// Share of what a stage-in lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Share {
-    /// What of a holding lies at its sources only.
+    /// Bytes of a holding that lie at its sources only.
     Far(usize),
-    /// What of it lies near the centre.
+    /// Bytes of a holding that lie near the centre.
     Near(usize),
-    /// What of it goes there first, and has to come from there.
+    /// Bytes that go near the centre first, and have to come from there.
     Onward,
 }
 
-/// When one share of a stage-in begins or is here; none when it does not fit.
+/// Time at which one share of a stage-in begins or is here; none if it does not fit.
 pub(super) type Edge = (Share, Option<Timestamp>);
 
-/// How a stage-in fares.
+/// Forecast of a stage-in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fare {
-    /// When all of it is here; none when that can't be.
+    /// Time at which all of it is here; none if that can't be.
     pub(crate) edge: Option<Timestamp>,
-    /// The place of the holding that decides it.
+    /// Place of the holding that decides it.
     pub(super) binds: Option<usize>,
 }
 
-/// What sources may give of the holdings of one stage-in, where a budget bounds that: each so much of all such holdings together.
+/// Bounds that a budget sets on what sources give of one stage-in's holdings: each bound covers all
+/// such holdings together.
 #[derive(Debug, Default)]
 struct Rooms {
     most: BTreeMap<(Share, usize), Bytes>,
     taken: BTreeMap<usize, Bytes>,
-    /// What is filled in.
+    /// Share being filled in.
     share: Option<Share>,
 }
 
 impl Rooms {
-    /// Lets the lanes of a share carry no more.
+    /// Bounds the lanes of a share.
     fn bound(&mut self, share: Share, load: &mut Load) {
         self.share = match share {
             Share::Far(_) | Share::Near(_) if !self.most.is_empty() => Some(share),
@@ -69,7 +71,7 @@ impl Rooms {
         }
     }
 
-    /// What they carried counts.
+    /// Counts what the lanes carried.
     fn take(&mut self, load: &Load, outcome: &Outcome) {
         let Some(share) = self.share else {
             return;
@@ -83,7 +85,8 @@ impl Rooms {
 }
 
 impl Inbound {
-    /// Each source, whether it gives anything now or later, whether it may be counted on, and how much it gives.
+    /// Builds it from each source, whether it gives anything now or later, whether it may be
+    /// counted on, and its rate.
     pub(super) fn new(sources: impl Iterator<Item = (SourceId, [bool; 2], Curve)>) -> Self {
         let mut inbound = Self {
             places: BTreeMap::new(),
@@ -101,7 +104,7 @@ impl Inbound {
         inbound
     }
 
-    /// So many bytes, from any of these.
+    /// Returns a load of so many bytes, from any of these sources.
     fn load<'a>(&self, bytes: Bytes, sources: impl Iterator<Item = &'a SourceId>) -> Load {
         let lanes = sources.filter_map(|source| self.places.get(source));
         Load {
@@ -115,13 +118,13 @@ impl Inbound {
         }
     }
 
-    /// Whether a source gives anything now or later.
+    /// Returns whether a source gives anything now or later.
     pub(super) fn gives(&self, source: SourceId) -> bool {
         let place = self.places.get(&source);
         place.is_some_and(|place| self.gives[*place])
     }
 
-    /// Supposes that a source gives this.
+    /// Sets the rate of a source.
     pub(super) fn give_from(&mut self, source: SourceId, curve: Curve) {
         if let Some(place) = self.places.get(&source) {
             self.gives[*place] = true;
@@ -129,7 +132,7 @@ impl Inbound {
         }
     }
 
-    /// Supposes more rate from a source.
+    /// Adds reserved rate to a source.
     pub(super) fn reserve(
         &mut self,
         source: SourceId,
@@ -143,8 +146,8 @@ impl Inbound {
         }
     }
 
-    /// What a stage-in misses, and where that lies. What a depot near the centre can't give now has to come from its
-    /// sources after all.
+    /// Returns the shares that a stage-in lacks, and where they lie. What a depot near the centre
+    /// can't give now has to come from its sources after all.
     fn shares(&self, arrival: &Arrival) -> Vec<(Share, Load)> {
         let mut shares = Vec::new();
         for (place, held) in arrival.held.iter().enumerate() {
@@ -168,7 +171,8 @@ impl Inbound {
         shares
     }
 
-    /// What goes near the centre first, as it has to come from there. Nothing where nobody knows what comes from there.
+    /// Returns the load that goes near the centre first and has to come from there; nothing if the
+    /// rate from there is unknown.
     fn onward(&self, arrival: &Arrival) -> Load {
         let held = arrival.held.iter().enumerate();
         let held = held.filter(|(_, held)| held.may_prestage && arrival.is_near_known);
@@ -177,9 +181,9 @@ impl Inbound {
         self.load(bytes, near.filter(|source| self.gives(**source)))
     }
 
-    /// Lets one share after another be taken, those first that lie at the fewest sources that give
-    /// anything: a source gives in that order too. Whatever lies where, all of it can come like this, so what
-    /// it comes to is never better than what may be.
+    /// Fills one share after another, those at the fewest giving sources first, which is the order
+    /// in which sources give. All of it can come this way wherever it lies, so the result is never
+    /// too optimistic.
     pub(super) fn fill(
         &mut self,
         arrival: &Arrival,
@@ -209,7 +213,7 @@ impl Inbound {
         edges
     }
 
-    /// What a budget lets each source give of each holding.
+    /// Returns what a budget lets each source give of each holding.
     fn rooms(&self, arrival: &Arrival) -> Rooms {
         let mut rooms = Rooms::default();
         if !arrival.has_budget() {
@@ -239,7 +243,7 @@ impl Inbound {
         rooms
     }
 
-    /// Whether a source may be counted on, now or later.
+    /// Returns whether a source may be counted on, now or later.
     fn counting(&self) -> impl Fn(SourceId) -> bool + '_ {
         |source| {
             let place = self.places.get(&source);
@@ -247,12 +251,12 @@ impl Inbound {
         }
     }
 
-    /// Lets one stage-in take its share, each of what it misses from when it may on. When it would be here.
+    /// Lets one stage-in take its shares as early as each may. Returns when it would be here.
     pub(super) fn early(&mut self, arrival: &Arrival, from: impl Fn(Share) -> Timestamp) -> Fare {
         let edges = self.fill(arrival, |supplies, share, load| {
             supplies.early(load, from(share))
         });
-        // None at all is later than any.
+        // A share that never comes is later than any.
         let last = edges
             .iter()
             .max_by_key(|(share, edge)| (edge.is_none(), *edge, Reverse(*share)));
@@ -273,8 +277,8 @@ impl Inbound {
         )
     }
 
-    /// Promises one stage-in its share before `until`. When each of what it misses must begin; none when it does not
-    /// fit.
+    /// Promises one stage-in its shares before `until`. Returns when each must begin; none if it
+    /// does not fit.
     pub(super) fn late(
         &mut self,
         arrival: &Arrival,
@@ -286,7 +290,8 @@ impl Inbound {
         })
     }
 
-    /// When what may go near the centre first would have to begin to come from there, beside what lies there.
+    /// Returns when what may go near the centre first would have to begin to come from there,
+    /// beside what lies there.
     pub(super) fn late_onward(
         &self,
         arrival: &Arrival,

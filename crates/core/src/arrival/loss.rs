@@ -1,4 +1,4 @@
-//! Sources that fail: they are left alone for a while, and what was asked of them is asked of others.
+//! Sources that fail: they rest for a while, and their chunks are asked of others.
 
 use posthaste_types::{ChunkIndex, RequestId, SourceId};
 
@@ -8,12 +8,12 @@ use crate::{
     contract::{Command, Fault, Happening, Outbox, Reason},
 };
 
-/// Nothing may come from a source for so many times as long while all that was asked of it goes on to depots near the
-/// centre.
+/// Multiple of the stall time without a chunk that a source is allowed while all of its chunks go
+/// on to depots near the centre.
 const ONWARD_STALLS: u32 = 12;
 
 impl Mind {
-    /// A source failed to give a chunk.
+    /// Handles a source's failure to give a chunk.
     pub(crate) fn on_source_failure(&mut self, id: SourceId, fault: Fault, out: &mut Outbox) {
         let now = self.now;
         let Some(source) = self.arrivals.sources.get_mut(&id) else {
@@ -25,11 +25,11 @@ impl Mind {
         }
     }
 
-    /// Sources with chunks on their way from which nothing comes are lost.
+    /// Declares sources lost that have chunks on their way and deliver none.
     pub(crate) fn find_stalled_sources(&mut self, out: &mut Outbox) {
         let (now, stall) = (self.now, self.settings.stall);
         let arrivals = &self.arrivals;
-        // What goes on to a depot near the centre may have been read long ago.
+        // Chunks going on to a depot near the centre may have been read long ago.
         let is_fetched_from = |id: SourceId| {
             let mut live = arrivals.live();
             live.any(|(_, arrival)| arrival.fetches.keys().any(|fetch| fetch.source == id))
@@ -53,7 +53,7 @@ impl Mind {
         }
     }
 
-    /// What was asked of a lost source is asked of others.
+    /// Asks others for what was asked of a lost source.
     fn leave_source(&mut self, id: SourceId, fault: Fault, was_down: bool, out: &mut Outbox) {
         let reason = Reason::SourceLost {
             name: self.name_of_source(id),
@@ -80,7 +80,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A path by which something goes out is tried for as long as what it failed of may pass: results have nowhere else to go.
+    /// Retries an outgoing path for as long as its fault may pass: results have nowhere else to go.
     fn keep_hope(&mut self, id: SourceId, fault: Fault) {
         let users = self.arrivals.users(id);
         let goes_out = |request: &RequestId| self.arrivals.outward.contains_key(request);
@@ -91,8 +91,7 @@ impl Mind {
         }
     }
 
-    /// A source no longer holds what it held: nothing more is read from it of what lies where this chunk
-    /// does.
+    /// Drops a source for everything that lies where this chunk does, as it no longer holds that.
     pub(crate) fn drop_source(
         &mut self,
         request: RequestId,

@@ -1,5 +1,6 @@
 //! Depots near the centre, on which a stage-in waits until it is welcome
-//! (`docs/algorithms/just-in-time-arrival.md`): what goes there, what becomes of it, and how they are told that it is over.
+//! (`docs/algorithms/just-in-time-arrival.md`). This part decides what goes there, follows its
+//! fate, and tells them when it is over.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -15,25 +16,28 @@ use crate::{
     contract::{Command, Fault, Happening, Knowledge, NearDepot, NearReason, Outbox, Reason},
 };
 
-/// Chunks on their way to one depot near the centre for one stage-in: what hides the way there, and little in memory.
+/// Most chunks on their way to one depot near the centre for one stage-in: enough to hide the round
+/// trip, and little memory.
 const FLIGHTS_MAX: u32 = 4;
 
 impl Mind {
-    /// The depots that are read as sources, as they are near the centre of some stage-in.
+    /// Returns the depots that are read as sources because they are near the centre of some
+    /// stage-in.
     pub(super) fn depots_as_sources(&self) -> BTreeMap<SourceId, DepotId> {
         let live = self.arrivals.live();
         let near = live.flat_map(|(_, arrival)| arrival.near.iter());
         near.map(|near| (near.source, near.depot)).collect()
     }
 
-    /// What a source gives. As long as nothing was read from a depot near the centre, that is taken to give what it takes.
+    /// Returns the rate of a source. A depot near the centre from which nothing was read yet is
+    /// assumed to give at the rate at which it accepts.
     pub(super) fn rates_of(&self, source: &Source, near: Option<DepotId>) -> Quantiles {
         let depot = near.and_then(|near| self.depots.get(&near));
         let taken = depot.filter(|depot| !source.link.is_measured() && depot.link.is_measured());
         taken.map_or(source.link.rates, |depot| depot.link.rates)
     }
 
-    /// Whether the rate of a source is a guess alone.
+    /// Returns whether the rate of a source is only a guess.
     pub(super) fn is_assumed(&self, source: &Source, near: Option<DepotId>) -> bool {
         let depot = near.and_then(|near| self.depots.get(&near));
         let links = [Some(&source.link), depot.map(|depot| &depot.link)];
@@ -41,13 +45,13 @@ impl Mind {
         links.into_iter().flatten().all(is_guess)
     }
 
-    /// Whether nothing can come from a source now.
+    /// Returns whether nothing can come from a source now.
     pub(super) fn gives_nothing(&self, source: &Source, near: Option<DepotId>) -> bool {
         let depot = near.map(|near| self.depots.get(&near).is_some_and(Depot::is_up));
         source.is_down() || depot == Some(false)
     }
 
-    /// Whether a depot takes more of a stage-in that waits there.
+    /// Returns whether a depot accepts more of a stage-in that waits there.
     pub(super) fn takes_more(&self, arrival: &Arrival, near: &Near) -> bool {
         let depot = self.depots.get(&near.depot);
         let source = self.arrivals.sources.get(&near.source);
@@ -63,7 +67,8 @@ impl Mind {
             && near.resume_at <= self.now
     }
 
-    /// Whether nothing at all is known of what a depot near the centre carries: then a beginning is made.
+    /// Returns whether nothing at all is known of the rate of a depot near the centre; then a
+    /// beginning is made.
     pub(super) fn is_near_unknown(&self, near: &Near) -> bool {
         let source = self.arrivals.sources.get(&near.source);
         let depot = self.depots.get(&near.depot);
@@ -71,8 +76,8 @@ impl Mind {
             && depot.is_some_and(|depot| !depot.link.is_measured())
     }
 
-    /// What may be sent to learn what a depot near the centre carries, as nobody knows it; nothing where somebody does, or
-    /// tried.
+    /// Returns the bytes that may be sent to measure the rate of a depot near the centre. None if
+    /// it is known, or a probe was tried.
     fn probe_budget(&self, arrival: &Arrival, near: &Near) -> Option<Bytes> {
         let settings = &self.settings;
         let depot = self.depots.get(&near.depot)?;
@@ -86,8 +91,8 @@ impl Mind {
         (budget >= settings.probe_bytes_min).then_some(budget)
     }
 
-    /// Has the path to a depot near the centre measured before anything goes there: what goes there at the pace of a slow
-    /// source shows only that it carries that much.
+    /// Probes the path to a depot near the centre before data goes there: data at the pace of a
+    /// slow source shows only that rate.
     pub(super) fn probe_near(&mut self, out: &mut Outbox) {
         let wanted = self.arrivals.live().find_map(|(id, arrival)| {
             let may = arrival.held.iter().any(|held| held.may_prestage) && !arrival.is_paused();
@@ -104,7 +109,8 @@ impl Mind {
         }
     }
 
-    /// Lets a source's chunks go to depots near the centre, as far as it has room beside what is to come here.
+    /// Sends a source's chunks to depots near the centre, as far as it has room beside those to
+    /// come here.
     pub(super) fn prestage(&mut self, source: SourceId, order: &[RequestId], out: &mut Outbox) {
         while let Some((request, chunk, depot)) = self.pick_prestage(source, order) {
             self.start_prestage(request, Fetch { chunk, source }, depot, out);
@@ -137,7 +143,7 @@ impl Mind {
         })
     }
 
-    /// The depot near the centre from which a chunk more would be here first.
+    /// Returns the depot near the centre from which one chunk more would be here first.
     fn nearest(&self, arrival: &Arrival, bytes: Bytes) -> Option<DepotId> {
         let takes = |near: &&Near| {
             let is_to_be_probed = self.probe_budget(arrival, near).is_some();
@@ -201,7 +207,7 @@ impl Mind {
         });
     }
 
-    /// Ends the way of one chunk to a depot near the centre, if it is under way. Whether it was.
+    /// Ends one chunk's way to a depot near the centre. Returns whether it was in progress.
     pub(super) fn end_prestage(&mut self, id: RequestId, fetch: Fetch) -> bool {
         let arrivals = &mut self.arrivals;
         let arrival = arrivals.requests.get_mut(&id);
@@ -214,7 +220,7 @@ impl Mind {
         true
     }
 
-    /// A stage-in may wait at these depots.
+    /// Lets a stage-in wait at these depots.
     pub(super) fn on_may_wait(&mut self, id: RequestId, near: &[NearDepot]) {
         let sources = &self.arrivals.sources;
         let live = self.arrivals.requests.get_mut(&id);
@@ -229,7 +235,8 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A depot near the centre holds a chunk. What nobody waits for any more changes nothing.
+    /// Records that a depot near the centre holds a chunk. A chunk for which no stage-in waits
+    /// changes nothing.
     pub(super) fn on_prestaged(
         &mut self,
         id: RequestId,
@@ -258,7 +265,7 @@ impl Mind {
         }
     }
 
-    /// A depot near the centre did not take a chunk: it gets none for a while.
+    /// Records that a depot near the centre did not accept a chunk: it gets none for a while.
     pub(super) fn on_prestage_failed(
         &mut self,
         id: RequestId,
@@ -289,7 +296,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A depot is back: it is asked what it holds of stage-ins that wait there.
+    /// Asks a depot that is back what it holds of stage-ins that wait there.
     pub(crate) fn ask_near(&mut self, depot: DepotId, out: &mut Outbox) {
         let waits = |near: &Near| near.depot == depot && near.held.len() > 0;
         let live = self.arrivals.live();
@@ -302,7 +309,7 @@ impl Mind {
             }));
     }
 
-    /// A depot near the centre said what it holds of a stage-in: nothing else counts.
+    /// Replaces what a depot near the centre holds of a stage-in by its report.
     pub(crate) fn found_near(
         &mut self,
         id: RequestId,
@@ -322,7 +329,8 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A depot near the centre lost a chunk, or what it gave was not that: it is read from its sources again.
+    /// Handles a chunk lost or corrupt at a depot near the centre: it is read from its sources
+    /// again.
     pub(crate) fn lose_near(&mut self, id: RequestId, chunk: ChunkIndex) {
         if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
             arrival.leave_near(chunk.get());
@@ -330,7 +338,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// Nothing counts any more of depots near the centre that are gone for good.
+    /// Stops counting on depots near the centre that are gone for good.
     pub(super) fn leave_hopeless_near(&mut self, id: RequestId) {
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
@@ -348,7 +356,7 @@ impl Mind {
         }
     }
 
-    /// A stage-in is over: depots near the centre need not keep what waited there.
+    /// Tells depots near the centre that they need not keep a stage-in that is over.
     pub(crate) fn empty_near(&mut self, id: RequestId) {
         let now = self.now;
         let Some(arrival) = self.arrivals.requests.get(&id) else {

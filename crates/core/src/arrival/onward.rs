@@ -1,6 +1,5 @@
-//! What goes on to an address from the depots that hold it: a stage-out of its own, which is read there. It is answered
-//! together with the request whose depots these are, begins when that is safe, and depots need not keep anything once it
-//! has arrived.
+//! Copies to an address from the depots of a request. Such a copy is answered together with that
+//! request, and begins when it is safe. Once it has arrived, the depots need not keep anything.
 
 use posthaste_types::{RequestId, Timestamp};
 
@@ -13,14 +12,15 @@ use crate::{
     },
 };
 
-/// What goes on, weighed with what it comes from and not taken yet.
+/// Onward copy, weighed with its request and not accepted yet.
 pub(crate) struct Weighed {
     id: RequestId,
     arrival: Arrival,
 }
 
 impl Mind {
-    /// A stage-in that is asked for next goes out, and is read from the depots of a request.
+    /// Makes the stage-in that is submitted next an outgoing copy, read from the depots of a
+    /// request.
     pub(crate) fn on_goes_on(&mut self, id: RequestId, of: RequestId) {
         let is_taken = self.arrivals.onward.contains_key(&of);
         if is_taken || self.arrivals.requests.contains_key(&id) {
@@ -35,18 +35,18 @@ impl Mind {
         self.arrivals.onward.insert(of, onward);
     }
 
-    /// The request from whose depots it is read, of what goes on from some.
+    /// Returns the request from whose depots an onward copy is read.
     pub(crate) fn comes_of(&self, id: RequestId) -> Option<RequestId> {
         self.arrivals.outward.get(&id)?.of
     }
 
-    /// As which request one goes on from its depots to an address.
+    /// Returns the number under which a request goes on from its depots to an address.
     #[must_use]
     pub fn goes_on_as(&self, of: RequestId) -> Option<RequestId> {
         self.arrivals.onward.get(&of).map(|onward| onward.id)
     }
 
-    /// Whether all of a request is at the address that it went on to.
+    /// Returns whether all of a request is at the address to which it went on.
     pub(crate) fn has_gone_on(&self, of: RequestId) -> bool {
         let arrival = self
             .goes_on_as(of)
@@ -55,7 +55,7 @@ impl Mind {
         arrival.is_some_and(|arrival| arrival.state == ArrivalState::Arrived && is_all(arrival))
     }
 
-    /// Whether somebody still brings a request on to its address.
+    /// Returns whether a request is still going on to its address.
     pub(crate) fn is_going_on(&self, of: RequestId) -> bool {
         let arrival = self
             .goes_on_as(of)
@@ -63,7 +63,7 @@ impl Mind {
         arrival.is_some_and(|arrival| arrival.state.is_live())
     }
 
-    /// When what is asked for can be read at all; none while that is not in sight.
+    /// Returns when the copy can be read at all; none while that is not in sight.
     pub(crate) fn readable_from(&self, id: RequestId, quantile: Quantile) -> Option<Timestamp> {
         let Some(of) = self.comes_of(id) else {
             return Some(self.now);
@@ -74,7 +74,7 @@ impl Mind {
         }
         let finish = request.finish?;
         let finish = match quantile {
-            // The slow case of one is that of the other.
+            // The slow case of the request is the slow case of its copy.
             Quantile::P10 | Quantile::Hopeful => finish.p90,
             Quantile::P50 => finish.p50,
             Quantile::P90 => finish.p10,
@@ -82,7 +82,7 @@ impl Mind {
         Some(finish.max(self.now))
     }
 
-    /// Whether nothing of it can be read yet: what depots hold is not safe so far.
+    /// Returns whether nothing of it can be read yet, as the depots' data is not safe so far.
     pub(super) fn waits_for_depots(&self, id: RequestId) -> bool {
         let Some(of) = self.comes_of(id) else {
             return false;
@@ -91,7 +91,8 @@ impl Mind {
         request.is_none_or(|request| request.safe_at.is_none())
     }
 
-    /// Keeps what is asked for until the request whose depots it comes from is answered. Gives it back where that is so.
+    /// Keeps a copy until the request from whose depots it comes is answered. Returns it if that
+    /// has happened.
     pub(crate) fn keep_onward(&mut self, id: RequestId, spec: ArrivalSpec) -> Option<ArrivalSpec> {
         let Some(of) = self.comes_of(id) else {
             return Some(spec);
@@ -105,10 +106,11 @@ impl Mind {
         None
     }
 
-    /// Weighs what a newcomer that would be safe then goes on as. None where it does not.
+    /// Weighs the onward copy of a newcomer that would be safe then. None if it has none.
     ///
     /// # Errors
-    /// Why that can't be on time.
+    ///
+    /// Reason why the copy can't be on time.
     pub(crate) fn weigh_onward(
         &mut self,
         of: RequestId,
@@ -124,7 +126,7 @@ impl Mind {
         Ok(Some(Weighed { id, arrival }))
     }
 
-    /// Takes what was weighed: the request that it comes from is taken.
+    /// Accepts the weighed copy, as its request is accepted.
     pub(crate) fn take_onward(&mut self, of: RequestId, weighed: Weighed, out: &mut Outbox) {
         let Weighed { id, arrival } = weighed;
         if let Some(onward) = self.arrivals.onward.get_mut(&of) {
@@ -139,7 +141,7 @@ impl Mind {
         );
     }
 
-    /// A request is not taken: neither is what it was to go on as.
+    /// Refuses the onward copy of a refused request.
     pub(crate) fn refuse_onward(&mut self, of: RequestId, out: &mut Outbox) {
         let onward = self.arrivals.onward.get_mut(&of);
         let Some((id, spec)) = onward.and_then(|onward| Some((onward.id, onward.spec.take()?)))
@@ -151,7 +153,8 @@ impl Mind {
         self.refuse_arrival(id, arrival, Reason::Delivery { why }, out);
     }
 
-    /// A request is over before all of it is at its address: nothing can be read any more.
+    /// Ends the onward copy of a request that is over before all of it is at its address: nothing
+    /// can be read any more.
     pub(crate) fn end_onward(&mut self, of: RequestId, state: ArrivalState, out: &mut Outbox) {
         if let Some(id) = self.goes_on_as(of)
             && self.is_going_on(of)
@@ -161,8 +164,8 @@ impl Mind {
         }
     }
 
-    /// All of it is at its address: the request whose depots it came from is delivered. What was left out is at those depots alone, and
-    /// they keep it.
+    /// Marks a request as delivered once all of it is at its address. Depots keep what was left
+    /// out, which lies there alone.
     pub(crate) fn onward_arrived(&mut self, id: RequestId, out: &mut Outbox) {
         let arrival = self.arrivals.requests.get(&id);
         if arrival.is_some_and(|arrival| arrival.left_out.files > 0) {
@@ -173,7 +176,7 @@ impl Mind {
         }
     }
 
-    /// Depots need not keep what is at its address: their source was waited for, and is removed or stays for good.
+    /// Lets depots drop what is at its address, once the source was removed or stays for good.
     pub(crate) fn forget_if_gone_on(&mut self, of: RequestId) {
         if self.has_gone_on(of)
             && let Some(by) = self.goes_on_as(of)
@@ -183,7 +186,8 @@ impl Mind {
         }
     }
 
-    /// It ended before all of it was at its address: what depots hold is there for whoever pulls it.
+    /// Handles an onward copy that ended before all of it was at its address: depots keep their
+    /// data for pulls.
     pub(crate) fn onward_ended(&mut self, id: RequestId) {
         let Some(of) = self.comes_of(id) else {
             return;
@@ -197,7 +201,7 @@ impl Mind {
         }
     }
 
-    /// What is not taken.
+    /// Refuses a stage-in.
     pub(crate) fn refuse_arrival(
         &mut self,
         id: RequestId,

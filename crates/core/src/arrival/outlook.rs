@@ -1,9 +1,10 @@
-//! When stage-ins will be here, and when they must begin.
+//! Forecasts of stage-ins: when they will be here, and when they must begin
+//! (`docs/algorithms/just-in-time-arrival.md`).
 //!
-//! Backward: in the order of deadlines each stage-in is promised what the sources give at their p10, as
-//! late as its deadline less a margin allows (`plan::Supplies::late`); the moment at which that begins is the
-//! latest start. Forward: in the same order each takes what is there as early as it may, at p10, p50 and
-//! p90 of the rates; what that comes to is the forecast. `docs/algorithms/just-in-time-arrival.md`.
+//! Backward: in the order of deadlines each stage-in is promised what the sources give at their
+//! p10. The promise is as late as its deadline less a margin allows (`plan::Supplies::late`); the
+//! moment at which it begins is the latest start. Forward: in the same order each takes what is
+//! there as early as it may, at p10, p50 and p90 of the rates. The result is the forecast.
 
 mod ahead;
 
@@ -21,27 +22,28 @@ use crate::{
     contract::{Binding, Forecast},
 };
 
-/// What is kept in reserve before a deadline: this, for the looks that may come late and for files to get
-/// their names, and one part in so many of the time that is needed.
+/// Reserve before a deadline: this, and one part in so many of the time needed. It covers late
+/// looks and the naming of files.
 const MARGIN: Duration = Duration::from_secs(5);
 const MARGIN_SHARE: u32 = 8;
-/// What can come this much later from near the centre than from its sources goes there first: less is not worth moving
-/// it twice. Of what has begun to go there the rest does so for less.
+/// Delay beyond which data goes near the centre first: it must be able to come this much later from
+/// there than from its sources. Less is not worth moving it twice. The rest of data that began to
+/// go there needs less.
 const LATER: Duration = Duration::from_secs(60);
 const LATER_STILL: Duration = Duration::from_secs(5);
 
-/// Which forecast of a source's rate is counted on.
+/// Quantile of a source's rate that is counted on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Quantile {
     P10,
     P50,
     P90,
-    /// p10, but p90 where the rate is a guess: no request is refused for want of knowledge.
+    /// p10, but p90 if the rate is a guess: no request is refused for want of knowledge.
     Hopeful,
 }
 
 impl Mind {
-    /// What all sources are forecast to give.
+    /// Returns the forecast rates of all sources.
     pub(crate) fn inbound(&self, quantile: Quantile) -> Inbound {
         let near = self.depots_as_sources();
         let sources = self.arrivals.sources.iter();
@@ -54,7 +56,8 @@ impl Mind {
         }))
     }
 
-    /// One that is lost gives nothing until it gave something again.
+    /// Returns the rate of a source over time. A lost source gives nothing until it has given
+    /// something again.
     fn curve_of(&self, source: &Source, near: Option<DepotId>, quantile: Quantile) -> Curve {
         let rates = self.rates_of(source, near);
         let rate = match quantile {
@@ -72,7 +75,7 @@ impl Mind {
         curve
     }
 
-    /// Lets what is known of the ways from the sources age until now.
+    /// Ages what is known of the paths from the sources until now.
     pub(crate) fn look_at_inbound_links(&mut self) {
         let (now, settings) = (self.now, &self.settings);
         for source in self.arrivals.sources.values_mut() {
@@ -80,7 +83,7 @@ impl Mind {
         }
     }
 
-    /// Looks at every live stage-in: its latest start, whether it may move, its finish.
+    /// Reviews every live stage-in: its latest start, whether it may move, its finish.
     pub(crate) fn look_at_arrivals(&mut self) {
         self.look_at_inbound_links();
         let order = self.arrivals.in_turn();
@@ -121,7 +124,8 @@ impl Mind {
         }
     }
 
-    /// When one is to be here, that alone would find these sources so: its deadline less a margin.
+    /// Returns when a stage-in should be here if it had these sources alone: its deadline less a
+    /// margin.
     pub(super) fn wanted_by(&self, arrival: &Arrival, alone: &Inbound) -> Timestamp {
         let finish = alone.clone().early(arrival, |_| self.now).edge;
         arrival.spec.deadline - margin(finish, self.now)
@@ -145,7 +149,7 @@ impl Mind {
             };
             let from = |share: Share| starts_at(arrival, share, now);
             if arrival.is_whole() {
-                // Its files get their names.
+                // Its files are getting their names.
                 let finish = Some(Forecast::at(now));
                 if let Some(arrival) = self.arrivals.requests.get_mut(id) {
                     (arrival.finish, arrival.binding) = (finish, None);
@@ -155,7 +159,7 @@ impl Mind {
             }
             let mut spare = None;
             let [slow, middle, fast] = match arrival.is_paused() {
-                // As if it went on now; it takes nothing of what others find.
+                // Forecast as if it resumed now; it takes nothing that others find.
                 true => spare.insert(all.clone()),
                 false => &mut all,
             };
@@ -172,8 +176,8 @@ impl Mind {
         }
     }
 
-    /// When a newcomer that can be read from then on would be here, as far as that is counted on, if it took only what nobody was promised, and what
-    /// binds that.
+    /// Returns when a newcomer readable from then on would be here, and what binds that. It takes
+    /// only what is promised to no other, as far as that is counted on.
     pub(crate) fn weigh_arrival(
         &self,
         newcomer: &Arrival,
@@ -189,7 +193,7 @@ impl Mind {
         (fare.edge, self.binding(newcomer, fare))
     }
 
-    /// What decides when a stage-in is here, if it does not lie at all of its sources.
+    /// Returns what decides when a stage-in is here, unless it lies at all of its sources.
     fn binding(&self, arrival: &Arrival, fare: Fare) -> Option<Binding> {
         let held = arrival.held.get(fare.binds?)?;
         let lanes = arrival.lanes.iter();
@@ -205,26 +209,27 @@ impl Mind {
     }
 }
 
-/// What is kept in reserve for one that alone would be here at `finish`.
+/// Returns the reserve for a stage-in that alone would be here at `finish`.
 fn margin(finish: Option<Timestamp>, now: Timestamp) -> Duration {
     let needed = finish.map_or(Duration::ZERO, |finish| finish.since(now));
     MARGIN + needed / MARGIN_SHARE
 }
 
-/// Whether a stage-in may wait near the centre.
+/// Chance of a stage-in to wait near the centre.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nearby {
-    /// No depot is there for it.
+    /// Closed, as no depot is up for it.
     Closed,
-    /// From there, all of it would have to begin to come by then.
+    /// Time by which all of it would have to begin to come from there.
     From(Timestamp),
-    /// Nobody knows yet what depots there carry.
+    /// Unknown, as the rates of depots there are.
     Unknown,
 }
 
-/// Notes when each share of a stage-in must begin, and whether its chunks may be asked for: nothing is in the way, or
-/// waiting longer would endanger the deadline. What would come before it is welcome may go near the centre meanwhile, as
-/// long as that leaves time, and it can come later from there than from its sources.
+/// Sets when each share of a stage-in must begin, and whether its chunks may be asked for. They may
+/// if nothing is in the way, or waiting longer would endanger the deadline. Data that would come
+/// before it is welcome may go near the centre meanwhile. That must leave time, and the data must
+/// be able to come later from there than from its sources.
 fn set_begin(
     arrival: &mut Arrival,
     edges: &[Edge],
@@ -239,7 +244,7 @@ fn set_begin(
     let edge_of = |share: Share| {
         let mut edges = edges.iter().filter(|(of, _)| *of == share);
         let first = edges.next().map(|(_, edge)| *edge)?;
-        // None at all is earlier than any.
+        // A share that never begins is earlier than any.
         Some(edges.fold(first, |first, (_, edge)| first.min(*edge)))
     };
     let gain = if arrival.is_near_said {
@@ -295,7 +300,7 @@ fn set_begin(
     arrival.is_due = all_due || arrival.is_near_due || is_due(first);
 }
 
-/// When a share of a stage-in begins or goes on.
+/// Returns when a share of a stage-in begins or goes on.
 fn starts_at(arrival: &Arrival, share: Share, now: Timestamp) -> Timestamp {
     let (is_due, begin_by) = match share {
         Share::Far(place) => {
@@ -311,7 +316,8 @@ fn starts_at(arrival: &Arrival, share: Share, now: Timestamp) -> Timestamp {
     begin_by.unwrap_or(now).min(welcome).max(now)
 }
 
-/// One that waits does not come before it may, as far as its deadline lets it wait.
+/// Forecasts a stage-in. One that waits does not come before it may, as far as its deadline lets it
+/// wait.
 fn forecast(
     arrival: &Arrival,
     now: Timestamp,

@@ -1,4 +1,5 @@
-//! Stage-ins that go the other way: from scratch to an address elsewhere. Once all of it is there its source may be removed.
+//! Exports: from scratch to an address elsewhere. Once all of it is there its source may be
+//! removed.
 
 use posthaste_types::{RequestId, Timestamp};
 
@@ -9,7 +10,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A stage-in that is asked for next goes the other way. One that is known is not turned around.
+    /// Makes the stage-in that is submitted next an export. A known stage-in keeps its direction.
     pub(crate) fn on_goes_out(&mut self, id: RequestId, releases: bool) {
         if !self.arrivals.requests.contains_key(&id) {
             let outward = &mut self.arrivals.outward;
@@ -17,13 +18,13 @@ impl Mind {
         }
     }
 
-    /// When a release that failed is tried again.
+    /// Returns when a failed release is tried again.
     pub(crate) fn next_outward_release(&self) -> Option<Timestamp> {
         let outward = self.arrivals.outward.values();
         outward.filter_map(|outward| outward.release_at).min()
     }
 
-    /// Commands the removal of what went out, where that was asked for and all of it is there.
+    /// Commands the removal of an exported source, if that was asked for and all of it has arrived.
     pub(crate) fn release_outward(&mut self, out: &mut Outbox) {
         let (now, requests) = (self.now, &self.arrivals.requests);
         for (id, outward) in &mut self.arrivals.outward {
@@ -43,7 +44,7 @@ impl Mind {
         }
     }
 
-    /// The source of what went out was removed, as commanded.
+    /// Records that the source of an export was removed, as commanded.
     pub(crate) fn on_outward_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(outward) = self.arrivals.outward.get_mut(&id) else {
             return;
@@ -60,7 +61,7 @@ impl Mind {
         }
     }
 
-    /// It could not be removed.
+    /// Records that the source of an export could not be removed.
     pub(crate) fn on_outward_kept(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let now = self.now;
         let Some(outward) = self.arrivals.outward.get_mut(&id) else {
@@ -75,7 +76,7 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
     }
 
-    /// What was commanded before a restart is commanded again: nobody knows what became of it.
+    /// Commands a release again after a restart: its outcome is unknown.
     pub(crate) fn release_outward_again(&mut self) {
         for outward in self.arrivals.outward.values_mut() {
             if outward.release == Release::Commanded {

@@ -1,5 +1,5 @@
-//! What a stage-in may cost (`docs/algorithms/wishes.md`): how much of it comes from sources that cost more than others, so that
-//! it is in time for as little as that takes; and that nothing is begun that its budget does not pay.
+//! Budget of a stage-in (`docs/algorithms/wishes.md`): how much of it comes from dearer sources, so
+//! that it is in time at the least cost. Nothing begins that its budget does not pay.
 
 use alloc::vec::Vec;
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp};
@@ -14,28 +14,29 @@ use crate::{
     contract::{Outbox, Reason, SourcePrice, WouldBuy},
 };
 
-/// More chunks than any stage-in has: no budget bounds what a source gives.
+/// More chunks than any stage-in has: no budget bounds the source.
 const ANY: u64 = 1 << 32;
-/// What is late for its margin is to be here when so much of what is left of its time is left.
+/// Share of its remaining time that a stage-in too late for its margin should have left when it is
+/// here.
 const LAST_SHARE: u32 = 8;
-/// To this share of it the least money is found that suffices.
+/// Precision to which the least sufficient money is found, as a share of it.
 const MONEY_SHARE: u64 = 16;
 
-/// A source that costs more than others.
+/// Source that costs more than others.
 struct Dear {
     source: SourceId,
-    /// What a chunk from it costs more.
+    /// Extra cost of a chunk from it.
     more: u64,
-    /// What it gives at its p10.
+    /// Rate at p10.
     rate: ByteRate,
-    /// Chunks that it gives so in time.
+    /// Chunks that it gives in time at that rate.
     most: u64,
-    /// It is lost, and whether it is back may be tried now: with one chunk, as without a budget.
+    /// True if it is lost and may be tried now: with one chunk, as without a budget.
     may_be_back: bool,
 }
 
 impl Mind {
-    /// Whether a source may be counted on, now or later.
+    /// Returns whether a source may be counted on, now or later.
     fn counting(&self) -> impl Fn(SourceId) -> bool + '_ {
         |source| {
             let known = self.arrivals.sources.get(&source);
@@ -43,8 +44,8 @@ impl Mind {
         }
     }
 
-    /// Lets dear sources give as much as the deadline needs and the budget pays, of what more urgent stage-ins left. When it is to
-    /// be here then; none without a budget.
+    /// Lets dear sources give as much as the deadline needs and the budget pays, after more urgent
+    /// stage-ins. Returns when it is to be here then; none without a budget.
     pub(super) fn divide_money(
         &mut self,
         id: RequestId,
@@ -68,8 +69,9 @@ impl Mind {
         Some(until)
     }
 
-    /// Lets dear sources give no more than is needed to be here by then; where all that the budget pays does not suffice, what is
-    /// needed to be in time still, or else all of it. A quick look seeks no least money.
+    /// Lets dear sources give no more than needed to be here by then. If the whole budget does not
+    /// suffice for that, they give what being in time still needs, or else all of it. A quick look
+    /// seeks no least money.
     fn allot(
         &self,
         arrival: &mut Arrival,
@@ -108,7 +110,7 @@ impl Mind {
         }
     }
 
-    /// The sources that cost more than others, the cheaper ones first.
+    /// Returns the sources that cost more than others, the cheaper ones first.
     fn dear(&self, arrival: &Arrival, until: Timestamp) -> Vec<Dear> {
         let span = until.since(self.now);
         let dearer = arrival.dearer(&self.counting());
@@ -132,10 +134,11 @@ impl Mind {
         dear.collect()
     }
 
-    /// Judges a newcomer by what its budget pays.
+    /// Judges a newcomer by its budget.
     ///
     /// # Errors
-    /// Why it is not taken.
+    ///
+    /// Reason of the refusal.
     pub(crate) fn judge_within(
         &self,
         arrival: &mut Arrival,
@@ -167,7 +170,7 @@ impl Mind {
         }
         let dear = self.dear(arrival, deadline);
         let most = arrival.rest_at_most(&counts).saturating_sub(least);
-        // Of a trial only the answer counts, whatever was spent within the budget.
+        // Only the answer of a trial counts, whatever it spent within the budget.
         let mut trial = arrival.clone();
         if let Some(purse) = &mut trial.purse {
             purse.budget = Some(u64::MAX);
@@ -205,7 +208,7 @@ impl Mind {
         }
     }
 
-    /// Refuses one, with the budget that would do where that is what is in the way.
+    /// Refuses a stage-in, with the budget that would suffice if the budget is the obstacle.
     pub(crate) fn refuse_dear_arrival(
         &mut self,
         id: RequestId,
@@ -230,7 +233,7 @@ impl Mind {
         }
     }
 
-    /// Whether a budget pays the next chunk of a holding from a source, and all else then.
+    /// Returns whether a budget pays the next chunk of a holding from a source, and all else then.
     pub(super) fn pays<'a>(
         &'a self,
         source: SourceId,
@@ -245,7 +248,8 @@ impl Mind {
         move |place| !is_bound || arrival.pays(source, place, spare, &counts)
     }
 
-    /// Whether a budget pays a chunk that lies at a depot near the centre, read there or from a source, and all else then.
+    /// Returns whether a budget pays a chunk that lies at a depot near the centre, read there or
+    /// from a source, and all else then.
     pub(super) fn pays_near<'a>(
         &'a self,
         source: SourceId,
@@ -260,7 +264,8 @@ impl Mind {
         move |near, chunk| !is_bound || arrival.pays_near(source, near, chunk, spare, &counts)
     }
 
-    /// Notes what reading depots near the centre costs those that have a budget, which are looked at where that is new.
+    /// Records the cost of reading depots near the centre for stage-ins with a budget, and
+    /// schedules a look at those for which it changed.
     pub(super) fn price_near(&mut self) {
         let (depots, sources) = (&self.depots, &self.arrivals.sources);
         let requests = self.arrivals.requests.values_mut();
@@ -284,8 +289,8 @@ impl Mind {
         }
     }
 
-    /// Whether a chunk may be left to another source, that can give all that is left there: with a budget only where it costs no
-    /// more there, or so much may come from there.
+    /// Returns whether a chunk may be left to another source that can give all that is left there.
+    /// With a budget, only if it costs no more there, or so much may come from there.
     pub(super) fn may_give_the_rest(
         &self,
         arrival: &Arrival,
@@ -299,7 +304,7 @@ impl Mind {
             || arrival.extra(other) >= u64::from(arrival.open_at(other))
     }
 
-    /// Whether a chunk that another source is late with may be read once more.
+    /// Returns whether a chunk with which another source is late may be read once more.
     pub(super) fn pays_twice(
         &self,
         source: SourceId,
@@ -310,7 +315,7 @@ impl Mind {
         !arrival.has_budget() || arrival.pays_twice(source, before, bytes, &self.counting())
     }
 
-    /// A chunk begins its way: that counts as spent.
+    /// Counts a chunk that begins its way as spent.
     pub(super) fn pay_for(
         &mut self,
         id: RequestId,
@@ -341,7 +346,7 @@ impl Mind {
         }
     }
 
-    /// What is likely to be paid yet for a stage-in that takes its share of that.
+    /// Returns the likely further cost of a stage-in that takes its share of that.
     pub(super) fn cost_to_come(
         &self,
         arrival: &Arrival,
@@ -373,7 +378,7 @@ impl Mind {
         likely.max(arrival.rest_at_least(&self.counting()))
     }
 
-    /// That the budget does not pay what is missing, where that is so.
+    /// Returns the reason that the budget does not pay what is missing, if so.
     pub(super) fn budget_spent(&self, id: RequestId) -> Option<Reason> {
         let arrival = self.arrivals.requests.get(&id)?;
         let purse = arrival.purse.as_ref()?;
@@ -387,7 +392,7 @@ impl Mind {
     }
 }
 
-/// How many chunks of each source these are.
+/// Returns the number of chunks for each source.
 fn of<'a>(dear: &'a [Dear], extra: &'a [u64]) -> impl Fn(SourceId) -> u64 + 'a {
     move |source| {
         let mut pairs = dear.iter().zip(extra);
@@ -396,7 +401,8 @@ fn of<'a>(dear: &'a [Dear], extra: &'a [u64]) -> impl Fn(SourceId) -> u64 + 'a {
     }
 }
 
-/// What each of them may give for so much more: the cheaper ones first, as much as they give in time.
+/// Returns what each source may give for so much more money: the cheaper ones first, as much as
+/// they give in time.
 fn by_price(dear: &[Dear], money: u64) -> Vec<u64> {
     let mut left = money;
     let given = dear.iter().map(|dear| {
@@ -407,7 +413,8 @@ fn by_price(dear: &[Dear], money: u64) -> Vec<u64> {
     given.collect()
 }
 
-/// What each of them gives for so much more when all do at once, as fast as they can; what is left of it goes to the cheaper ones.
+/// Returns what each source gives for so much more money if all give at once, at full rate. The
+/// cheaper ones get the rest of it.
 fn by_rate(dear: &[Dear], money: u64) -> Vec<u64> {
     let pace = |dear: &Dear| u128::from(dear.rate.get()) * u128::from(dear.more);
     let all: u128 = dear.iter().map(pace).fold(0, u128::saturating_add);
@@ -431,7 +438,8 @@ fn by_rate(dear: &[Dear], money: u64) -> Vec<u64> {
     given
 }
 
-/// The least money that suffices, to a sixteenth of it, or quickly all of it; none where that does not.
+/// Returns the least money that suffices, to a sixteenth of it, or if quick all of it; none if that
+/// does not suffice.
 fn least_money(most: u64, is_quick: bool, mut suffices: impl FnMut(u64) -> bool) -> Option<u64> {
     if !suffices(most) {
         return None;
@@ -509,7 +517,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it is divided, no more is spent than there is.
+        /// Checks that no division spends more than there is.
         #[test]
         fn no_more_is_divided_than_there_is(
             all in proptest::collection::vec((1u64..1000, 0u64..1000, 0u64..1000), 0..5),

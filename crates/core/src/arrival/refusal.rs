@@ -1,4 +1,5 @@
-//! What is said where a stage-in goes: that it does not take what came, or keeps it without something or some.
+//! Reports of a stage-in's destination: it refuses data, or keeps it without modes, times or some
+//! files.
 
 use alloc::{string::String, vec::Vec};
 use posthaste_types::RequestId;
@@ -10,7 +11,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Where it goes refuses what came. Of what is refused at once the first is remembered, and the same is not said again.
+    /// Records that the destination refuses data. Of refusals at once the first is remembered, and
+    /// no refusal is reported twice.
     pub(crate) fn on_refused_there(&mut self, id: RequestId, said: &str) {
         let (now, arrival) = (self.now, self.arrivals.requests.get(&id));
         let reason = Reason::DestinationRefuses { said: said.into() };
@@ -42,11 +44,11 @@ impl Mind {
     }
 }
 
-/// Lines of what was left out that are remembered one by one.
+/// Most lines about files left out that are remembered one by one.
 const LEFT_OUT_SAID_MAX: usize = 10;
 
 impl Mind {
-    /// Some of its files are not where it goes, and stay where they are.
+    /// Records files that are missing at the destination and stay at their source.
     pub(crate) fn on_left_out_there(&mut self, id: RequestId, found: &LeftOut) {
         let live = self.arrivals.requests.get_mut(&id);
         let Some(arrival) = live.filter(|arrival| arrival.state.is_live()) else {
@@ -71,7 +73,7 @@ impl Mind {
 }
 
 impl Arrival {
-    /// What the destination said last, if it ever refused anything.
+    /// Returns the last refusal of the destination, if any.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         let reasons = self.decisions.to_vec().into_iter();
         let reasons = reasons.map(|decision| decision.reason).rev();

@@ -1,4 +1,5 @@
-//! What time alone brings to stage-ins: danger, misses, and sources nobody waits for any longer.
+//! Passage of time for stage-ins: danger, misses, and sources for which no stage-in waits any
+//! longer.
 
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, RequestId, SourceId, Timestamp};
@@ -9,9 +10,10 @@ use crate::{
     contract::{ArrivalState, Cause, Command, Fault, Happening, Outbox, Reason},
 };
 
-/// What waits is looked at again after this at the latest: forecasts age, and latest starts with them.
+/// Longest time until a waiting stage-in is reviewed again: forecasts age, and latest starts with
+/// them.
 const AGED_AFTER: Duration = Duration::from_secs(60);
-/// Refusals of the destination one after the other that endanger a deadline.
+/// Most consecutive refusals of the destination that endanger no deadline.
 const REFUSALS_MAX: u32 = 2;
 
 impl Mind {
@@ -25,7 +27,7 @@ impl Mind {
         }
     }
 
-    /// An answer to what is here that did not come is asked for again.
+    /// Asks again for a list of chunks here that was not answered.
     fn ask_again_what_is_here(&mut self, id: RequestId, out: &mut Outbox) {
         let (now, wait) = (self.now, self.settings.inventory_wait);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
@@ -69,7 +71,7 @@ impl Mind {
         }
         let deadline = arrival.spec.deadline;
         let finish = arrival.finish.map(|finish| finish.p90);
-        // One refusal may pass; where all is refused again and again no forecast counts.
+        // One refusal may pass; if all is refused again and again, no forecast counts.
         let is_refused = arrival.local_failures >= REFUSALS_MAX;
         let is_late = is_refused || finish.is_none_or(|finish| finish > deadline);
         let is_clear = !is_refused
@@ -80,7 +82,7 @@ impl Mind {
         } else {
             0
         };
-        // Before the deadline itself there may be no time for a second look.
+        // Just before the deadline there may be no time for a second look.
         let is_last_call = deadline - settings.tick <= now;
         let is_sure = arrival.late_ticks >= settings.behind_ticks || is_last_call;
         if !arrival.at_risk && ((is_late && is_sure) || is_last_call) {
@@ -111,7 +113,7 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::AtRisk { finish }, reason);
     }
 
-    /// The deadline was moved: everything about it is judged anew.
+    /// Moves the deadline: everything about it is judged anew.
     pub(crate) fn move_deadline_of_arrival(
         &mut self,
         id: RequestId,
@@ -142,7 +144,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// A user changed the most that may be read for it.
+    /// Sets the user's limit on the rate of reads for a stage-in.
     pub(crate) fn limit_arrival(&mut self, id: RequestId, to: Option<ByteRate>) {
         let now = self.now;
         let live = self.arrivals.requests.get_mut(&id);
@@ -156,7 +158,8 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// The driver starts (again): what was on its way is lost, and what is here is asked.
+    /// Handles a (re)start of the driver: chunks on their way were lost, and it asks which are
+    /// here.
     pub(crate) fn ask_what_is_here(&mut self, out: &mut Outbox) {
         let now = self.now;
         let sources: alloc::vec::Vec<_> = self.arrivals.sources.keys().copied().collect();
@@ -211,7 +214,8 @@ impl Mind {
         self.end_arrival(id, ArrivalState::Failed, reason, out);
     }
 
-    /// Everything is looked at every tick while something moves; what waits, when it has to.
+    /// Schedules the next look: every tick while something moves; for waiting stage-ins, when
+    /// needed.
     pub(crate) fn set_next_look(&mut self) {
         let (now, tick) = (self.now, self.settings.tick);
         let next = |(_, arrival): (&RequestId, &Arrival)| {
@@ -251,7 +255,7 @@ impl Mind {
     }
 }
 
-/// Why a stage-in is late.
+/// Returns why a stage-in is late.
 fn reason_late(arrival: &Arrival, now: Timestamp) -> Reason {
     let deadline = arrival.spec.deadline;
     let finish = arrival.finish.map(|finish| finish.p90.max(now));

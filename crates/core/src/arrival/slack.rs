@@ -1,4 +1,4 @@
-//! Where the slack of a stage-in goes: what moved its finish is charged to its cause.
+//! Slack account of a stage-in: each cause that moved its finish is charged.
 
 use posthaste_types::{RequestId, SourceId};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A source was lost or came back: that will show in the finish of a stage-in.
+    /// Blames a source, lost or back, for the coming change in the finish of a stage-in.
     pub(crate) fn blame_source(&mut self, id: RequestId, source: SourceId) {
         if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
             let party = Party::Source { source };
@@ -17,7 +17,8 @@ impl Mind {
         }
     }
 
-    /// Charges what moved the finish of a stage-in since the last look. `is_first`: none comes before it.
+    /// Charges what moved the finish of a stage-in since the last look. `is_first`: none comes
+    /// before it.
     pub(crate) fn keep_account_of_arrival(&mut self, id: RequestId, is_first: bool) {
         let Some(arrival) = self.arrivals.requests.get(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! What people and drivers may look at.
+//! Views for people and drivers.
 
 use posthaste_types::RequestId;
 
@@ -9,20 +9,20 @@ use crate::{
 };
 
 impl Mind {
-    /// One stage-in as it stands; none when it is not known.
+    /// Returns one stage-in; none if it is unknown.
     #[must_use]
     pub fn arrival(&self, id: RequestId) -> Option<ArrivalView> {
         let known = self.arrivals.requests.get(&id);
         known.map(|arrival| self.view_arrival(id, arrival))
     }
 
-    /// Every stage-in that is known, in the order of their numbers.
+    /// Returns every known stage-in, in the order of their numbers.
     pub fn stage_ins(&self) -> impl Iterator<Item = ArrivalView> + '_ {
         let known = self.arrivals.requests.iter();
         known.map(|(id, arrival)| self.view_arrival(*id, arrival))
     }
 
-    /// Every source in the books.
+    /// Returns every registered source.
     pub fn sources(&self) -> impl Iterator<Item = SourceView> + '_ {
         self.arrivals.sources.iter().map(|(id, source)| SourceView {
             source: *id,

@@ -4,24 +4,24 @@ use posthaste_types::{ByteRate, Timestamp, record};
 use super::Rare;
 use crate::contract::{Cause, Charge, Party};
 
-/// Finishes that differ by less are the same to people: nothing is charged.
+/// Smallest difference of finishes that people notice: less is not charged.
 const NOTICED_MICROS: i64 = 1000;
 
 record! {
-    /// A fed depot, or a source that may be read, as the last look found it.
+    /// Fed depot, or source that may be read, at the last look.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Seen {
         pub(crate) party: Party,
         /// Forecast rate, p10.
         pub(crate) rate: ByteRate,
         pub(crate) is_measured: bool,
-        /// The p50 that was last told with the request.
+        /// Last p50 reported with the request.
         pub(crate) told: ByteRate,
     }
 }
 
 record! {
-    /// Something that is about to move the finish.
+    /// Cause that is about to move the finish.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Blame {
         cause: Cause,
@@ -30,14 +30,13 @@ record! {
 }
 
 record! {
-    /// Where the slack of a request went: each look at it charges what moved its finish since the look
-    /// before.
+    /// Account of a request's slack: each look charges what moved its finish since the look before.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Account {
-        /// The p90 finish that was answered, and the deadline as it was then.
+        /// p90 finish in the answer, and the deadline at that time.
         answered: Option<Timestamp>,
         deadline: Timestamp,
-        /// The last finish in sight.
+        /// Last finish in sight.
         finish: Option<Timestamp>,
         seen: Vec<Seen>,
         blame: Option<Blame>,
@@ -46,7 +45,7 @@ record! {
 }
 
 impl Account {
-    /// The account of a request that was answered just now.
+    /// Opens the account of a request that was just answered.
     pub(crate) fn open(deadline: Timestamp, finish: Option<Timestamp>) -> Self {
         Self {
             answered: finish,
@@ -56,12 +55,12 @@ impl Account {
         }
     }
 
-    /// Takes no memory for charges while there are none.
+    /// Frees memory while there are no charges.
     pub(crate) fn settle(&mut self) {
         self.charges.settle();
     }
 
-    /// When it was to be safe, and the finish that was answered.
+    /// Returns the deadline and the finish in the answer.
     pub(crate) fn answered(&self) -> Option<(Timestamp, Timestamp)> {
         self.answered.map(|finish| (self.deadline, finish))
     }
@@ -74,8 +73,7 @@ impl Account {
         &self.seen
     }
 
-    /// Something happened that will show in the finish. What was lost counts before what was done
-    /// about it.
+    /// Notes a cause that will show in the finish. A loss counts before the response to it.
     pub(crate) fn blame(&mut self, cause: Cause, party: Option<Party>) {
         let blame = Blame { cause, party };
         let is_stronger = self.blame.is_none_or(|before| cause < before.cause);
@@ -84,12 +82,12 @@ impl Account {
         }
     }
 
-    /// A look found this finish, with these parties to it. `is_first`: no request comes before it.
+    /// Records the finish of a look, and its parties. `is_first`: no request comes before it.
     pub(crate) fn note(&mut self, finish: Option<Timestamp>, mut seen: Vec<Seen>, is_first: bool) {
-        // Most have few, and there are many requests.
+        // Most accounts have few charges, and there are many requests.
         seen.shrink_to_fit();
         let before = core::mem::replace(&mut self.seen, seen);
-        // While none is in sight the last one stands, and so does what took it away.
+        // While none is in sight, the last one stands, and so does its cause.
         let Some(finish) = finish else { return };
         let moved = match self.finish.replace(finish) {
             Some(last) => finish.slack_micros(last),
@@ -106,7 +104,7 @@ impl Account {
             let cause = if is_first { Cause::Pace } else { Cause::Others };
             Blame { cause, party: None }
         };
-        // What was answered rested on beliefs; the first look is a careful one.
+        // The answer rested on beliefs; the first look is a careful one.
         let at_first = before.is_empty().then_some(Blame {
             cause: Cause::Belief,
             party: None,
@@ -117,13 +115,13 @@ impl Account {
         self.charge(blame.unwrap_or_else(otherwise), moved);
     }
 
-    /// It is safe: what is left between forecast and end is charged.
+    /// Charges the difference between forecast and end, once it is safe.
     pub(crate) fn close(&mut self, at: Timestamp) {
         let seen = Vec::new();
         self.note(Some(at), seen, true);
     }
 
-    /// The party whose forecast changed most in the direction in which the finish moved.
+    /// Returns the party whose forecast changed most in the direction in which the finish moved.
     fn find_rate(&self, before: &[Seen], moved: i64) -> Option<Blame> {
         let change = |now: &Seen| {
             let then = before.iter().find(|then| then.party == now.party)?;
@@ -133,7 +131,7 @@ impl Account {
             } else {
                 rate > then_rate
             };
-            // A change under a hundredth is the noise of every sample.
+            // A change below 1 % is the noise of every sample.
             let by = rate.abs_diff(then_rate);
             let is_noise = by < then_rate / 100;
             let was_believed = !then.is_measured;

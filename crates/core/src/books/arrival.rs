@@ -12,44 +12,44 @@ use crate::contract::{
 };
 
 record! {
-    /// One source as one stage-in uses it.
+    /// Source as one stage-in uses it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct SourceLane {
         pub(crate) source: SourceId,
-        /// The depot near the centre that it is; none of any other.
+        /// Depot near the centre, if the source is one.
         pub(crate) near: Option<DepotId>,
-        /// It no longer holds what it held.
+        /// True once it no longer holds its files.
         pub(crate) is_gone: bool,
         /// Chunks that came from it first, and their bytes.
         pub(crate) arrived: u32,
         pub(crate) bytes: Bytes,
         pub(crate) in_flight: u32,
-        /// How much lay there when it was asked for, and how much of that nowhere else.
+        /// Bytes that lay there at submission, and those of them that lay nowhere else.
         pub(crate) holds: Bytes,
         pub(crate) alone: Bytes,
     }
 }
 
 record! {
-    /// Files that lie at the same sources, as one stage-in uses them.
+    /// Files at the same sources, as one stage-in uses them.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Held {
-        /// Where they still lie.
+        /// Sources that still hold them.
         pub(crate) sources: Vec<SourceId>,
-        /// Its chunks that are neither here nor on their way, counted from its first.
+        /// Chunks that are neither here nor on their way, counted from its first.
         pub(crate) open: Bitmap,
         pub(crate) missing: Bytes,
-        /// When it must begin, as of the last look; none when it does not fit.
+        /// Time by which it must begin, at the last look; none if it does not fit.
         pub(crate) begin_by: Option<Timestamp>,
-        /// Whether its chunks may be asked for, as of the last look.
+        /// True if its chunks may be asked for, at the last look.
         pub(crate) is_due: bool,
-        /// Whether they may go to depots near the centre meanwhile.
+        /// True if they may go to depots near the centre meanwhile.
         pub(crate) may_prestage: bool,
     }
 }
 
 record! {
-    /// A chunk asked of a source.
+    /// Chunk asked of a source.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Fetch {
         pub(crate) chunk: ChunkIndex,
@@ -58,19 +58,20 @@ record! {
 }
 
 record! {
-    /// A stage-in and everything about it.
+    /// Stage-in and everything about it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Arrival {
         pub(crate) spec: ArrivalSpec,
         pub(crate) submitted: Timestamp,
         pub(crate) state: ArrivalState,
         pub(crate) paused: Option<Pause>,
-        /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
+        /// True if it was accepted although its deadline can't be met, or missed it: it gets what
+        /// is left.
         pub(crate) is_leftover: bool,
-        /// Whose it is, and on whose account it comes.
+        /// Owner and project.
         pub(crate) owner: String,
         pub(crate) project: String,
-        /// Whose turn it is then, as of the last look.
+        /// Turn among those, at the last look.
         pub(crate) turn: Turn,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
@@ -78,44 +79,46 @@ record! {
         pub(crate) arrived_at: Option<Timestamp>,
         pub(crate) begin_by: Option<Timestamp>,
         pub(crate) finish: Option<Forecast>,
-        /// Whether chunks may be asked for, as of the last look.
+        /// True if chunks may be asked for, at the last look.
         pub(crate) is_due: bool,
-        /// How it is cut; none when it can't be.
+        /// Cut into chunks; none if it can't be cut.
         pub(crate) cut: Option<Cut>,
-        /// What lies where, each run of its byte stream in turn; nothing once it is over.
+        /// Holdings, each run of its byte stream in turn; empty once it is over.
         pub(crate) held: Vec<Held>,
-        /// What binds its finish, as of the last look.
+        /// Holding that binds its finish, at the last look.
         pub(crate) binding: Option<Binding>,
         /// Chunks that are here.
         pub(crate) here: Bitmap,
         pub(crate) bytes_here: Bytes,
         pub(crate) fetches: BTreeMap<Fetch, Flight>,
-        /// Depots near the centre on which it may wait, and what is on its way there.
+        /// Depots near the centre on which it may wait, and chunks on their way there.
         pub(crate) near: Vec<Near>,
         pub(crate) prestages: BTreeMap<Fetch, Prestage>,
-        /// When what waits there must begin to come, as of the last look; none when it does not fit.
+        /// Time by which data that waits there must begin to come, at the last look; none if it
+        /// does not fit.
         pub(crate) near_begin_by: Option<Timestamp>,
-        /// Whether it may.
+        /// True if that data may come.
         pub(crate) is_near_due: bool,
-        /// Whether it was known, as of the last look, what comes from there.
+        /// True if the rate from there was known at the last look.
         pub(crate) is_near_known: bool,
-        /// Whether it was said that data goes there.
+        /// True once it was reported that data goes there.
         pub(crate) is_near_said: bool,
-        /// What was sent to learn how fast.
+        /// Bytes sent to measure the rate there.
         pub(crate) probed: Bytes,
         pub(crate) lanes: Vec<SourceLane>,
-        /// When the driver was asked what is here, while the answer is out. Nothing is fetched meanwhile.
+        /// Time at which the driver was asked which chunks are here, while unanswered. Nothing is
+        /// fetched meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
-        /// Nothing is fetched before: there is no room, or the pace is limited.
+        /// Time before which nothing is fetched: there is no room, or the pace is limited.
         pub(crate) held_until: Timestamp,
         pub(crate) paced_until: Timestamp,
-        /// Times in a row that the centre could not take what came.
+        /// Consecutive times that the centre could not accept data.
         pub(crate) local_failures: u32,
         pub(crate) last_fault: Option<Fault>,
         pub(crate) duplicates: u32,
-        /// Files of it that are not where it goes.
+        /// Files that are missing at the destination.
         pub(crate) left_out: LeftOut,
-        /// None where it may cost anything and nothing costs.
+        /// Money of the stage-in; none if it has no budget and no source costs anything.
         pub(crate) purse: Option<Box<Purse>>,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
@@ -140,14 +143,14 @@ impl SourceLane {
 }
 
 impl Arrival {
-    /// Its sources that still hold something, but for depots near the centre.
+    /// Returns its sources that still hold something, except depots near the centre.
     pub(crate) fn named(&self) -> impl Iterator<Item = SourceId> + '_ {
         let lanes = self.lanes.iter();
         let lanes = lanes.filter(|lane| !lane.is_gone && lane.near.is_none());
         lanes.map(|lane| lane.source)
     }
 
-    /// Sources of one stage-in: more replicas than anybody keeps.
+    /// Most sources of one stage-in: more replicas than any dataset has.
     pub(crate) const LANES_MAX: usize = 16;
 
     pub(crate) fn new(spec: ArrivalSpec, holdings: &[Holding], now: Timestamp) -> Self {
@@ -223,7 +226,7 @@ impl Arrival {
         }
     }
 
-    /// Sources that nothing is known of can't be asked.
+    /// Removes unknown sources, which can't be asked.
     pub(crate) fn keep_sources(&mut self, is_known: impl Fn(SourceId) -> bool) {
         self.lanes.retain(|lane| is_known(lane.source));
         for held in &mut self.held {
@@ -231,18 +234,18 @@ impl Arrival {
         }
     }
 
-    /// Whether it is cut into chunks and each of them lies somewhere.
+    /// Returns whether it is cut into chunks and each of them lies somewhere.
     pub(crate) fn can_be_had(&self) -> bool {
         let is_somewhere = |held: &Held| held.missing == Bytes::ZERO || !held.sources.is_empty();
         !self.lanes.is_empty() && self.cut.is_some() && self.held.iter().all(is_somewhere)
     }
 
-    /// Whether it can't be on time and is not over.
+    /// Returns whether it can't be on time and is not over.
     pub(crate) fn gets_what_is_left(&self) -> bool {
         self.is_leftover && self.state.is_live()
     }
 
-    /// What it wants of what is left.
+    /// Returns its claim on what is left.
     pub(crate) fn claim(&self) -> Claim<'_> {
         Claim {
             priority: self.spec.priority,
@@ -251,7 +254,7 @@ impl Arrival {
         }
     }
 
-    /// Chunks it has.
+    /// Returns the number of its chunks.
     pub(crate) fn chunks(&self) -> u32 {
         self.cut.as_ref().map_or(0, Cut::chunks)
     }
@@ -269,20 +272,20 @@ impl Arrival {
         self.spec.bytes - self.bytes_here
     }
 
-    /// The place of the holding that a chunk is of, and the chunk's place in that.
+    /// Returns the place of a chunk's holding, and the chunk's place in that.
     pub(super) fn place_of(&self, chunk: u32) -> Option<(usize, u32)> {
         let cut = self.cut.as_ref().filter(|cut| chunk < cut.chunks())?;
         let place = cut.holding_of(chunk);
         (place < self.held.len()).then(|| (place, chunk - cut.chunks_of(place).start))
     }
 
-    /// What lies where a chunk lies.
+    /// Returns the holding of a chunk.
     pub(crate) fn held_of(&self, chunk: ChunkIndex) -> Option<&Held> {
         let (place, _) = self.place_of(chunk.get())?;
         self.held.get(place)
     }
 
-    /// Whether a source may be asked for a chunk.
+    /// Returns whether a source may be asked for a chunk.
     pub(crate) fn lies_at(&self, chunk: ChunkIndex, source: SourceId) -> bool {
         if let Some(near) = self.near_as(source) {
             return near.held.contains(chunk.get());
@@ -291,14 +294,14 @@ impl Arrival {
         held.is_some_and(|held| held.sources.contains(&source))
     }
 
-    /// The next chunk of a holding.
+    /// Returns the next chunk of a holding.
     pub(crate) fn next_open(&self, place: usize) -> Option<ChunkIndex> {
         let first = self.cut.as_ref()?.chunks_of(place).start;
         let open = self.held.get(place)?.open.first()?;
         Some(ChunkIndex::new(first + open))
     }
 
-    /// Takes a chunk: it is on its way from now on.
+    /// Takes a chunk, which is on its way from now on.
     pub(crate) fn take_open(&mut self, chunk: ChunkIndex) {
         if let Some((place, local)) = self.place_of(chunk.get()) {
             self.held[place].open.remove(local);
@@ -308,14 +311,14 @@ impl Arrival {
         }
     }
 
-    /// So much is read for it from now on: with a limit, nothing more is before that is paid for.
+    /// Counts bytes read from now on: with a limit, nothing more is read until they are paid for.
     pub(crate) fn pace(&mut self, now: Timestamp, bytes: Bytes) {
         if let Some(rate) = self.spec.rate_max {
             self.paced_until = self.paced_until.max(now) + rate.time_for(bytes);
         }
     }
 
-    /// It is no longer on its way, and not here.
+    /// Returns a chunk to the open ones: it is neither on its way nor here.
     pub(crate) fn reopen(&mut self, chunk: ChunkIndex) {
         let mut near = self.near.iter_mut();
         if let Some(near) = near.find(|near| near.held.contains(chunk.get())) {
@@ -325,14 +328,15 @@ impl Arrival {
         }
     }
 
-    /// Chunks that are neither here nor on their way.
+    /// Counts chunks that are neither here nor on their way.
     pub(crate) fn open(&self) -> u32 {
         let far = self.held.iter().map(|held| held.open.len());
         let near = self.near.iter().map(|near| near.open.len());
         far.chain(near).sum()
     }
 
-    /// Those of them that a source may be asked for, and at most as many more as lie near the centre.
+    /// Counts open chunks for which a source may be asked, with at most as many more that lie near
+    /// the centre.
     pub(crate) fn open_at(&self, source: SourceId) -> u32 {
         if let Some(near) = self.near_as(source) {
             return near.open.len();
@@ -344,7 +348,7 @@ impl Arrival {
         far + near.sum::<u32>()
     }
 
-    /// A source no longer gives what lies where this chunk does. Whether it gives nothing at all now.
+    /// Removes a source from the holding of a chunk. Returns whether it gives nothing at all now.
     pub(crate) fn forget_holder(&mut self, chunk: ChunkIndex, source: SourceId) {
         if let Some((place, _)) = self.place_of(chunk.get()) {
             self.held[place].sources.retain(|other| *other != source);
@@ -360,13 +364,13 @@ impl Arrival {
         self.lanes.iter_mut().find(|lane| lane.source == source)
     }
 
-    /// Whether this source may give something to it.
+    /// Returns whether this source may give something to it.
     pub(crate) fn uses(&self, source: SourceId) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|lane| lane.source == source && !lane.is_gone)
     }
 
-    /// A chunk is here. Whether that is new.
+    /// Marks a chunk as here. Returns whether that is new.
     pub(crate) fn take(&mut self, chunk: u32) -> bool {
         if self.here.contains(chunk) {
             return false;
@@ -383,7 +387,7 @@ impl Arrival {
         true
     }
 
-    /// What is here is this, and nothing is on its way.
+    /// Replaces the chunks that are here; nothing is on its way.
     pub(crate) fn found(&mut self, chunks: impl Iterator<Item = u32>) {
         let all = self.chunks();
         self.here = Bitmap::empty(all);
@@ -401,7 +405,7 @@ impl Arrival {
         self.found_near();
     }
 
-    /// How often a chunk is on its way.
+    /// Counts how often a chunk is on its way.
     pub(crate) fn fetches_of(&self, chunk: ChunkIndex) -> usize {
         let least = Fetch {
             chunk,
@@ -411,7 +415,7 @@ impl Arrival {
         fetches.take_while(|(key, _)| key.chunk == chunk).count()
     }
 
-    /// Forgets which chunks are here: nobody will ask again.
+    /// Forgets which chunks are here: it won't be asked again.
     pub(crate) fn close_books(&mut self) {
         self.here = Bitmap::empty(0);
         self.held = Vec::new();
@@ -425,7 +429,7 @@ impl Arrival {
         self.asked_at = None;
     }
 
-    /// Whether bytes from outside made a stage-in that can be used.
+    /// Returns whether decoded bytes made a usable stage-in.
     pub(super) fn is_sound(&self) -> bool {
         let chunks = if self.state.is_live() {
             self.chunks()
@@ -455,7 +459,7 @@ impl Arrival {
     }
 }
 
-/// Notes how much lies at each source, and how much of that nowhere else.
+/// Records how much lies at each source, and how much of that nowhere else.
 fn weigh(lanes: &mut [SourceLane], held: &[Held]) {
     for lane in lanes {
         let there = held

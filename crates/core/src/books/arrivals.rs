@@ -4,19 +4,19 @@ use posthaste_types::{RequestId, SourceId, Timestamp, record};
 use super::{Arrival, Onward, Outward, Purse, Source, Turn};
 
 record! {
-    /// All stage-ins, and where they come from.
+    /// All stage-ins, and their sources.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Arrivals {
-        /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+        /// Boxed: nodes of the map have room for eleven entries, and many places are empty.
         pub(crate) requests: BTreeMap<RequestId, Box<Arrival>>,
         pub(crate) sources: BTreeMap<SourceId, Source>,
-        /// Which of them go the other way; one is told before it is asked for.
+        /// Exports among them; one is reported before it is submitted.
         pub(crate) outward: BTreeMap<RequestId, Outward>,
-        /// As what requests go on from their depots, by their numbers.
+        /// Onward copies, by the numbers of the requests from whose depots they come.
         pub(crate) onward: BTreeMap<RequestId, Onward>,
-        /// What those may cost that are about to be asked for.
+        /// Budgets of stage-ins that are about to be submitted.
         pub(crate) purses: BTreeMap<RequestId, Purse>,
-        /// When all of them are looked at next, while any is live.
+        /// Time of the next look at all of them, while any is live.
         pub(crate) look_at: Option<Timestamp>,
     }
 }
@@ -27,13 +27,13 @@ impl Arrivals {
         all.filter(|(_, arrival)| arrival.state.is_live())
     }
 
-    /// Those that something is still to be done for, the most urgent first: by their deadlines, and after
-    /// all of them what can't be on time, as shares say.
+    /// Returns live stage-ins, the most urgent first: by their deadlines, and after all of them
+    /// those that can't be on time, as shares say.
     pub(crate) fn in_turn(&self) -> Vec<RequestId> {
         self.in_turn_of(|_| true)
     }
 
-    /// Of those the wanted ones: few of many, mostly, as most wait.
+    /// Returns the wanted ones of those: mostly few of many, as most wait.
     pub(crate) fn in_turn_of(&self, is_wanted: impl Fn(&Arrival) -> bool) -> Vec<RequestId> {
         let key = |(id, arrival): (&RequestId, &Arrival)| {
             let turn = match arrival.is_leftover {
@@ -48,10 +48,11 @@ impl Arrivals {
         keys.into_iter().map(|(_, _, _, id)| id).collect()
     }
 
-    /// Those that may be about to be asked for, and what they may cost is known: they are asked for in the next step.
+    /// Most stage-ins about to be submitted with a known budget: they are submitted in the next
+    /// step.
     const PURSES_MAX: usize = 1000;
 
-    /// What one may cost that is about to be asked for.
+    /// Keeps the budget of a stage-in that is about to be submitted.
     pub(crate) fn keep_purse(&mut self, id: RequestId, purse: Purse) {
         if !self.requests.contains_key(&id) {
             self.purses.insert(id, purse);
@@ -61,13 +62,13 @@ impl Arrivals {
         }
     }
 
-    /// Live stage-ins that a source may give something to.
+    /// Returns live stage-ins to which a source may give something.
     pub(crate) fn users(&self, source: SourceId) -> Vec<RequestId> {
         let users = self.live().filter(|(_, arrival)| arrival.uses(source));
         users.map(|(id, _)| *id).collect()
     }
 
-    /// Whether bytes from outside made books that can be used.
+    /// Returns whether decoded bytes made usable books.
     pub(crate) fn is_sound(&self) -> bool {
         self.requests.values().all(|arrival| arrival.is_sound())
     }

@@ -3,31 +3,31 @@ use core::ops::Range;
 use posthaste_types::record;
 
 record! {
-    /// A set of chunks, one bit each, that gives its lowest and its highest member in amortized
-    /// constant time. While all of them are among the first 64 it takes no memory but its own.
+    /// Set of chunks, one bit each, that gives its lowest and its highest member in amortized
+    /// constant time. While all chunks are among the first 64 it allocates nothing.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) enum Bitmap {
-        /// The members, as a mask.
+        /// Members, as a mask.
         0 = Few { word: u64 },
         1 = Many { words: Box<Words> },
     }
 }
 
 record! {
-    /// A mask as long as it takes.
+    /// Mask of any length.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Words {
         words: Vec<u64>,
-        /// No word before this one has a bit set.
+        /// Index below which no word has a bit set.
         hint: u32,
-        /// No word from this one on has a bit set.
+        /// Index from which no word has a bit set.
         end: u32,
         count: u32,
     }
 }
 
 impl Bitmap {
-    /// Without members, with room for so many chunks.
+    /// Returns a set without members, with room for so many chunks.
     pub(crate) fn empty(chunks: u32) -> Self {
         match words_for(chunks) {
             0 | 1 => Self::Few { word: 0 },
@@ -42,7 +42,7 @@ impl Bitmap {
         }
     }
 
-    /// With all of so many chunks.
+    /// Returns the set of all of so many chunks.
     pub(crate) fn full(chunks: u32) -> Self {
         let last = match chunks % 64 {
             0 => u64::MAX,
@@ -66,7 +66,7 @@ impl Bitmap {
         }
     }
 
-    /// Whether it has room for exactly this many chunks.
+    /// Returns whether it has room for exactly this many chunks.
     pub(crate) fn fits(&self, chunks: u32) -> bool {
         match self {
             Self::Few { word } => chunks <= 64 && *word & !u64::MAX.unbounded_shr(64 - chunks) == 0,
@@ -102,7 +102,7 @@ impl Bitmap {
         }
     }
 
-    /// The lowest member.
+    /// Returns the lowest member.
     pub(crate) fn first(&self) -> Option<u32> {
         match self {
             Self::Few { word: 0 } => None,
@@ -111,7 +111,7 @@ impl Bitmap {
         }
     }
 
-    /// How many members are of these.
+    /// Counts members in a range.
     pub(crate) fn count_within(&self, chunks: Range<u32>) -> u32 {
         let words = match self {
             Self::Few { word } => core::slice::from_ref(word),
@@ -130,7 +130,7 @@ impl Bitmap {
         counts.sum()
     }
 
-    /// All members, the lowest first.
+    /// Returns all members, the lowest first.
     pub(crate) fn members(&self) -> impl Iterator<Item = u32> + '_ {
         let (words, from) = match self {
             Self::Few { word } => (core::slice::from_ref(word), 0),
@@ -143,7 +143,7 @@ impl Bitmap {
         })
     }
 
-    /// Takes the lowest member out.
+    /// Removes and returns the lowest member.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         match self {
             Self::Few { word: 0 } => None,
@@ -156,7 +156,7 @@ impl Bitmap {
         }
     }
 
-    /// Takes the highest member out.
+    /// Removes and returns the highest member.
     pub(crate) fn pop_last(&mut self) -> Option<u32> {
         match self {
             Self::Few { word: 0 } => None,
@@ -174,14 +174,14 @@ impl Bitmap {
         match (self, other) {
             (Self::Few { word }, Self::Few { word: more }) => *word |= core::mem::take(more),
             (Self::Many { words }, Self::Many { words: more }) => words.absorb(more),
-            // They are of one dataset.
+            // Both belong to one dataset, so their sizes agree.
             (Self::Few { .. }, Self::Many { .. }) | (Self::Many { .. }, Self::Few { .. }) => {}
         }
     }
 }
 
 impl Words {
-    /// Whether it has room for exactly this many chunks.
+    /// Returns whether it has room for exactly this many chunks.
     fn fits(&self, chunks: u32) -> bool {
         self.words.len() == words_for(chunks)
             && self.end as usize <= self.words.len()
@@ -216,7 +216,7 @@ impl Words {
             .map(|place| place * 64 + word.trailing_zeros())
     }
 
-    /// Takes the lowest member out.
+    /// Removes and returns the lowest member.
     fn pop(&mut self) -> Option<u32> {
         if self.count == 0 {
             return None;
@@ -229,7 +229,7 @@ impl Words {
         Some(chunk)
     }
 
-    /// Takes the highest member out.
+    /// Removes and returns the highest member.
     fn pop_last(&mut self) -> Option<u32> {
         let words = self.words.get(..self.end as usize)?;
         let word = words.iter().rposition(|&word| word != 0);

@@ -1,13 +1,13 @@
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use posthaste_types::{Malformed, Record};
 
-/// Entries by number, and which of them may have changed since somebody last asked.
+/// Entries by number, with those that may have changed since they were last taken.
 ///
-/// What is derived from an entry (an index, a queue) is brought up to date from that, so that a step
-/// costs what it touched and not all there is.
+/// Data derived from an entry (an index, a queue) is updated from these. So a step costs what it
+/// touched and not all there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Book<K, V> {
-    /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+    /// Boxed: nodes of the map have room for eleven entries, and many places are empty.
     entries: BTreeMap<K, Box<V>>,
     touched: Vec<K>,
 }
@@ -40,18 +40,18 @@ impl<K: Ord + Copy, V> Book<K, V> {
         self.entries.get(key).map(|entry| &**entry)
     }
 
-    /// The entry, to be changed.
+    /// Returns the entry, to be changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.touch(*key);
         self.entries.get_mut(key).map(|entry| &mut **entry)
     }
 
-    /// The entries, each to take less memory, with which nothing about it changes.
+    /// Returns the entries, to save memory only: their contents must not change.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.entries.values_mut().map(|entry| &mut **entry)
     }
 
-    /// Has the entry take less memory, with which nothing about it changes.
+    /// Lets the entry save memory; its contents must not change.
     pub(crate) fn settle(&mut self, key: &K, settle: impl FnOnce(&mut V)) {
         if let Some(entry) = self.entries.get_mut(key) {
             settle(entry);
@@ -84,19 +84,19 @@ impl<K: Ord + Copy, V> Book<K, V> {
         self.entries.values().map(|entry| &**entry)
     }
 
-    /// What is derived from the entry must be looked at again.
+    /// Marks data derived from the entry for another look.
     pub(crate) fn touch(&mut self, key: K) {
         if self.touched.last() != Some(&key) {
             self.touched.push(key);
         }
     }
 
-    /// The entries that were touched since they were last taken, as they come.
+    /// Returns the entries touched since they were last taken, unsorted.
     pub(crate) fn touched(&self) -> &[K] {
         &self.touched
     }
 
-    /// The entries that were touched since this was last asked, each once, in order.
+    /// Takes the entries touched since the last call, each once, in order.
     pub(crate) fn take_touched(&mut self) -> Vec<K> {
         let mut touched = core::mem::take(&mut self.touched);
         touched.sort_unstable();

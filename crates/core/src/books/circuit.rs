@@ -6,21 +6,21 @@ use posthaste_types::{ByteRate, CircuitId, DepotId, RequestId, ReservationId, Ti
 use crate::contract::{CircuitTerms, ReservationState};
 
 record! {
-    /// A circuit that is offered.
+    /// Circuit that is offered.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Circuit {
         pub(crate) terms: CircuitTerms,
-        /// Refusals and failures in a row.
+        /// Consecutive refusals and failures.
         pub(crate) refusals: u32,
-        /// It is not asked before.
+        /// Time before which it is not asked.
         pub(crate) not_before: Timestamp,
-        /// What it said would fit when it refused more, until it is asked again.
+        /// Rate that it said would fit when it refused more, until it is asked again.
         pub(crate) fits: Option<ByteRate>,
     }
 }
 
 record! {
-    /// How often a request asked for rate, and when it may again.
+    /// Number of times a request asked for rate, and when it may again.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub(crate) struct Asks {
         pub(crate) count: u32,
@@ -29,7 +29,7 @@ record! {
 }
 
 impl Asks {
-    /// Before the first.
+    /// State before the first.
     pub(crate) const NONE: Self = Self {
         count: 0,
         not_before: Timestamp::from_micros(0),
@@ -37,7 +37,7 @@ impl Asks {
 }
 
 record! {
-    /// Another rate and end that a reservation was asked to have.
+    /// Other rate and end asked for a reservation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Change {
         pub(crate) rate: ByteRate,
@@ -46,43 +46,44 @@ record! {
 }
 
 record! {
-    /// Rate that is reserved, or asked for.
+    /// Rate that is reserved or asked for.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Reservation {
         pub(crate) circuit: CircuitId,
         pub(crate) name: String,
-        /// Its depots share it evenly.
+        /// Depots that share it evenly.
         pub(crate) depots: Vec<DepotId>,
-        /// Who needs it.
+        /// Request that needs it.
         pub(crate) request: RequestId,
         pub(crate) rate: ByteRate,
         pub(crate) from: Timestamp,
         pub(crate) until: Timestamp,
         pub(crate) state: ReservationState,
-        /// Asked for, and not answered yet.
+        /// Change asked for and not answered yet.
         pub(crate) change: Option<Change>,
-        /// Changes asked for so far, and when the next one may be.
+        /// Changes asked for so far, and the earliest time of the next.
         pub(crate) changes: u32,
         pub(crate) change_at: Timestamp,
-        /// Looks in a row at which less would have done, and at which it would have ended too early.
+        /// Consecutive looks at which less would have sufficed, and at which it would have ended
+        /// too early.
         pub(crate) spare_looks: u32,
         pub(crate) short_looks: u32,
-        /// When something is done about it if nothing was heard.
+        /// Time of the next action if no answer comes.
         pub(crate) due: Timestamp,
-        /// Times it was given back without an answer.
+        /// Times it was returned without an answer.
         pub(crate) returns: u32,
-        /// What its whole time costs, in millionths of a dollar.
+        /// Cost of its whole time, in millionths of a dollar.
         pub(crate) cost: u64,
     }
 }
 
 impl Reservation {
-    /// What each depot gets of it.
+    /// Returns each depot's share of it.
     pub(crate) fn share(&self) -> ByteRate {
         share(self.rate, self.depots.len())
     }
 
-    /// Whether plans count on it.
+    /// Returns whether plans count on it.
     pub(crate) fn is_counted(&self) -> bool {
         match self.state {
             ReservationState::Granted | ReservationState::Up => true,
@@ -90,40 +91,40 @@ impl Reservation {
         }
     }
 
-    /// Whether it is, or may come to be, of use.
+    /// Returns whether it is, or may become, useful.
     pub(crate) fn is_live(&self) -> bool {
         self.state != ReservationState::Returning
     }
 }
 
-/// What each of so many depots gets of a rate.
+/// Returns each depot's share of a rate.
 pub(crate) fn share(rate: ByteRate, depots: usize) -> ByteRate {
     ByteRate::new(rate.get() / (depots as u64).max(1))
 }
 
 record! {
-    /// What can be reserved, and what is.
+    /// Circuits on offer, and reservations.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Circuits {
         pub(crate) offered: BTreeMap<CircuitId, Circuit>,
         pub(crate) reservations: BTreeMap<ReservationId, Reservation>,
-        /// Reservations asked for so far: the number of the last one.
+        /// Reservations asked for so far, which is the number of the last one.
         pub(crate) asked: u64,
     }
 }
 
 impl Circuits {
-    /// Circuits that can be offered: each late request looks at all that lead to its depots.
+    /// Most circuits on offer: each late request looks at all that lead to its depots.
     pub(crate) const OFFERED_MAX: usize = 64;
-    /// Reservations at a time, of all requests together.
+    /// Most reservations at a time, of all requests together.
     pub(crate) const RESERVATIONS_MAX: usize = 256;
 
-    /// Whether there is nothing to decide about.
+    /// Returns whether there is nothing to decide.
     pub(crate) fn is_idle(&self) -> bool {
         self.offered.is_empty() && self.reservations.is_empty()
     }
 
-    /// Those that may be of use to a request.
+    /// Returns those that may be useful to a request.
     pub(crate) fn of(
         &self,
         request: RequestId,
@@ -133,13 +134,13 @@ impl Circuits {
         mine.map(|(id, held)| (*id, held))
     }
 
-    /// Whether a request waits for the answer about one.
+    /// Returns whether a request waits for the answer about one.
     pub(crate) fn is_awaited(&self, request: RequestId) -> bool {
         self.of(request)
             .any(|(_, held)| held.state == ReservationState::Asked || held.change.is_some())
     }
 
-    /// What data to a depot has for itself now.
+    /// Returns the rate reserved for data to a depot now.
     pub(crate) fn carried(&self, depot: DepotId) -> ByteRate {
         let all = self.reservations.values();
         let up = all.filter(|held| held.state == ReservationState::Up);
@@ -147,7 +148,7 @@ impl Circuits {
         sum(up.map(Reservation::share))
     }
 
-    /// Whether data to a depot may have something for itself though nobody said so yet.
+    /// Returns whether data to a depot may have reserved rate that is not reported yet.
     pub(crate) fn may_carry(&self, depot: DepotId, now: Timestamp) -> bool {
         let mut all = self.reservations.values();
         all.any(|held| {
@@ -161,7 +162,8 @@ impl Circuits {
         })
     }
 
-    /// What data to a depot can count on having for itself, over time; none where nothing is reserved.
+    /// Returns the reserved rate on which data to a depot can count, over time; none if nothing is
+    /// reserved.
     pub(crate) fn counted(&self, depot: DepotId) -> Option<Curve> {
         let all = self.reservations.values();
         let mine = all.filter(|held| held.is_counted() && held.depots.contains(&depot));
@@ -173,15 +175,15 @@ impl Circuits {
         curve
     }
 
-    /// When something is done about one if nothing is heard before.
+    /// Returns the next time at which one needs action if nothing is heard before.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.reservations.values().map(|held| held.due).min()
     }
 
-    /// What is asked for does not come: it is not asked for again for a while, longer each time.
+    /// Puts off a circuit that does not come: it is not asked again for a while, longer each time.
     pub(crate) fn put_off(&mut self, circuit: CircuitId, now: Timestamp) {
         const FIRST: Duration = Duration::from_secs(60);
-        /// An hour and a bit: 60 s doubled six times.
+        /// Most doublings of 60 s: an hour and a bit.
         const DOUBLED_MAX: u32 = 6;
         if let Some(circuit) = self.offered.get_mut(&circuit) {
             circuit.not_before = now + FIRST * (1 << circuit.refusals.min(DOUBLED_MAX));

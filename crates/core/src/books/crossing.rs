@@ -7,21 +7,21 @@ use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp, record};
 use super::{Depot, depot::LEVEL_BY_DISTANCE, link::FEW};
 use crate::{Settings, contract::Knowledge};
 
-/// Crossings that are remembered: 64 each way of 64.
+/// Most crossings remembered: 64 each way of 64.
 const CROSSINGS_MAX: usize = 4096;
-/// What takes so long is slow, however little it is.
+/// Duration that is slow however few bytes moved.
 const LONG: Duration = Duration::from_secs(1);
 
 record! {
-    /// The path from one depot to another: what it carries, and how far it is.
+    /// Path from one depot to another: its rate and its round trip.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Crossing {
         path: Path,
-        /// The shortest round trip seen on it.
+        /// Shortest round trip seen on it.
         pub(crate) round_trip: Option<Duration>,
-        /// When a probe of it last ended, whether it showed anything or not.
+        /// Time at which a probe of it last ended, whether it showed anything or not.
         pub(crate) probed_at: Option<Timestamp>,
-        /// A person asked for a probe that did not start yet.
+        /// True if a person asked for a probe that did not start yet.
         is_probe_asked: bool,
     }
 }
@@ -35,12 +35,12 @@ impl Crossing {
         self.path.measured_at().max(self.probed_at)
     }
 
-    /// What it is forecast to carry; none where nothing was ever measured.
+    /// Returns its forecast rate; none if nothing was ever measured.
     pub(crate) fn rates(&self, now: Timestamp, settings: &Settings) -> Option<Quantiles> {
         self.path.forecast(now, settings.forecast_tau)
     }
 
-    /// How what is believed of it is known.
+    /// Returns how its believed rate is known.
     pub(crate) fn knowledge(&self, now: Timestamp, settings: &Settings) -> Knowledge {
         match self.path.measured_by(now, settings.forecast_tau) {
             Some(Measure::Transfers) => Knowledge::Transfers,
@@ -49,7 +49,7 @@ impl Crossing {
         }
     }
 
-    /// The same, or where nothing was a guess.
+    /// Returns its forecast rate, or a guess if nothing was measured.
     pub(crate) fn believed(&self, now: Timestamp, settings: &Settings) -> Quantiles {
         let rates = self.rates(now, settings);
         rates.unwrap_or_else(|| settings.prior.quantiles(None))
@@ -57,7 +57,7 @@ impl Crossing {
 }
 
 record! {
-    /// The paths between depots of which anything is known. Bounded: the one unheard of for longest makes room.
+    /// Known paths between depots. Bounded: the one unheard of for longest makes room.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Crossings {
         all: BTreeMap<(DepotId, DepotId), Crossing>,
@@ -69,13 +69,13 @@ impl Crossings {
         self.all.get(&(from, to))
     }
 
-    /// All that are known, in order.
+    /// Returns all that are known, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DepotId, DepotId, &Crossing)> {
         let all = self.all.iter();
         all.map(|(&(from, to), crossing)| (from, to, crossing))
     }
 
-    /// What the path between two depots is forecast to carry; none where nothing was ever measured.
+    /// Returns the forecast rate of the path between two depots; none if nothing was ever measured.
     pub(crate) fn rates(
         &self,
         from: DepotId,
@@ -86,7 +86,7 @@ impl Crossings {
         self.get(from, to)?.rates(now, settings)
     }
 
-    /// Takes what transfers between two depots showed, all together.
+    /// Records what all transfers between two depots showed together.
     pub(crate) fn observe(
         &mut self,
         from: DepotId,
@@ -95,7 +95,7 @@ impl Crossings {
         now: Timestamp,
         settings: &Settings,
     ) {
-        // Of what is small and soon there, most of the time is how far it had to go.
+        // The time of few bytes that arrive soon is mostly the round trip.
         let is_bound = bytes < FEW && span < LONG;
         let rate = ByteRate::over(bytes, span).scaled(beside.into(), 1);
         let crossing = self.entry(from, to);
@@ -105,8 +105,8 @@ impl Crossings {
             .observe_transfer(now, rate, is_bound, believed);
     }
 
-    /// Takes how a probe ended: what it showed, where it showed anything, or at least showed. Returns whether the ends are
-    /// nearer to each other than was known.
+    /// Records the end of a probe: its rate, or a lower bound, if it showed any. Returns whether
+    /// the depots are nearer to each other than was known.
     pub(crate) fn observe_probe(
         &mut self,
         (from, to): (DepotId, DepotId),
@@ -126,25 +126,25 @@ impl Crossings {
         before != shortest
     }
 
-    /// A person asks for a probe.
+    /// Records that a person asks for a probe.
     pub(crate) fn ask(&mut self, from: DepotId, to: DepotId) {
         self.entry(from, to).is_probe_asked = true;
     }
 
-    /// Those of which a person asked for a probe, in order.
+    /// Returns those of which a person asked for a probe, in order.
     pub(crate) fn asked(&self) -> impl Iterator<Item = (DepotId, DepotId)> {
         let asked = self.all.iter().filter(|(_, known)| known.is_probe_asked);
         asked.map(|(ends, _)| *ends)
     }
 
-    /// A probe begins.
+    /// Marks a probe as begun.
     pub(crate) fn begin_probe(&mut self, from: DepotId, to: DepotId) {
         if let Some(known) = self.all.get_mut(&(from, to)) {
             known.is_probe_asked = false;
         }
     }
 
-    /// When it was measured last, where nothing was heard of it for too long.
+    /// Returns when it was measured last, if nothing was heard of it for too long.
     pub(crate) fn stale_since(
         &self,
         from: DepotId,
@@ -161,7 +161,7 @@ impl Crossings {
         is_stale.then(|| crossing.path.measured_at())
     }
 
-    /// Where a depot lies between the centre and a destination.
+    /// Returns where a depot lies between the centre and a destination.
     pub(crate) fn place(&self, id: DepotId, depot: &Depot, to: Option<DepotId>) -> Place {
         let between = |to: DepotId| {
             let ways = [self.get(id, to), self.get(to, id)].into_iter().flatten();
@@ -173,7 +173,7 @@ impl Crossings {
         }
     }
 
-    /// Hops from the centre of a depot, for what goes to a destination.
+    /// Returns a depot's hops from the centre, for data to a destination.
     pub(crate) fn level(&self, id: DepotId, depot: &Depot, to: Option<DepotId>) -> u8 {
         match depot.level {
             LEVEL_BY_DISTANCE => distance::level(self.place(id, depot, to)),
@@ -181,7 +181,7 @@ impl Crossings {
         }
     }
 
-    /// Nothing is known any more of the paths from and to a depot.
+    /// Forgets the paths from and to a depot.
     pub(crate) fn forget(&mut self, depot: DepotId) {
         self.all
             .retain(|&(from, to), _| from != depot && to != depot);

@@ -3,18 +3,18 @@ use posthaste_types::{Malformed, Record};
 
 use crate::contract::{Decision, Reason};
 
-/// What is remembered of a request for whoever asks later, oldest first. It is kept packed, for there are many requests and few are asked
-/// about: of each its length in 32 bits, whether it is routine, and its record.
+/// Decisions remembered of a request, oldest first, for later queries. Packed, as there are many
+/// requests and few queries: for each its length in 32 bits, whether it is routine, and its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Decisions(Vec<u8>);
 
-/// A packed decision's length and whether it is routine.
+/// Size of a packed decision's length and its routine mark.
 const HEAD_BYTES: usize = 5;
 
 impl Decisions {
-    /// Remembers a decision; the oldest beyond `most` are forgotten, but for the first: the
-    /// answer. Of what comes again and again only a quarter of `most` are kept, so that it doesn't push out
-    /// what decided the request's fate.
+    /// Remembers a decision; the oldest beyond `most` are forgotten, except the first: the answer.
+    /// Only a quarter of `most` are kept for routine decisions, so that these don't push out what
+    /// decided the request's fate.
     pub(crate) fn remember(&mut self, decision: &Decision, most: u32) {
         let most = most as usize;
         let is_routine = is_routine(&decision.reason);
@@ -32,14 +32,14 @@ impl Decisions {
         }
         let record = decision.to_bytes();
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-        // Most requests have few.
+        // Most requests have few decisions.
         self.0.reserve_exact(HEAD_BYTES + record.len());
         self.0.extend_from_slice(&length.to_le_bytes());
         self.0.push(u8::from(is_routine));
         self.0.extend_from_slice(&record);
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn to_vec(&self) -> Vec<Decision> {
         let packed = self.packed();
         let records = packed.filter_map(|packed| self.0.get(packed.at + HEAD_BYTES..packed.end));
@@ -68,7 +68,7 @@ impl Decisions {
     }
 }
 
-/// Where a packed decision is.
+/// Position of a packed decision.
 #[derive(Debug, Clone, Copy)]
 struct Packed {
     at: usize,
@@ -86,7 +86,7 @@ impl Record for Decisions {
     }
 }
 
-/// Whether a decision for this reason comes again and again.
+/// Returns whether a decision for this reason recurs.
 fn is_routine(reason: &Reason) -> bool {
     matches!(
         reason,

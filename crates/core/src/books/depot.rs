@@ -10,7 +10,7 @@ use crate::{
 };
 
 record! {
-    /// What a depot said when it answered while it was being left alone.
+    /// Report of a depot that answered while it was at rest.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Answer {
         pub(crate) free: Bytes,
@@ -18,75 +18,76 @@ record! {
     }
 }
 
-/// How long a machine that has too much to do is taken to have so: nobody knows, and a load average is that of a minute.
+/// Assumed duration of overload: the true one is unknown, and a load average covers a minute.
 pub(crate) const LOADED_FOR: Duration = Duration::from_secs(300);
 
-/// Depots must have been there for so long before they count as those that stay.
+/// Time that depots must have been up to count as those that stay.
 const CALM: Duration = Duration::from_secs(600);
 
-/// Stands for a level that nobody said: how far the depot is decides, for each request.
+/// Stands for an unconfigured level: the depot's distance decides, for each request.
 pub(crate) const LEVEL_BY_DISTANCE: u8 = 0;
 
 record! {
-    /// A depot: its facts, how it is doing, and the link to it.
+    /// Depot: its facts, its state, and the link to it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Depot {
         pub(crate) name: String,
         pub(crate) capacity: Bytes,
         pub(crate) state: DepotState,
-        /// Space it has for us, not counting what is in flight.
+        /// Free space for us, not counting bytes in flight.
         pub(crate) free: Bytes,
-        /// Over the way that is taken.
+        /// Link over the chosen way.
         pub(crate) link: Link,
-        /// The ways there are, where there are several.
+        /// Ways to it, if there are several.
         pub(crate) fork: Fork,
         pub(crate) terms: DepotTerms,
-        /// What it costs beyond those.
+        /// Further prices.
         pub(crate) prices: DepotPrices,
-        /// Hops from the centre, from 1: those of a higher level are nearer to destinations. Or [`LEVEL_BY_DISTANCE`].
+        /// Hops from the centre, from 1: those of a higher level are nearer to destinations. Or
+        /// [`LEVEL_BY_DISTANCE`].
         pub(crate) level: u8,
-        /// How far it is from the centre, where that was told.
+        /// Round trip to the centre, if reported.
         pub(crate) round_trip: Option<Duration>,
-        /// It can send on what it still receives.
+        /// True if it can send on what it still receives.
         pub(crate) follows: bool,
-        /// It lies in a store: it neither sends nor takes anything by itself.
+        /// True if it lies in a store: it neither sends nor fetches by itself.
         pub(crate) stores: bool,
-        /// Whether an operator drains it, and whether it says itself that it ends.
+        /// Drain asked by an operator, and by the depot itself as it ends.
         pub(crate) drain_asked: Drain,
         pub(crate) drain_own: Drain,
-        /// What lies only here, when last counted; and when it is counted next.
+        /// Chunks that lie only here, when last counted; and the time of the next count.
         pub(crate) only_here: Option<u64>,
         pub(crate) counts_at: Option<Timestamp>,
-        /// It was said that nothing lies only here.
+        /// True once it was reported that nothing lies only here.
         pub(crate) is_said_empty: bool,
         /// Bytes on their way here from other depots.
         pub(crate) arriving: Bytes,
-        /// How much its machine has to do, in thousandths of a core's for each core, where it says so.
+        /// Load of its machine, in thousandths per core, if reported.
         pub(crate) load_permille: Option<u32>,
-        /// The same as bounds see it: it rises at once, and falls late.
+        /// Load as bounds see it: it rises at once, and falls late.
         pub(crate) load_felt_permille: Option<u32>,
-        /// Nothing is sent there while that is this or more, whoever it is for.
+        /// Load at or above which nothing is sent there for any request.
         pub(crate) load_max_permille: Option<u32>,
-        /// When its hours begin or end next, or those for which it is lent for a request.
+        /// Next time at which its hours, or those for which it is lent for a request, begin or end.
         pub(crate) turns_at: Option<Timestamp>,
-        /// It went as its hours said: what it holds still counts, and it will be back.
+        /// True if it went as its hours said: what it holds still counts, and it will be back.
         pub(crate) is_away: bool,
-        /// Since when it is down, if it is.
+        /// Time since which it is down, if it is.
         pub(crate) down_since: Timestamp,
-        /// Sends that failed since the last one that did not.
+        /// Failed sends since the last success.
         pub(crate) failures: u32,
-        /// Times it was lost since it last stayed.
+        /// Losses since it last stayed.
         pub(crate) losses: u32,
-        /// Times it was lost to failing sends since it last stored something.
+        /// Losses to failing sends since it last stored something.
         pub(crate) fruitless: u32,
-        /// Nothing is sent before.
+        /// Time before which nothing is sent.
         pub(crate) resume_at: Timestamp,
-        /// It is not taken back before, whatever it answers.
+        /// Time before which it is not accepted again, whatever it answers.
         pub(crate) hold_until: Timestamp,
         pub(crate) answered: Option<Answer>,
-        /// How often it lost what it held.
+        /// Record of how often it lost what it held.
         pub(crate) history: History,
-        /// Where the optimizer of the last request ended: where that of the next one begins.
+        /// Setting at which the last request's optimizer ended, where the next one begins.
         pub(crate) best: Option<Setting>,
     }
 }
@@ -137,39 +138,39 @@ impl Depot {
         self.state == DepotState::Down
     }
 
-    /// Whether it is there or will be: what plans count on.
+    /// Returns whether it is up or expected, so that plans count on it.
     pub(crate) fn is_expected(&self) -> bool {
         !self.is_down() || self.is_away
     }
 
-    /// Whether it was lost a short while ago: who goes once goes again.
+    /// Returns whether it was lost recently: a depot that went once goes again.
     pub(crate) fn is_shaky(&self, now: Timestamp) -> bool {
         self.is_down() || self.went_lately(now)
     }
 
-    /// Whether it was lost a short while ago, and not long ago for good.
+    /// Returns whether it was lost recently; one gone for long does not count.
     pub(crate) fn went_lately(&self, now: Timestamp) -> bool {
         self.losses > 0 && self.down_since + CALM > now
     }
 
-    /// Whether nobody knows yet that it stays.
+    /// Returns whether it is too new to be known to stay.
     pub(crate) fn is_new(&self, now: Timestamp) -> bool {
         self.history.watched(now) < CALM
     }
 
-    /// Whether it is lost and may be back some time.
+    /// Returns whether it is lost and may come back some time.
     pub(crate) fn is_hoped_for(&self, settings: &Settings) -> bool {
         !self.is_expected() && self.fruitless < settings.fruitless_max
     }
 
-    /// When one that is hoped for may be back: nobody knows, and what has lasted long lasts long. So after
-    /// as long again as it has been gone (Lindy's rule), a minute at least.
+    /// Returns when a lost depot may be back. That is unknown, and what has lasted long lasts long:
+    /// after as long again as it has been gone (Lindy's rule), a minute at least.
     pub(crate) fn may_be_back_at(&self, now: Timestamp) -> Timestamp {
         const LEAST: Duration = Duration::from_secs(60);
         now + now.since(self.down_since).max(LEAST)
     }
 
-    /// Whether it is drained.
+    /// Returns whether it is drained.
     pub(crate) fn drain(&self) -> Drain {
         self.drain_asked.max(self.drain_own)
     }
@@ -178,46 +179,47 @@ impl Depot {
         self.drain() != Drain::Off
     }
 
-    /// Whether its hours let it be used.
+    /// Returns whether it is within its hours.
     pub(crate) fn is_within_hours(&self, at: Timestamp) -> bool {
         self.terms.windows.is_open(at)
     }
 
-    /// Whether something may be sent there, whoever it is for: its hours let it, and its load.
+    /// Returns whether something may be sent there for any request: its hours and its load allow
+    /// it.
     pub(crate) fn is_open(&self, at: Timestamp) -> bool {
         self.is_within_hours(at) && !self.is_loaded(None)
     }
 
-    /// Whether something of a request may be sent there: its hours let it, those for which it is lent for that alone, and
-    /// its load.
+    /// Returns whether something of a request may be sent there: its hours, those of its loan to
+    /// that request, and its load allow it.
     pub(crate) fn is_open_to(&self, request: &Request, lane: usize, at: Timestamp) -> bool {
         let lent = request.lent(lane);
         let is_lent = lent.is_none_or(|lent| lent.windows.is_open(at));
         self.is_within_hours(at) && is_lent && !self.is_loaded(lent)
     }
 
-    /// Below which load it is lent to all, or for a request with these terms of its own.
+    /// Returns the load below which it is lent to all, or to a request with these terms of its own.
     pub(crate) fn load_bound(&self, lent: Option<&LentTerms>) -> Option<u32> {
         let own = lent.and_then(|lent| lent.load_max_permille);
         self.load_max_permille.into_iter().chain(own).min()
     }
 
-    /// Its machine says how much it has to do.
+    /// Records the load that its machine reports.
     pub(crate) fn tell_load(&mut self, load: Option<u32>) {
         let before = self.load_felt_permille.unwrap_or(0);
         self.load_felt_permille = load.map(|load| load_left(load).min(before).max(load));
         self.load_permille = load;
     }
 
-    /// Whether its machine has as much to do as whoever lends it to all bears, or for a request with these terms of its own,
-    /// or more. Where nobody knows, it has not.
+    /// Returns whether its machine's load reaches the bound for all, or for a request with these
+    /// terms of its own. False if it is unknown.
     pub(crate) fn is_loaded(&self, lent: Option<&LentTerms>) -> bool {
         let loaded = self.load_felt_permille.zip(self.load_bound(lent));
         loaded.is_some_and(|(load, most)| load >= most)
     }
 
-    /// Takes from what it carries the times in which nothing is sent there, for whomever: outside its hours, and for a while
-    /// where its machine has too much to do.
+    /// Removes from its rate the times in which nothing is sent there for any request. They are
+    /// those outside its hours, and a while under too much load.
     pub(crate) fn close(&self, curve: &mut Curve, from: Timestamp, until: Timestamp) {
         self.terms.windows.close(curve, from, until);
         if self.is_loaded(None) {
@@ -225,7 +227,8 @@ impl Depot {
         }
     }
 
-    /// When hours begin or end next at which something of a request may be sent there, or its load may have fallen.
+    /// Returns the next time at which hours begin or end for a request, or its load may have
+    /// fallen.
     pub(crate) fn next_turn_of(
         &self,
         request: &Request,
@@ -239,22 +242,23 @@ impl Depot {
         own.into_iter().chain(lent).chain(unloaded).min()
     }
 
-    /// What sending bytes there in one request and keeping them for some seconds costs, in millionths of a dollar.
+    /// Returns the cost of sending bytes there in one request and keeping them for some seconds, in
+    /// millionths of a dollar.
     pub(crate) fn cost(&self, bytes: Bytes, keep_s: u64) -> u64 {
         (self.terms.cost(bytes, keep_s) + self.prices.put()).micro_usd()
     }
 
-    /// What of that sending alone does.
+    /// Returns the cost of sending alone.
     pub(crate) fn cost_of_sending(&self, bytes: Bytes) -> u64 {
         (self.terms.sending().of(bytes) + self.prices.put()).micro_usd()
     }
 
-    /// Whether storing there costs nothing.
+    /// Returns whether storing there costs nothing.
     pub(crate) fn is_free(&self) -> bool {
         self.terms.is_free() && self.prices.put_micro_usd == 0
     }
 
-    /// Whether reading from it costs nothing, wherever that goes.
+    /// Returns whether reading from it costs nothing, wherever the data goes.
     pub(crate) fn gives_free(&self) -> bool {
         let prices = &self.prices;
         let is_free = |price: &EgressPrice| price.micro_usd == 0;
@@ -263,13 +267,13 @@ impl Depot {
             && prices.egress_to.iter().all(is_free)
     }
 
-    /// What reading a piece of it for another depot costs, or for somewhere unknown.
+    /// Returns the cost of reading a piece of it for another depot, or for an unknown place.
     pub(crate) fn cost_of_reading(&self, bytes: Bytes, to: Option<&Depot>) -> u64 {
         let to = to.map(|to| (to.name.as_str(), to.terms.domain.as_str()));
         self.prices.reading(bytes, to).micro_usd()
     }
 
-    /// Space for new fragments, after what is in flight.
+    /// Returns the space for new fragments, after those in flight.
     pub(crate) fn space(&self) -> Bytes {
         self.free - self.link.in_flight - self.arriving
     }
@@ -307,7 +311,7 @@ mod tests {
             (Some(2000), true, true),
             (Some(10), false, false),
             (Some(900), true, true),
-            // It says so no more: nobody knows.
+            // It reports no load any more, so that is unknown.
             (None, false, false),
             (Some(450), false, true),
         ] {

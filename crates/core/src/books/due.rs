@@ -4,27 +4,29 @@ use super::Blank;
 use crate::contract::{Forecast, Hindrance};
 
 record! {
-    /// How the delivery of a request stands beside when it is wanted at its destinations.
+    /// Progress of a request's delivery against its deliver-by.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Due {
-        /// What the last look counted on sending whole to the destination that plans count on.
+        /// Bytes that the last look counted on sending whole to the destination on which plans
+        /// count.
         pub(crate) straight: Bytes,
-        /// When all must be safe so that destinations can have it in time; none where nobody said when.
+        /// Time by which all must be safe so that destinations can have it in time; none without a
+        /// deliver-by.
         pub(crate) safe_by: Option<Timestamp>,
-        /// When every destination will have all of it; none while that is not in sight.
+        /// Time at which every destination will have all of it; none while that is not in sight.
         pub(crate) finish: Option<Forecast>,
-        /// Nothing went some way yet that this counts on.
+        /// True if this counts on a path over which nothing went yet.
         pub(crate) is_assumed: bool,
-        /// Who has it last, and what keeps it waiting.
+        /// Destination that has it last, and what keeps it waiting.
         pub(crate) last: Option<DepotId>,
         pub(crate) hindrance: Hindrance,
-        /// It was taken though it can't be in time, and promised nothing.
+        /// True if it was accepted although it can't be in time; it is promised nothing.
         pub(crate) is_leftover: bool,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
-        /// Since when every destination has all of it.
+        /// Time since which every destination has all of it.
         pub(crate) whole_at: Option<Timestamp>,
     }
 }

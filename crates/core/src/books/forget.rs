@@ -2,22 +2,23 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use posthaste_types::{DepotId, RequestId, Timestamp, record};
 
 record! {
-    /// A depot is to remove what it holds of a request.
+    /// Order to a depot to remove what it holds of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Forget {
-        /// So many destinations have all of it; none: it waited there for a stage-in that is over.
+        /// Number of destinations that have all of it; none: it waited there for a stage-in that is
+        /// over.
         pub(crate) destinations: u32,
-        /// It removes it by itself then.
+        /// Time at which the depot removes it by itself.
         pub(crate) until: Timestamp,
-        /// It is not told before.
+        /// Time before which the order is not sent.
         pub(crate) due: Timestamp,
-        /// Times it was told so far.
+        /// Times it was sent so far.
         pub(crate) told: u32,
     }
 }
 
 record! {
-    /// What depots are to remove and have not yet.
+    /// Data that depots should remove and have not yet.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Forgets {
         all: BTreeMap<(RequestId, DepotId), Forget>,
@@ -42,12 +43,12 @@ impl Forgets {
         }
     }
 
-    /// What is due first, and when.
+    /// Returns what is due first, and when.
     pub(crate) fn next_due(&self) -> Option<(Timestamp, (RequestId, DepotId))> {
         self.due.first().copied()
     }
 
-    /// All of one depot, or of all where none is said, are due then.
+    /// Makes all orders of one depot, or of all if none is given, due then.
     pub(crate) fn set_due(&mut self, depot: Option<DepotId>, due: Timestamp) {
         let is_meant = |at: DepotId| depot.is_none_or(|depot| depot == at);
         for (key, forget) in &mut self.all {
@@ -59,7 +60,7 @@ impl Forgets {
         }
     }
 
-    /// Whether bytes from outside made something of which all that is due has its place.
+    /// Returns whether decoded bytes made a usable value, in which every due order has its place.
     pub(crate) fn is_sound(&self) -> bool {
         let due = self.all.iter().map(|(key, forget)| (forget.due, *key));
         due.collect::<BTreeSet<_>>() == self.due

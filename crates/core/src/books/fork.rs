@@ -6,34 +6,35 @@ use super::Link;
 use crate::{Settings, contract::WayView};
 
 record! {
-    /// One of several ways to a depot.
+    /// Way to a depot, of several.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Branch {
         pub(crate) name: String,
-        /// What is known of it while it is not taken; of the one that is taken the link knows.
+        /// Knowledge of it while it is not in use; for the one in use the link has it.
         pub(crate) path: Path,
-        /// When it was last tried in vain, and how often since it was last taken.
+        /// Time of its last failed try, and the number since it was last in use.
         pub(crate) tried_at: Option<Timestamp>,
         pub(crate) fruitless: u32,
     }
 }
 
 record! {
-    /// The ways to a depot where there are several, as they are wanted while nothing is known: the straight one last.
+    /// Ways to a depot, if there are several, in the order preferred while nothing is known: the
+    /// straight one last.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Fork {
         branches: Vec<Branch>,
         taken: usize,
-        /// The one that was chosen: another one is taken while it does not open.
+        /// Chosen way; another is in use while it does not open.
         chosen: usize,
-        /// When a way last broke under what was sent.
+        /// Time at which a way last broke under its transfers.
         broke_at: Timestamp,
     }
 }
 
 impl Fork {
-    /// There are these ways from now on. Of those that were there before all stays known that is. Returns whether
-    /// another one than the first is taken.
+    /// Sets the ways. Knowledge of those that stay is kept. Returns whether another one than the
+    /// first is in use.
     pub(crate) fn set_names(
         &mut self,
         names: Vec<String>,
@@ -59,14 +60,14 @@ impl Fork {
         }
         let place = was_taken.map(|name| self.branches.iter().position(|way| way.name == name));
         match place {
-            // What the link knew until now was of the only way there was: the straight one.
+            // The link's knowledge so far was of the only way there was: the straight one.
             None if self.branches.len() > 1 => {
                 self.taken = self.branches.len() - 1;
                 self.take(0, link, now, settings);
             }
             None => self.taken = 0,
             Some(Some(place)) => self.taken = place,
-            // The way that was taken is no more.
+            // The way in use is gone.
             Some(None) => {
                 let was_straight = self.taken == last;
                 self.taken = 0;
@@ -91,13 +92,14 @@ impl Fork {
         self.branches.len() <= 1
     }
 
-    /// Whether bytes from outside made ways that can be used.
+    /// Returns whether decoded bytes made usable ways.
     pub(crate) fn is_sound(&self) -> bool {
         self.branches.len() != 1 && self.taken.max(self.chosen) < self.branches.len().max(1)
     }
 
-    /// Whether what failed now, and began at `since`, broke with a way of which that is known: all that is on it breaks
-    /// together, and where there is another way that is one failure.
+    /// Returns whether a failure now, of something begun at `since`, belongs to a way already known
+    /// to have broken. All transfers on a way break together, which is one failure if there is
+    /// another way.
     pub(crate) fn broke_before(&mut self, since: Timestamp, now: Timestamp) -> bool {
         let is_same = !self.is_one() && since <= self.broke_at;
         if !is_same {
@@ -106,12 +108,12 @@ impl Fork {
         is_same
     }
 
-    /// The place of the one that is taken.
+    /// Returns the place of the one in use.
     pub(crate) const fn taken(&self) -> usize {
         self.taken
     }
 
-    /// The place of the straight one.
+    /// Returns the place of the straight one.
     pub(crate) fn straight(&self) -> usize {
         self.branches.len().saturating_sub(1)
     }
@@ -128,26 +130,26 @@ impl Fork {
         &self.branches
     }
 
-    /// The name of a way; empty where there is none.
+    /// Returns the name of a way; empty if there is none.
     pub(crate) fn name(&self, place: usize) -> String {
         self.branches
             .get(place)
             .map_or_else(String::new, |way| way.name.clone())
     }
 
-    /// The first of these ways, unless one of them is chosen.
+    /// Returns the first of these ways, unless one of them is chosen.
     pub(crate) fn other_of(&self, names: &[String]) -> Option<usize> {
         let is_named = |branch: &Branch| names.contains(&branch.name);
         let place = self.branches.iter().position(is_named);
         place.filter(|_| !self.branch(self.chosen).is_some_and(is_named))
     }
 
-    /// Whether another way is taken than the one that was chosen, which does not open.
+    /// Returns whether another way is in use than the chosen one, which does not open.
     pub(crate) const fn is_diverted(&self) -> bool {
         self.taken != self.chosen
     }
 
-    /// This way is chosen, and data takes it from now on.
+    /// Chooses this way; data uses it from now on.
     pub(crate) fn take(
         &mut self,
         place: usize,
@@ -159,7 +161,7 @@ impl Fork {
         self.chosen = self.taken;
     }
 
-    /// Data takes this way from now on, whatever was chosen: the link knows of it what was known.
+    /// Moves data to this way, whatever was chosen: the link gets what was known of it.
     pub(crate) fn divert(
         &mut self,
         place: usize,
@@ -181,7 +183,7 @@ impl Fork {
         self.taken = place;
     }
 
-    /// What each way is forecast to carry (p50); none of one that was not measured.
+    /// Returns the forecast rate (p50) of each way; none for one that was not measured.
     pub(crate) fn rates(
         &self,
         link: &Link,
@@ -192,7 +194,7 @@ impl Fork {
         views.map(|way| way.rates.map(|rates| rates.p50)).collect()
     }
 
-    /// The ways as people see them; none where there is only one.
+    /// Returns the ways as people see them; none if there is only one.
     pub(crate) fn views(&self, link: &Link, now: Timestamp, settings: &Settings) -> Vec<WayView> {
         let ways = self.branches.iter().enumerate();
         ways.map(|(place, way)| {

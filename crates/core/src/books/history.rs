@@ -5,27 +5,27 @@ use posthaste_plan::{
 };
 use posthaste_types::{Timestamp, record};
 
-/// What is known of a depot counts half after so long: depots change hands, disks and rooms.
+/// Time after which knowledge of a depot counts half: depots change hands, disks and rooms.
 const HALF_LIFE: Duration = Duration::from_secs(180 * 86400);
 
-/// Of a depot nobody knows it is believed that it was watched for a year and lost what it held a tenth
-/// of a time: some times the yearly failures of disks (1 to 2 of a hundred), since a depot has more to
-/// fail than its disk; and one true loss outweighs it.
+/// Belief about a depot of unknown history: watched for a year, it lost what it held a tenth of a
+/// time. That is several times the yearly failure rate of disks (1 to 2 %), since a depot has more
+/// to fail than its disk. One true loss outweighs it.
 const PRIOR_LOSSES_MILLI: u64 = 100;
 const PRIOR_SEEN_S: u64 = 365 * 86400;
 
 record! {
-    /// How often a depot lost what it held. One that was gone for a while and came back with
-    /// everything lost nothing.
+    /// Record of how often a depot lost what it held. One that was gone for a while and came back
+    /// with everything lost nothing.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct History {
-        /// Times it lost what it held, in thousandths, fewer the longer ago.
+        /// Losses, in thousandths, decayed by age.
         losses_milli: u64,
-        /// Seconds it was watched, less the longer ago.
+        /// Seconds it was watched, decayed by age.
         seen_s: u64,
-        /// As of when.
+        /// Time of these values.
         at: Timestamp,
-        /// The last loss may turn out to be none.
+        /// True if the last loss may turn out to be none.
         is_open: bool,
     }
 }
@@ -40,12 +40,12 @@ impl History {
         }
     }
 
-    /// How long it has been watched, less the longer ago.
+    /// Returns how long it has been watched, decayed by age.
     pub(crate) fn watched(&self, now: Timestamp) -> Duration {
         Duration::from_secs(self.seen_s) + now.since(self.at)
     }
 
-    /// It is gone, and with it what it holds.
+    /// Records that it is gone, and with it what it holds.
     pub(crate) fn on_lost(&mut self, now: Timestamp) {
         self.age(now);
         if !self.is_open {
@@ -54,7 +54,7 @@ impl History {
         self.is_open = true;
     }
 
-    /// It is back, and said what it still holds.
+    /// Records that it is back, and whether it still holds everything.
     pub(crate) fn on_back(&mut self, has_all: bool) {
         if self.is_open && has_all {
             self.losses_milli = self.losses_milli.saturating_sub(1000);
@@ -62,9 +62,9 @@ impl History {
         self.is_open = false;
     }
 
-    /// The chance that it loses what it holds within `span`: losses come at random, at the rate they
-    /// came so far (a Poisson process, its rate the mean of a gamma distribution). In parts of
-    /// [`CERTAIN`].
+    /// Returns the chance that it loses what it holds within `span`, in parts of [`CERTAIN`].
+    /// Losses come at random, at the past rate (a Poisson process, its rate the mean of a gamma
+    /// distribution).
     pub(crate) fn chance(&self, now: Timestamp, span: Duration) -> u64 {
         let mut then = self.clone();
         then.age(now);
@@ -80,7 +80,7 @@ impl History {
     fn age(&mut self, now: Timestamp) {
         let span = now.since(self.at);
         self.losses_milli = decayed(self.losses_milli, span, HALF_LIFE);
-        // The integral of what is left: half-life / ln 2 times what is gone.
+        // Integral of the decay: half-life / ln 2 times the share that is gone.
         let gone = WHOLE - share_left(span, HALF_LIFE);
         let most = u128::from(HALF_LIFE.as_secs()) * 1_442_695 / 1_000_000;
         let seen = u64::try_from((most * gone) >> 64).unwrap_or(u64::MAX);

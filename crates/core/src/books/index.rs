@@ -10,13 +10,13 @@ use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 use super::{Blank, Rare, Request, Turn};
 
 record! {
-    /// Who comes first: those that can be on time before those that can't, the earliest deadline
-    /// before later ones (`docs/algorithms/greedy-planner.md`). Among those that can't, whose turn it is
+    /// Order of requests: those that can be on time before those that can't, the earliest deadline
+    /// first (`docs/algorithms/greedy-planner.md`). Those that can't follow their turns
     /// (`docs/algorithms/fair-shares.md`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Urgency {
         pub(crate) is_leftover: bool,
-        /// All alike for those that can be on time.
+        /// Turn; equal for all that can be on time.
         pub(crate) turn: Turn,
         pub(crate) deadline: Timestamp,
         pub(crate) request: RequestId,
@@ -24,7 +24,7 @@ record! {
 }
 
 impl Urgency {
-    /// Of a request that is not in the books yet.
+    /// Returns the urgency of a request that is not registered yet.
     pub(crate) fn of_newcomer(id: RequestId, request: &Request) -> Self {
         Self {
             is_leftover: false,
@@ -36,35 +36,35 @@ impl Urgency {
 }
 
 record! {
-    /// What the index knows of a request.
+    /// Index entry of a request.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Entry {
-        /// While it moves.
+        /// Urgency, while it moves.
         pub(crate) urgency: Option<Urgency>,
-        /// When its deadline says something next.
+        /// Time at which its deadline next needs a report.
         pub(crate) call: Option<Timestamp>,
-        /// Depots that it could send something to now, if they have room.
+        /// Depots to which it could send something now, if they have room.
         pub(crate) wants: Arc<[DepotId]>,
-        /// It is wanted there by a moment, and not there yet nor late.
+        /// True if it is wanted there by a moment, and is neither there yet nor late.
         pub(crate) is_due: bool,
-        /// What there is to say of that changes with time.
+        /// True if the report about that changes with time.
         pub(crate) is_watched: bool,
-        /// Depots it may use, as long as anybody cares what they hold of it.
+        /// Depots it may use, as long as what they hold of it matters.
         pub(crate) uses: Arc<[DepotId]>,
         /// Space kept for it.
         pub(crate) kept_free: Arc<[(DepotId, Bytes)]>,
-        /// A depot is being asked what it holds of it.
+        /// True while a depot is being asked what it holds of it.
         pub(crate) is_asking: bool,
-        /// Nothing about it can change any more.
+        /// True once nothing about it can change any more.
         pub(crate) is_final: bool,
-        /// Depots hold something of it.
+        /// True if depots hold something of it.
         pub(crate) is_held: bool,
         pub(crate) rest: Rare<Rest>,
     }
 }
 
 impl Entry {
-    /// Keeps lists of depots once that another request has too: most that come after each other have the same.
+    /// Shares lists of depots with another request: most consecutive ones have equal lists.
     fn share(&mut self, other: &Self) {
         share(&mut self.wants, &other.wants);
         share(&mut self.uses, &other.uses);
@@ -73,19 +73,20 @@ impl Entry {
 }
 
 record! {
-    /// What the index knows of few requests that wait.
+    /// Index data that few waiting requests have.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Rest {
-        /// When its rate lets it send on, or its release is tried again, if it waits for that.
+        /// Time at which its rate lets it send on, or its release is tried again, if it waits for
+        /// that.
         pub(crate) resumes: Option<Timestamp>,
-        /// Who comes first when fragments go on between depots, while there is something to look at.
+        /// Urgency for fragments that go on between depots, while there is something to review.
         pub(crate) push: Option<Urgency>,
-        /// Depots nearer the destination that fragments may go on to.
+        /// Depots nearer the destination to which fragments may go on.
         pub(crate) nearer: Vec<DepotId>,
-        /// Who comes first at destinations, while they lack something: those promised to be there by a moment,
-        /// the earliest first, then the others by their deadlines.
+        /// Order at destinations while they lack something: those promised by a moment, the
+        /// earliest first, then the others by their deadlines.
         pub(crate) delivers_by: Option<(bool, Timestamp)>,
-        /// Space held at destinations for what of it is safe and goes there.
+        /// Space held at destinations for data that is safe and goes there.
         pub(crate) held: Vec<(DepotId, Bytes)>,
     }
 }
@@ -101,11 +102,11 @@ impl Blank for Rest {
 }
 
 record! {
-    /// The requests by what is asked of all of them: so that a step visits those concerned and not
-    /// each of a hundred thousand.
+    /// Requests by what is asked of all of them, so that a step visits those concerned and not each
+    /// of a hundred thousand.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Index {
-        /// Boxed: nodes of the map have room for eleven, and a good part of that is empty.
+        /// Boxed: nodes of the map have room for eleven entries, and many places are empty.
         entries: BTreeMap<RequestId, Box<Entry>>,
         order: BTreeSet<Urgency>,
         calls: BTreeSet<(Timestamp, RequestId)>,
@@ -127,7 +128,7 @@ record! {
 }
 
 impl Index {
-    /// Keeps once what was read alike for many.
+    /// Shares equal lists among decoded entries.
     pub(crate) fn share(&mut self) {
         let mut entries = self.entries.values_mut();
         let mut last = entries.next();
@@ -137,7 +138,7 @@ impl Index {
         }
     }
 
-    /// Notes how a request stands now.
+    /// Records the present state of a request.
     pub(crate) fn set(&mut self, id: RequestId, mut new: Entry) {
         if let Some((_, before)) = self.entries.range(..id).next_back() {
             new.share(before);
@@ -223,81 +224,82 @@ impl Index {
         set_member(&mut self.held_of, id, new.is_held);
     }
 
-    /// Whether this request moves.
+    /// Returns whether this request moves.
     pub(crate) fn moves(&self, id: RequestId) -> bool {
         let entry = self.entries.get(&id);
         entry.is_some_and(|entry| entry.urgency.is_some())
     }
 
-    /// Where a request that moves stands among the others.
+    /// Returns the urgency of a request that moves.
     pub(crate) fn urgency(&self, id: RequestId) -> Option<Urgency> {
         self.entries.get(&id)?.urgency
     }
 
-    /// Whether any request moves.
+    /// Returns whether no request moves.
     pub(crate) fn is_idle(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// How many requests move.
+    /// Counts the requests that move.
     pub(crate) fn moving(&self) -> usize {
         self.order.len()
     }
 
-    /// Requests that move, the most urgent first, after one of them.
+    /// Returns requests that move, the most urgent first, after one of them.
     pub(crate) fn after(&self, urgency: Option<Urgency>) -> impl Iterator<Item = Urgency> + '_ {
         let from = urgency.map_or(Bound::Unbounded, Bound::Excluded);
         self.order.range((from, Bound::Unbounded)).copied()
     }
 
-    /// The most urgent request that could send something to the depot, after one of them.
+    /// Returns the most urgent request that could send something to the depot, after one of them.
     pub(crate) fn next_for(&self, depot: DepotId, after: Option<Urgency>) -> Option<Urgency> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let wants = self.wants.get(&depot)?;
         wants.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// The most urgent request of which something may go on to the depot, after one of them.
+    /// Returns the most urgent request of which something may go on to the depot, after one of
+    /// them.
     pub(crate) fn next_push(&self, depot: DepotId, after: Option<Urgency>) -> Option<Urgency> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let pushes = self.pushes.get(&depot)?;
         pushes.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// Depots that something may go on to.
+    /// Returns depots to which something may go on.
     pub(crate) fn push_targets(&self) -> Vec<DepotId> {
         self.pushes.keys().copied().collect()
     }
 
-    /// Requests that may use the depot, as long as anybody cares what it holds of them.
+    /// Returns requests that may use the depot, as long as what it holds of them matters.
     pub(crate) fn users(&self, depot: DepotId) -> Vec<RequestId> {
         let users = self.users.get(&depot);
         users.into_iter().flatten().copied().collect()
     }
 
-    /// Requests of which depots hold something, the newest first: those before one, or all.
+    /// Returns requests of which depots hold something, the newest first: those before one, or all.
     pub(crate) fn held_before(&self, before: Option<RequestId>) -> impl Iterator<Item = RequestId> {
         let end = before.map_or(Bound::Unbounded, Bound::Excluded);
         self.held_of.range((Bound::Unbounded, end)).rev().copied()
     }
 
-    /// Space kept on the depot, for all requests together.
+    /// Returns the space kept on the depot for all requests together.
     pub(crate) fn kept(&self, depot: DepotId) -> Bytes {
         self.kept.get(&depot).copied().unwrap_or_default()
     }
 
-    /// Space held at the destination for deliveries that began, all together.
+    /// Returns the space held at the destination for all deliveries that began.
     pub(crate) fn held(&self, depot: DepotId) -> Bytes {
         self.held.get(&depot).copied().unwrap_or_default()
     }
 
-    /// Space kept for one request, on each of its depots.
+    /// Returns the space kept for one request on each of its depots.
     pub(crate) fn kept_for(&self, id: RequestId) -> &[(DepotId, Bytes)] {
         self.entries.get(&id).map_or(&[], |entry| &entry.kept_free)
     }
 
-    /// What is left of `space` on the depot after what is kept there for others than this request: beyond what is kept for
-    /// it, what deliveries hold is not there either.
+    /// Returns what is left of `space` on the depot after the space kept there for other requests.
+    /// Space held by deliveries is missing too, beyond what is kept for this request.
     pub(crate) fn space_for(&self, id: RequestId, depot: DepotId, space: Bytes) -> Bytes {
         let (kept, held) = (self.kept(depot), self.held(depot));
         if kept + held == Bytes::ZERO {
@@ -309,7 +311,7 @@ impl Index {
         left.min(mine.max(left - held))
     }
 
-    /// Whether that is at least so much: cheap where space is ample.
+    /// Returns whether that is at least so much: cheap if space is ample.
     pub(crate) fn has_space_for(
         &self,
         id: RequestId,
@@ -321,7 +323,7 @@ impl Index {
             || self.space_for(id, depot, space) >= bytes
     }
 
-    /// Notes when time alone changes something about a depot next.
+    /// Sets when time alone next changes something about a depot.
     pub(crate) fn set_timer(&mut self, depot: DepotId, at: Option<Timestamp>) {
         let old = match at {
             Some(at) => self.timer_of.insert(depot, at),
@@ -333,65 +335,66 @@ impl Index {
         }
     }
 
-    /// When time alone changes something about any depot next.
+    /// Returns when time alone next changes something about any depot.
     pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Depots about which time has changed something.
+    /// Returns depots about which time has changed something.
     pub(crate) fn timed(&self, now: Timestamp) -> Vec<DepotId> {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 
-    /// When a deadline says something next.
+    /// Returns when a deadline next needs a report.
     pub(crate) fn next_call(&self) -> Option<Timestamp> {
         self.calls.first().map(|(at, _)| *at)
     }
 
-    /// Requests whose deadline says something now.
+    /// Returns requests whose deadline needs a report now.
     pub(crate) fn called(&self, now: Timestamp) -> Vec<RequestId> {
         let due = self.calls.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 
-    /// When the rate of any request lets it send on next.
+    /// Returns when the rate of any request next lets it send on.
     pub(crate) fn next_resume(&self) -> Option<Timestamp> {
         self.resumes.first().map(|(at, _)| *at)
     }
 
-    /// Requests whose rate lets them send on now.
+    /// Returns requests whose rate lets them send on now.
     pub(crate) fn resumed(&self, now: Timestamp) -> Vec<RequestId> {
         let due = self.resumes.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 
-    /// Requests that destinations lack something of, the most urgent first.
+    /// Returns requests of which destinations lack something, the most urgent first.
     pub(crate) fn delivering(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.delivering.iter().map(|(_, id)| *id)
     }
 
-    /// How many those are.
+    /// Counts those requests.
     pub(crate) fn deliveries(&self) -> usize {
         self.delivering.len()
     }
 
-    /// Requests that are wanted at their destinations by a moment, and not there yet nor late.
+    /// Returns requests that are wanted at their destinations by a moment, and are neither there
+    /// yet nor late.
     pub(crate) fn due(&self) -> &BTreeSet<RequestId> {
         &self.due
     }
 
-    /// Whether of any of those time alone changes what there is to say.
+    /// Returns whether time alone changes the report about any of those.
     pub(crate) fn is_watching(&self) -> bool {
         !self.watched.is_empty()
     }
 
-    /// Requests of which a depot is being asked what it holds.
+    /// Returns requests of which a depot is being asked what it holds.
     pub(crate) fn asking(&self) -> &BTreeSet<RequestId> {
         &self.asking
     }
 
-    /// The oldest requests that are over, beyond the `most` that are kept.
+    /// Returns the oldest requests that are over, beyond the `most` that are kept.
     pub(crate) fn forgettable(&self, most: u32) -> Vec<RequestId> {
         let beyond = self.finals.len().saturating_sub(most as usize);
         self.finals.iter().take(beyond).copied().collect()
@@ -404,7 +407,7 @@ fn share<T: PartialEq>(mine: &mut Arc<[T]>, other: &Arc<[T]>) {
     }
 }
 
-/// Brings sums up to date with what one request has part in.
+/// Updates sums with one request's contribution.
 fn change_sums(
     sums: &mut BTreeMap<DepotId, Bytes>,
     old: &[(DepotId, Bytes)],

@@ -7,49 +7,51 @@ use super::Flight;
 use crate::{Settings, contract::Knowledge};
 
 record! {
-    /// The way from the centre to one depot: what it carries and what is on it.
+    /// Link from the centre to one depot: its rate and the transfers on it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Link {
         path: Path,
         advert: Option<ByteRate>,
-        /// What data gets as of the last look, kept because every placement asks for it: the forecast, or what
-        /// is reserved where that is more.
+        /// Usable rate as of the last look, cached because every placement asks for it: the
+        /// forecast, or the reserved rate if that is higher.
         pub(crate) rates: Quantiles,
-        /// The forecast alone: what the path carries beside others.
+        /// Forecast alone: the rate of the path beside others.
         pub(crate) shared: Quantiles,
-        /// What is reserved now, and since when.
+        /// Rate reserved now, and since when.
         reserved: ByteRate,
         reserved_at: Timestamp,
-        /// What was carried lately while something was.
+        /// Recent rates while something was reserved.
         carried: Vec<ByteRate>,
-        /// Its p10 as of the last measurement: what age alone has not lowered.
+        /// p10 at the last measurement, before age lowered it.
         pub(crate) p10_then: ByteRate,
         /// Bytes of all fragments in flight.
         pub(crate) in_flight: Bytes,
         /// Fragments in flight.
         pub(crate) flights: u32,
-        /// Those of them whose optimizer wants more than a window has room for.
+        /// Fragments in flight whose optimizer wants more than fits into a window.
         pub(crate) raised: u32,
-        /// When something was last seen to move, or the link last began to be used.
+        /// Time at which something was last seen to move, or at which the link last began to be
+        /// used.
         pub(crate) progress_at: Timestamp,
-        /// When a probe of it last ended, whether it showed anything or not.
+        /// Time at which a probe of it last ended, whether it showed anything or not.
         pub(crate) probed_at: Option<Timestamp>,
-        /// A person asked for a probe that did not start yet.
+        /// True if a person asked for a probe that did not start yet.
         pub(crate) is_probe_asked: bool,
         announced: ByteRate,
         moved_samples: u32,
     }
 }
 
-/// What was measured so soon after a reservation began or ended may be of before.
+/// Time after a reservation began or ended in which a measurement may still be of before.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Samples of what a reservation carries: the best of them says what it is good for.
+/// Samples kept of a reservation's rate: the best of them is its worth.
 const CARRIED_MAX: usize = 8;
 
-/// Of flights with fewer bytes on average, how long they take is how far a path reaches, not what it carries.
+/// Average size of flights below which their duration shows the length of a path, not its rate.
 pub(super) const FEW: Bytes = Bytes::new(64 << 10);
 
-/// Samples beyond the band below before a moved forecast is said (`docs/algorithms/greedy-planner.md`).
+/// Samples below the band before a moved forecast is reported
+/// (`docs/algorithms/greedy-planner.md`).
 const MOVED_SAMPLES: u32 = 3;
 
 impl Link {
@@ -79,18 +81,18 @@ impl Link {
         self.path.is_measured()
     }
 
-    /// What is known of the path, and how well.
+    /// Returns what is known of the path, and how well.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether transfers measured it within `fresh`.
+    /// Returns whether transfers measured it within `fresh`.
     pub(crate) fn is_known_by_transfers(&self, now: Timestamp, fresh: Duration) -> bool {
         let measured_at = self.path.measured_at();
         self.path.samples().0 >= 3 && measured_at.is_some_and(|at| at + fresh > now)
     }
 
-    /// The rate the depot's owner lends changed, or was said again.
+    /// Sets the rate that the depot's owner lends, new or repeated.
     pub(crate) fn set_advert(
         &mut self,
         now: Timestamp,
@@ -101,7 +103,7 @@ impl Link {
         self.learn(now, settings);
     }
 
-    /// Data goes another way from now on, of which this is known. Returns what is known of the one before.
+    /// Moves data to another way, of which this is known. Returns what is known of the one before.
     pub(crate) fn turn_to(&mut self, path: Path, now: Timestamp, settings: &Settings) -> Path {
         let before = core::mem::replace(&mut self.path, path);
         (self.announced, self.moved_samples) = (ByteRate::ZERO, 0);
@@ -109,8 +111,8 @@ impl Link {
         before
     }
 
-    /// Takes what transfers showed, or at least showed. Returns the forecast (p50) before and after
-    /// once it left the last one told by more than a quarter for three samples.
+    /// Records the rate, or lower bound, of transfers. Returns the forecast (p50) before and after,
+    /// once it left the last reported one by more than a quarter for three samples.
     pub(crate) fn observe(
         &mut self,
         now: Timestamp,
@@ -118,7 +120,7 @@ impl Link {
         saturated: bool,
         settings: &Settings,
     ) -> Option<(ByteRate, ByteRate)> {
-        // What the owner lends bounds what can be forecast; above it lies what buffers took.
+        // The owner's rate bounds any forecast; bytes above it went into buffers.
         let rate = rate.min(self.advert.unwrap_or(rate));
         if self.is_reserved(now) {
             self.observe_reserved(now, rate, saturated, settings);
@@ -148,7 +150,7 @@ impl Link {
         Some((core::mem::replace(&mut self.announced, now), now))
     }
 
-    /// Takes what a probe showed, or at least showed.
+    /// Records the rate, or lower bound, of a probe.
     pub(crate) fn observe_probe(
         &mut self,
         now: Timestamp,
@@ -164,7 +166,7 @@ impl Link {
         self.learn(now, settings);
     }
 
-    /// From now on so much is reserved; zero for nothing.
+    /// Sets the reserved rate; zero for nothing.
     pub(crate) fn set_reserved(&mut self, now: Timestamp, rate: ByteRate, settings: &Settings) {
         if rate != self.reserved {
             (self.reserved, self.reserved_at) = (rate, now);
@@ -173,14 +175,14 @@ impl Link {
         }
     }
 
-    /// Whether what is measured now says nothing of what the path carries beside others.
+    /// Returns whether a measurement now shows nothing about the path beside others.
     fn is_reserved(&self, now: Timestamp) -> bool {
         let is_settling =
             self.reserved_at > Timestamp::default() && now < self.reserved_at + SETTLING;
         self.reserved > ByteRate::ZERO || is_settling
     }
 
-    /// Takes what data got while rate was reserved.
+    /// Records the rate of data while rate was reserved.
     fn observe_reserved(
         &mut self,
         now: Timestamp,
@@ -198,7 +200,8 @@ impl Link {
         self.look(now, settings);
     }
 
-    /// What can be counted on of what is reserved: all of it until as many samples as are kept say less.
+    /// Returns the dependable part of the reserved rate: all of it until all the kept samples show
+    /// less.
     fn firm(&self) -> ByteRate {
         let most = self.reserved.min(self.advert.unwrap_or(self.reserved));
         let best = self.carried.iter().copied().max().unwrap_or(most);
@@ -209,13 +212,13 @@ impl Link {
         }
     }
 
-    /// What a sample says of the path when rate may be reserved on it that nobody spoke of yet: no more than
-    /// was believed before.
+    /// Returns a sample's evidence of the path if rate may be reserved on it without a report yet:
+    /// no more than was believed before.
     pub(crate) fn at_most_believed(&self, rate: ByteRate) -> ByteRate {
         rate.min(self.shared.p90)
     }
 
-    /// What is believed of the path now.
+    /// Returns the believed rate of the path now.
     pub(crate) fn believed(&self, now: Timestamp, settings: &Settings) -> Quantiles {
         self.path
             .forecast(now, settings.forecast_tau)
@@ -223,7 +226,7 @@ impl Link {
             .capped(self.advert)
     }
 
-    /// Lets what is known age until now.
+    /// Ages knowledge until now.
     pub(crate) fn look(&mut self, now: Timestamp, settings: &Settings) {
         self.shared = self.believed(now, settings);
         let firm = self.firm();
@@ -234,14 +237,14 @@ impl Link {
         };
     }
 
-    /// The same, after something new was heard.
+    /// Updates the rates after new evidence.
     fn learn(&mut self, now: Timestamp, settings: &Settings) {
         self.look(now, settings);
         let then = self.path.measured_at().unwrap_or(now);
         self.p10_then = self.believed(then, settings).p10;
     }
 
-    /// How what is believed now is known.
+    /// Returns how the believed rate is known.
     pub(crate) fn knowledge(&self, now: Timestamp, settings: &Settings) -> Knowledge {
         match self.path.measured_by(now, settings.forecast_tau) {
             Some(Measure::Transfers) => Knowledge::Transfers,
@@ -251,12 +254,12 @@ impl Link {
         }
     }
 
-    /// What its owner says that it takes.
+    /// Returns the rate that its owner lends.
     pub(crate) fn advert(&self) -> Option<ByteRate> {
         self.advert
     }
 
-    /// A fragment is on its way.
+    /// Records that a fragment is on its way.
     pub(crate) fn begin_flight(&mut self, now: Timestamp, flight: &Flight) {
         if self.flights == 0 {
             self.progress_at = now;
@@ -266,15 +269,16 @@ impl Link {
         self.in_flight += flight.bytes;
     }
 
-    /// It is no longer.
+    /// Records that a fragment is no longer on its way.
     pub(crate) fn end_flight(&mut self, flight: &Flight) {
         self.flights -= 1;
         self.raised -= u32::from(flight.is_raised);
         self.in_flight -= flight.bytes;
     }
 
-    /// Whether how long `bytes` took, of what was under way until now, says what the path carries: with flights of a few bytes it
-    /// says how long one takes, and the path may carry any number more.
+    /// Returns whether the duration of `bytes` that were in progress until now shows the rate of
+    /// the path. With flights of a few bytes it shows one flight's duration, and the path may carry
+    /// any number more.
     pub(crate) fn shows_rate(&self, bytes: Bytes) -> bool {
         match self.flights {
             0 => bytes >= FEW,
@@ -282,20 +286,21 @@ impl Link {
         }
     }
 
-    /// What may be in flight: what the link carries in `span`, as far as memory allows.
+    /// Returns the bytes that may be in flight: what the link carries in `span`, as far as memory
+    /// allows.
     pub(crate) fn window(&self, span: Duration, settings: &Settings) -> Bytes {
         self.rates.p50.volume(span).min(settings.window_bytes_max)
     }
 
-    /// Whether a fragment of `bytes` may start now: two fragments always may, so that the link
-    /// never idles between them; more as long as they fit into the window of `span`.
+    /// Returns whether a fragment of `bytes` may start now. Two always may, so that the link never
+    /// idles between them; more as long as they fit into the window of `span`.
     pub(crate) fn has_window(&self, bytes: Bytes, span: Duration, settings: &Settings) -> bool {
         let window = self.window(span, settings);
         self.flights < 2
             || (self.flights < settings.flights_max && self.in_flight + bytes <= window)
     }
 
-    /// Microseconds until a fragment of `bytes` started now would be stored (p50).
+    /// Returns the microseconds until a fragment of `bytes` started now would be stored (p50).
     pub(crate) fn finish_micros(&self, bytes: Bytes) -> u64 {
         let span = self.rates.p50.time_for(self.in_flight + bytes);
         u64::try_from(span.as_micros()).unwrap_or(u64::MAX)

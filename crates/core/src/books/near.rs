@@ -1,4 +1,4 @@
-//! What of a stage-in lies at depots near the centre, or is on its way there.
+//! Chunks of a stage-in at depots near the centre, or on their way there.
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
@@ -11,36 +11,37 @@ use crate::{
 };
 
 record! {
-    /// A depot near the centre as one stage-in uses it.
+    /// Depot near the centre as one stage-in uses it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Near {
         pub(crate) depot: DepotId,
-        /// As which it is read.
+        /// Source under which it is read.
         pub(crate) source: SourceId,
         /// Chunks that lie there and are not here.
         pub(crate) held: Bitmap,
-        /// Those of them that are not on their way here.
+        /// Chunks that lie there and are not on their way here.
         pub(crate) open: Bitmap,
-        /// Bytes of what it holds of each holding.
+        /// Bytes that it holds of each holding.
         pub(crate) bytes: Vec<Bytes>,
         /// Chunks on their way there, and their bytes.
         pub(crate) in_flight: u32,
         pub(crate) flying: Bytes,
-        /// Whether anything of the stage-in was ever sent there: then it is told when that is over.
+        /// True if anything of the stage-in was ever sent there; the depot is then told when that
+        /// is over.
         pub(crate) is_used: bool,
-        /// Chunks it did not take since the last one that it did.
+        /// Chunks not accepted since the last one that was.
         pub(crate) failures: u32,
-        /// Nothing is sent there before.
+        /// Time before which nothing is sent there.
         pub(crate) resume_at: Timestamp,
-        /// With a budget: what reading it costs, as of the last look.
+        /// Cost of reading it at the last look, with a budget.
         pub(crate) price: Option<SourcePrice>,
-        /// With a budget: whether anything can come from there now, as of the last look.
+        /// True if anything can come from there now, at the last look, with a budget.
         pub(crate) gives: bool,
     }
 }
 
 record! {
-    /// A chunk on its way from a source to a depot near the centre.
+    /// Chunk on its way from a source to a depot near the centre.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Prestage {
         pub(crate) depot: DepotId,
@@ -53,7 +54,8 @@ impl Near {
         self.bytes.iter().copied().sum()
     }
 
-    /// It did not take a chunk: nothing is sent there for a while. Whether that is new.
+    /// Records that it did not accept a chunk: nothing is sent there for a while. Returns whether
+    /// that is new.
     pub(crate) fn fail(&mut self, now: Timestamp, settings: &Settings) -> bool {
         self.failures = self.failures.saturating_add(1);
         let pause: Duration = settings.hold * (1 << (self.failures - 1).min(16));
@@ -88,7 +90,7 @@ impl Arrival {
         self.lanes.push(lane);
     }
 
-    /// Whether chunks may be read at all, to come here or near, as of the last look.
+    /// Returns whether chunks may be read at all, to come here or near, at the last look.
     pub(crate) fn may_read(&self) -> bool {
         let is_wanted = self.is_due || self.held.iter().any(|held| held.may_prestage);
         is_wanted && self.paused.is_none()
@@ -102,7 +104,7 @@ impl Arrival {
         self.near.iter_mut().find(|near| near.depot == depot)
     }
 
-    /// What of a holding lies neither here nor near the centre.
+    /// Returns the bytes of a holding that lie neither here nor near the centre.
     pub(crate) fn far(&self, place: usize) -> Bytes {
         let near = self.near.iter().filter_map(|near| near.bytes.get(place));
         let missing = self
@@ -112,7 +114,7 @@ impl Arrival {
         missing - near.copied().sum::<Bytes>().min(missing)
     }
 
-    /// A chunk begins its way to a depot near the centre.
+    /// Begins a chunk's way to a depot near the centre.
     pub(crate) fn begin_prestage(&mut self, fetch: Fetch, depot: DepotId, flight: Flight) {
         self.take_open(fetch.chunk);
         if let Some(near) = self.near_at(depot) {
@@ -123,7 +125,7 @@ impl Arrival {
         self.prestages.insert(fetch, Prestage { depot, flight });
     }
 
-    /// That has ended, in whatever way: the chunk is wanted again.
+    /// Ends that in any way: the chunk is wanted again.
     pub(crate) fn end_prestage(&mut self, fetch: Fetch) -> Option<Prestage> {
         let prestage = self.prestages.remove(&fetch)?;
         if let Some(near) = self.near_at(prestage.depot) {
@@ -136,7 +138,7 @@ impl Arrival {
         Some(prestage)
     }
 
-    /// A depot near the centre holds a chunk.
+    /// Records that a depot near the centre holds a chunk.
     pub(crate) fn keep_near(&mut self, chunk: ChunkIndex, depot: DepotId) {
         let (chunk, bytes) = (chunk.get(), self.chunk_bytes(chunk.get()));
         let Some((place, local)) = self.place_of(chunk) else {
@@ -159,7 +161,7 @@ impl Arrival {
         }
     }
 
-    /// A chunk lies near the centre no more: it is here, or that depot lost it.
+    /// Removes a chunk near the centre: it is here, or that depot lost it.
     pub(crate) fn leave_near(&mut self, chunk: u32) {
         let bytes = self.chunk_bytes(chunk);
         let Some((place, local)) = self.place_of(chunk) else {
@@ -177,7 +179,7 @@ impl Arrival {
         }
     }
 
-    /// Nothing that a depot near the centre holds counts any more.
+    /// Removes everything that a depot near the centre holds.
     pub(crate) fn leave_all_near(&mut self, source: SourceId) {
         let near = self.near_as(source);
         let chunks: Vec<u32> = near.map_or(Vec::new(), |near| near.held.members().collect());
@@ -186,7 +188,8 @@ impl Arrival {
         }
     }
 
-    /// After what is here was found anew, and nothing is on its way: what else lies near the centre.
+    /// Restores the rest near the centre, after the chunks here were listed anew and nothing is on
+    /// its way.
     pub(crate) fn found_near(&mut self) {
         let kept: Vec<(u32, DepotId)> = self
             .near
@@ -203,7 +206,7 @@ impl Arrival {
         }
     }
 
-    /// Whether bytes from outside made something that can be used.
+    /// Returns whether decoded bytes made a usable value.
     pub(super) fn is_near_sound(&self) -> bool {
         if !self.state.is_live() {
             return self.prestages.is_empty() && self.near.iter().all(|near| near.in_flight == 0);

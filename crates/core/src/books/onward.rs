@@ -3,12 +3,12 @@ use posthaste_types::{RequestId, record};
 use crate::contract::ArrivalSpec;
 
 record! {
-    /// As what a request goes on from its depots to an address.
+    /// Onward copy of a request from its depots to an address.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Onward {
-        /// The number of that.
+        /// Number of the copy.
         pub(crate) id: RequestId,
-        /// What is wanted of it, until both are answered together.
+        /// Specification, until both are answered together.
         pub(crate) spec: Option<ArrivalSpec>,
     }
 }

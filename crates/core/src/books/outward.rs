@@ -3,16 +3,16 @@ use posthaste_types::{RequestId, Timestamp, record};
 use super::Release;
 
 record! {
-    /// A stage-in that goes the other way: from scratch, or from depots, to an address elsewhere.
+    /// Export: from scratch, or from depots, to an address elsewhere.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Outward {
-        /// Whether its source is to be removed once all of it is there.
+        /// True if its source should be removed once all of it has arrived.
         pub(crate) releases: bool,
         pub(crate) release: Release,
-        /// When a release that failed is tried again.
+        /// Time at which a failed release is tried again.
         pub(crate) release_at: Option<Timestamp>,
         pub(crate) failures: u32,
-        /// The request from whose depots it is read, where it is not on scratch.
+        /// Request from whose depots it is read, if it is not on scratch.
         pub(crate) of: Option<RequestId>,
     }
 }
@@ -28,7 +28,7 @@ impl Outward {
         }
     }
 
-    /// Whether its source is still to be removed.
+    /// Returns whether its source is still to be removed.
     pub(crate) fn waits(&self) -> bool {
         self.releases && matches!(self.release, Release::Pending | Release::Commanded)
     }

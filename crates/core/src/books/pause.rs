@@ -1,10 +1,10 @@
-//! Whether a request waits because a user said so.
+//! Pauses of requests by a user.
 
 use super::{Arrival, Request};
 use crate::contract::Pause;
 
 impl Request {
-    /// Who lets it wait, and since when; none once it is over.
+    /// Returns who paused it, and when; none once it is over.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.uncommon.paused.as_ref().filter(|_| !self.is_final())
     }
@@ -13,12 +13,12 @@ impl Request {
         self.pause().is_some()
     }
 
-    /// Whether it moves and nobody lets it wait.
+    /// Returns whether it moves and is not paused.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_moving() && !self.is_paused()
     }
 
-    /// The name of its state: paused is what would move if nobody let it wait.
+    /// Returns the name of its state: paused, if it would otherwise move.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.is_moving() && self.is_paused() {
             true => Pause::STATE,
@@ -28,7 +28,7 @@ impl Request {
 }
 
 impl Arrival {
-    /// Who lets it wait, and since when; none once it is over.
+    /// Returns who paused it, and when; none once it is over.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         self.paused.as_ref().filter(|_| self.state.is_live())
     }
@@ -37,7 +37,7 @@ impl Arrival {
         self.pause().is_some()
     }
 
-    /// The name of its state: paused is what would go on if nobody let it wait.
+    /// Returns the name of its state: paused, if it would otherwise go on.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.is_paused() {
             true => Pause::STATE,

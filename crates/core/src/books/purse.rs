@@ -1,4 +1,4 @@
-//! What a stage-in may cost, and has cost (`docs/algorithms/wishes.md`).
+//! Budget and cost of a stage-in (`docs/algorithms/wishes.md`).
 
 use alloc::{boxed::Box, vec::Vec};
 use posthaste_plan::horizon::Money;
@@ -8,32 +8,35 @@ use super::{Arrival, Near, SourceLane};
 use crate::contract::{Cut, SourcePrice};
 
 record! {
-    /// A source that costs something, as one stage-in uses it.
+    /// Source that costs something, as one stage-in uses it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Priced {
         pub(crate) price: SourcePrice,
-        /// With a budget: chunks that may yet be read from it though another source costs less, as of the last look.
+        /// Chunks that may yet be read from it though another source costs less, at the last look,
+        /// with a budget.
         pub(crate) extra: u64,
     }
 }
 
 record! {
-    /// The money of a stage-in that has a budget, or any source of which costs something. All of it in millionths of a dollar.
+    /// Money of a stage-in that has a budget, or any source that costs something. All of it in
+    /// millionths of a dollar.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Purse {
         pub(crate) budget: Option<u64>,
         pub(crate) spent: u64,
-        /// What is to be read yet is forecast to cost, as of the last look.
+        /// Forecast cost of what is still to be read, at the last look.
         pub(crate) coming: u64,
         pub(crate) priced: Vec<Priced>,
-        /// GETs that reading all of it takes: nobody counts which chunk has how many files in it.
+        /// GETs that reading all of it takes: the files of each chunk are not counted.
         pub(crate) gets: u64,
-        /// With a budget: its cheapest sources alone would not be in time, as of the last look.
+        /// True if its cheapest sources alone would not be in time, at the last look, with a
+        /// budget.
         pub(crate) is_pressed: bool,
     }
 }
 
-/// Whether a source may be counted on, now or later.
+/// Test of whether a source may be counted on, now or later.
 pub(crate) type Counts<'a> = &'a dyn Fn(SourceId) -> bool;
 
 impl Purse {
@@ -46,7 +49,7 @@ impl Purse {
         }
     }
 
-    /// Whether nobody need look at it.
+    /// Returns whether it needs no look.
     pub(crate) fn is_empty(&self) -> bool {
         self.budget.is_none() && self.priced.is_empty()
     }
@@ -58,13 +61,13 @@ impl Purse {
 }
 
 impl Arrival {
-    /// Whether it may not cost more than it says.
+    /// Returns whether it has a budget.
     pub(crate) fn has_budget(&self) -> bool {
         let purse = self.purse.as_ref();
         purse.is_some_and(|purse| purse.budget.is_some())
     }
 
-    /// What is left of its budget; endless without one.
+    /// Returns what is left of its budget; endless without one.
     pub(crate) fn money_left(&self) -> u64 {
         let purse = self.purse.as_ref();
         purse.map_or(u64::MAX, |purse| {
@@ -73,7 +76,7 @@ impl Arrival {
         })
     }
 
-    /// So much is begun: it counts as spent.
+    /// Counts a begun read as spent.
     pub(crate) fn pay(&mut self, micro_usd: u64) {
         if micro_usd > 0 {
             let purse = self.purse.get_or_insert_with(Box::default);
@@ -82,7 +85,7 @@ impl Arrival {
         }
     }
 
-    /// What it may cost, and what its sources cost.
+    /// Sets its budget, and the prices of its sources.
     pub(crate) fn set_purse(&mut self, mut purse: Purse) {
         let held = self.held.iter();
         let runs = held.filter(|held| held.missing > Bytes::ZERO).count() as u64;
@@ -91,7 +94,7 @@ impl Arrival {
         self.purse = (!purse.is_empty()).then(|| Box::new(purse));
     }
 
-    /// What reading one chunk of so many bytes from a source costs.
+    /// Returns the cost of reading one chunk of so many bytes from a source.
     pub(crate) fn price(&self, source: SourceId, bytes: Bytes) -> u64 {
         if let Some(near) = self.near_as(source) {
             let price = near.price.map(|price| price.reading(bytes, (1, 1)));
@@ -105,7 +108,8 @@ impl Arrival {
         })
     }
 
-    /// What reading one chunk of a holding costs at least, of those that count; none where none of them holds it.
+    /// Returns the least cost of reading one chunk of a holding from sources that count; none if
+    /// none of them holds it.
     pub(crate) fn least_price(
         &self,
         place: usize,
@@ -117,7 +121,8 @@ impl Arrival {
         sources.map(|source| self.price(*source, bytes)).min()
     }
 
-    /// What reading one chunk costs at least that lies at a depot near the centre: there, or at one of its sources.
+    /// Returns the least cost of reading one chunk that lies at a depot near the centre: there, or
+    /// at one of its sources.
     fn least_price_near(
         &self,
         near: &Near,
@@ -130,8 +135,8 @@ impl Arrival {
         far.into_iter().chain(own).min()
     }
 
-    /// What the chunks cost at least that are neither here nor on their way. What lies near the centre costs nothing where that
-    /// gives it for nothing.
+    /// Returns the least cost of chunks that are neither here nor on their way. Those near the
+    /// centre cost nothing if that depot gives them free.
     pub(crate) fn rest_at_least(&self, counts: Counts<'_>) -> u64 {
         let far = self.rest(|place, bytes| self.least_price(place, bytes, counts));
         let costs = |near: &&Near| {
@@ -151,7 +156,7 @@ impl Arrival {
         near.fold(far, u64::saturating_add)
     }
 
-    /// What they cost at most.
+    /// Returns the highest cost of those chunks.
     pub(crate) fn rest_at_most(&self, counts: Counts<'_>) -> u64 {
         self.rest(|place, bytes| {
             let held = self.held.get(place)?;
@@ -160,7 +165,7 @@ impl Arrival {
         })
     }
 
-    /// The sum of the prices of all open chunks, each by its holding and its size.
+    /// Sums the prices of all open chunks, each by its holding and its size.
     fn rest(&self, price: impl Fn(usize, Bytes) -> Option<u64>) -> u64 {
         let Some(cut) = &self.cut else {
             return 0;
@@ -179,7 +184,7 @@ impl Arrival {
             .fold(0, u64::saturating_add)
     }
 
-    /// What so many chunks of a holding cost, its last one among them or not.
+    /// Returns the cost of so many chunks of a holding, with its last one among them or not.
     fn cost_of_chunks(
         &self,
         place: usize,
@@ -200,17 +205,18 @@ impl Arrival {
         Some(all.saturating_add(last))
     }
 
-    /// With a budget: what is left of it beyond what the rest costs at least; none where that is more than is left.
+    /// Returns what is left of the budget beyond the least cost of the rest; none if that exceeds
+    /// it. With a budget only.
     pub(crate) fn money_to_spare(&self, counts: Counts<'_>) -> Option<u64> {
         self.money_left().checked_sub(self.rest_at_least(counts))
     }
 
-    /// Whether what is left of the budget does not pay what is missing.
+    /// Returns whether what is left of the budget does not pay what is missing.
     pub(crate) fn is_broke(&self, counts: Counts<'_>) -> bool {
         self.has_budget() && self.money_to_spare(counts).is_none()
     }
 
-    /// What is to be read yet is forecast to cost so much.
+    /// Sets the forecast cost of what is still to be read.
     pub(crate) fn expect_to_pay(&mut self, micro_usd: u64) {
         let most = self.money_left();
         if let Some(purse) = &mut self.purse {
@@ -218,13 +224,13 @@ impl Arrival {
         }
     }
 
-    /// Chunks that may yet be read from a source though another costs less.
+    /// Returns the chunks that may yet be read from a source though another costs less.
     pub(crate) fn extra(&self, source: SourceId) -> u64 {
         let priced = self.purse.as_ref().and_then(|purse| purse.of(source));
         priced.map_or(0, |priced| priced.extra)
     }
 
-    /// One of those is begun.
+    /// Takes one of those.
     pub(crate) fn take_extra(&mut self, source: SourceId) {
         let priced = self.purse.iter_mut().flat_map(|purse| &mut purse.priced);
         for priced in priced.filter(|priced| priced.price.source == source) {
@@ -232,15 +238,15 @@ impl Arrival {
         }
     }
 
-    /// How many of those each source that costs something may give from now on.
+    /// Sets how many of those each source that costs something may give from now on.
     pub(crate) fn allow(&mut self, extra: impl Fn(SourceId) -> u64) {
         for priced in self.purse.iter_mut().flat_map(|purse| &mut purse.priced) {
             priced.extra = extra(priced.price.source);
         }
     }
 
-    /// What a whole chunk from a source costs beyond what it costs elsewhere, where that is most; none where no other source
-    /// costs less.
+    /// Returns the largest surcharge of a whole chunk from a source over other sources; none if no
+    /// other source costs less.
     pub(crate) fn surcharge(&self, source: SourceId, counts: Counts<'_>) -> Option<u64> {
         let bytes = self.spec.chunk_size.min(self.spec.bytes);
         let own = self.price(source, bytes);
@@ -260,8 +266,9 @@ impl Arrival {
         more.filter(|more| *more > 0).max()
     }
 
-    /// What a source may give of a holding at most, of what lies at a depot near the centre or of the rest, as a budget goes
-    /// that has so much to spare: with what is on its way from there. None: all of it.
+    /// Returns how many chunks a source may give of a holding under a budget with so much to spare,
+    /// including those on their way. Counts either chunks at a depot near the centre or the rest.
+    /// None: all of it.
     pub(crate) fn room_at(
         &self,
         source: SourceId,
@@ -295,7 +302,7 @@ impl Arrival {
         Some(self.spec.chunk_size.times(extra.saturating_add(flying)))
     }
 
-    /// Whether what lies at a depot near the centre is forecast to come from there alone.
+    /// Returns whether data at a depot near the centre is forecast to come from there alone.
     pub(crate) fn comes_from_near(&self, near: &Near, place: usize, counts: Counts<'_>) -> bool {
         let bytes = self.spec.chunk_size.min(self.spec.bytes);
         let own = self.price(near.source, bytes);
@@ -303,7 +310,8 @@ impl Arrival {
         !self.has_budget() || own == 0 || is_least()
     }
 
-    /// Whether a budget with so much to spare pays the next chunk of a holding from a source, and all else then.
+    /// Returns whether a budget with so much to spare pays the next chunk of a holding from a
+    /// source, and all else then.
     pub(crate) fn pays(
         &self,
         source: SourceId,
@@ -322,7 +330,8 @@ impl Arrival {
         spare.is_some_and(|spare| more <= spare) && (more == 0 || self.extra(source) > 0)
     }
 
-    /// Whether it pays a chunk that lies at a depot near the centre, read there or from a source, and all else then.
+    /// Returns whether it pays a chunk that lies at a depot near the centre, read there or from a
+    /// source, and all else then.
     pub(crate) fn pays_near(
         &self,
         source: SourceId,
@@ -347,7 +356,7 @@ impl Arrival {
         cut.map_or(0, |cut: &Cut| cut.holding_of(chunk.get()))
     }
 
-    /// Whether a chunk costs more from a source than elsewhere.
+    /// Returns whether a chunk costs more from a source than elsewhere.
     pub(crate) fn is_extra(&self, source: SourceId, chunk: ChunkIndex, counts: Counts<'_>) -> bool {
         let bytes = self.chunk_bytes(chunk.get());
         let place = self.place_within(chunk);
@@ -359,7 +368,8 @@ impl Arrival {
         least.is_some_and(|least| self.price(source, bytes) > least)
     }
 
-    /// Whether a chunk may be read once more, from another source than before: from money that nothing else will need.
+    /// Returns whether a chunk may be read once more, from another source than before: with money
+    /// that nothing else will need.
     pub(crate) fn pays_twice(
         &self,
         source: SourceId,
@@ -377,8 +387,8 @@ impl Arrival {
         is_worth_it && spare.is_some_and(|spare| cost <= spare)
     }
 
-    /// The lanes of sources that cost more than others hold the same for, the cheaper ones first, with what a chunk of each
-    /// costs more.
+    /// Returns the lanes of sources that cost more than others for the same data, with the
+    /// surcharge of a chunk of each. The cheaper ones come first.
     pub(crate) fn dearer(&self, counts: Counts<'_>) -> Vec<(u64, SourceId)> {
         let is_used = |lane: &&SourceLane| !lane.is_gone && counts(lane.source);
         let lanes = self.lanes.iter().filter(is_used);

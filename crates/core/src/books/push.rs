@@ -11,43 +11,44 @@ use super::{Bitmap, FlightKey};
 use crate::{Settings, contract::Fault};
 use pieces::Rest;
 
-/// How long chunks that made way wait at least before they are looked at again.
+/// Shortest time until postponed chunks are looked at again.
 const TURN: Duration = Duration::from_secs(1);
 
 record! {
-    /// What of one request may go on from where it lies: to depots nearer its destination, to its
-    /// destinations, or to depots that make again what was lost.
+    /// Chunks of one request that may go on from where they lie. They go to depots nearer its
+    /// destination, to its destinations, or to depots that rebuild what was lost.
     ///
-    /// A bounded number of chunks is open, the rarest first; the others wait in sets. A chunk that waits
-    /// for a busy pair of depots makes way for others, so that one slow pair stops none.
+    /// A bounded number of chunks is open, the rarest first; the others wait in sets. A chunk that
+    /// waits for a busy pair of depots gives way to others, so that one slow pair stops none.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Push {
         /// Chunks to look at, in order.
         todo: Bitmap,
-        /// Chunks that made way, for when `todo` is through.
+        /// Chunks that were postponed, for when `todo` is empty.
         later: Bitmap,
-        /// Chunks that wait for a depot to be there again or to have space.
+        /// Chunks that wait for a depot to come back or to have space.
         stuck: Bitmap,
-        /// Chunks being looked at: how many fragments lie nearer, and which it is.
+        /// Open chunks: how many fragments lie nearer, and the chunk's number.
         open: BTreeSet<(u32, u32)>,
-        /// When those have their turn at the earliest.
+        /// Earliest turn of the postponed chunks.
         turns_at: Timestamp,
         /// Fragments on their way.
         pub(crate) flying: u32,
-        /// Lanes of which it was said that something is pushed on to them, as a mask.
+        /// Lanes reported as receiving pushes, as a mask.
         pub(crate) said: u64,
         /// Lanes on which space is held until all of it is there, as a mask.
         pub(crate) holds: u64,
-        /// It was said that all lies nearer.
+        /// True once it was reported that all lies nearer.
         pub(crate) is_said_done: bool,
     }
 }
 
 impl Push {
-    /// Chunks that are open at once: each is looked at again whenever a fragment landed.
+    /// Most chunks that are open at once: each is looked at again whenever a fragment lands.
     const OPEN_MAX: usize = 128;
 
-    /// Everything is to be looked at, and so many are on their way.
+    /// Returns a push in which everything is to be looked at and so many fragments are on their
+    /// way.
     pub(crate) fn new(chunks: u32, flying: u32) -> Self {
         Self {
             todo: Bitmap::full(chunks),
@@ -62,19 +63,19 @@ impl Push {
         }
     }
 
-    /// Whether bytes from outside made something that can be used.
+    /// Returns whether decoded bytes made a usable value.
     pub(crate) fn is_sound(&self, chunks: u32) -> bool {
         let sets = [&self.todo, &self.later, &self.stuck];
         sets.into_iter().all(|set| set.fits(chunks))
             && self.open.iter().all(|&(_, chunk)| chunk < chunks)
     }
 
-    /// Something about a chunk changed.
+    /// Marks a chunk as changed.
     pub(crate) fn offer(&mut self, chunk: ChunkIndex) {
         self.todo.insert(chunk.get());
     }
 
-    /// Something about many chunks changed: all are looked at again.
+    /// Marks all chunks for another look.
     pub(crate) fn reset(&mut self, chunks: u32) {
         self.todo = Bitmap::full(chunks);
         self.later = Bitmap::empty(chunks);
@@ -82,37 +83,37 @@ impl Push {
         self.open.clear();
     }
 
-    /// A depot is there again, or has space.
+    /// Returns stuck chunks to the queue, as a depot is back or has space.
     pub(crate) fn revive(&mut self) {
         self.todo.absorb(&mut self.stuck);
     }
 
-    /// Whether there is something to look at.
+    /// Returns whether there is something to look at.
     pub(crate) fn has_work(&self) -> bool {
         !self.open.is_empty() || self.todo.len() > 0 || self.later.len() > 0
     }
 
-    /// Whether chunks are left that were not looked at.
+    /// Returns whether chunks are left that were not looked at.
     pub(crate) fn has_todo(&self) -> bool {
         self.todo.len() > 0
     }
 
-    /// Whether chunks wait for a depot.
+    /// Returns whether chunks wait for a depot.
     pub(crate) fn is_waiting(&self) -> bool {
         self.stuck.len() > 0
     }
 
-    /// Whether nothing is left, nor on its way.
+    /// Returns whether nothing is left, nor on its way.
     pub(crate) fn is_done(&self) -> bool {
         !self.has_work() && self.stuck.len() == 0 && self.flying == 0
     }
 
-    /// The open chunks, the rarest first.
+    /// Returns the open chunks, the rarest first.
     pub(crate) fn opened(&self) -> Vec<(u32, u32)> {
         self.open.iter().copied().collect()
     }
 
-    /// The next chunk to look at. With too many open, half of them make way for others.
+    /// Returns the next chunk to look at. With too many open, half of them give way to others.
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.todo.len() > 0 && self.open.len() >= Self::OPEN_MAX {
             while self.open.len() > Self::OPEN_MAX / 2
@@ -124,7 +125,7 @@ impl Push {
         self.todo.pop()
     }
 
-    /// A pass begins: what made way has its turn again when all others had theirs, once in a while.
+    /// Begins a pass: now and then, postponed chunks get another turn once all others had theirs.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         if self.todo.len() == 0 && self.turns_at <= now {
             self.todo.absorb(&mut self.later);
@@ -132,62 +133,63 @@ impl Push {
         }
     }
 
-    /// The chunk waits for a busy pair.
+    /// Keeps the chunk open, as it waits for a busy pair.
     pub(crate) fn keep_open(&mut self, chunk: u32, nearer: u32) {
         self.later.remove(chunk);
         self.open.insert((nearer, chunk));
     }
 
-    /// The chunk is no longer open.
+    /// Removes the chunk from the open ones.
     pub(crate) fn close(&mut self, chunk: u32, nearer: u32) {
         self.open.remove(&(nearer, chunk));
     }
 
-    /// The chunk waits for a depot.
+    /// Marks the chunk as waiting for a depot.
     pub(crate) fn set_stuck(&mut self, chunk: u32) {
         self.stuck.insert(chunk);
     }
 }
 
 record! {
-    /// A fragment on its way from one depot to another, or a chunk to a destination.
+    /// Fragment on its way from one depot to another, or chunk to a destination.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Forwarded {
-        /// Who sends it: one, or those from whose fragments it is rebuilt.
+        /// Depots that send it: one, or those from whose fragments it is rebuilt.
         pub(crate) givers: Vec<DepotId>,
         pub(crate) fragment: FragmentIndex,
         pub(crate) bytes: Bytes,
-        /// What each of them sends.
+        /// Bytes that each of them sends.
         pub(crate) share: Bytes,
-        /// One of them was found to be at fault: the others are not.
+        /// True if one of them was found at fault: the others are not.
         pub(crate) is_blamed: bool,
-        /// Who sends it was sent the chunk to code, so it is on its way from the centre.
+        /// True if its sender was sent the chunk to code, so it is on its way from the centre.
         pub(crate) is_piece: bool,
-        /// When it began, who sends it was getting it from the centre still.
+        /// True if its sender was still receiving it from the centre when it began.
         pub(crate) is_following: bool,
-        /// Who gets it rebuilds it from what the givers send.
+        /// True if its receiver rebuilds it from what the givers send.
         pub(crate) is_mend: bool,
         pub(crate) since: Timestamp,
     }
 }
 
 record! {
-    /// How it goes between two depots.
+    /// State of the path between two depots.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Pair {
         pub(crate) flights: u32,
         pub(crate) bytes: Bytes,
-        /// Pushes that failed since the last one that did not.
+        /// Failed pushes since the last success.
         pub(crate) failures: u32,
-        /// Nothing is pushed before.
+        /// Time before which nothing is pushed.
         pub(crate) resume_at: Timestamp,
-        /// When something landed last.
+        /// Time of the last landing.
         pub(crate) progress_at: Timestamp,
     }
 }
 
 record! {
-    /// Everything on its way between depots. Bounded by what may be under way from one to another.
+    /// Everything on its way between depots. Bounded by what may be in progress from one to
+    /// another.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Pushes {
         flights: BTreeMap<FlightKey, Forwarded>,
@@ -198,13 +200,13 @@ record! {
         rests: BTreeMap<DepotId, Rest>,
         /// Requests of which more may go on.
         offered: BTreeSet<RequestId>,
-        /// When more of them is looked at.
+        /// Time of the next look at more of them.
         pub(crate) more_at: Option<Timestamp>,
     }
 }
 
 impl Pushes {
-    /// Whether nothing is on its way, and no pair is being left alone.
+    /// Returns whether nothing is on its way and no pair is at rest.
     pub(crate) fn is_quiet(&self) -> bool {
         self.pairs.is_empty()
     }
@@ -246,8 +248,9 @@ impl Pushes {
         })
     }
 
-    /// Whether a fragment of `bytes` may start between two depots now, or only once another is through: two
-    /// always may, so that the way never idles between them. None where the pair is left alone.
+    /// Returns whether a fragment of `bytes` may start between two depots now, or only once another
+    /// has arrived. Two always may, so that the path never idles between them. None if the pair is
+    /// at rest.
     pub(crate) fn room(
         &self,
         from: DepotId,
@@ -262,7 +265,7 @@ impl Pushes {
         let fits = pair.flights < 2
             || (pair.flights < settings.push_flights_max
                 && pair.bytes + bytes <= settings.push_bytes_max);
-        // One that failed is tried with a single fragment.
+        // A pair that failed is tried with a single fragment.
         let may = pair.resume_at <= now && (pair.failures == 0 || pair.flights == 0);
         may.then_some(fits)
     }
@@ -300,43 +303,43 @@ impl Pushes {
         Some(flight)
     }
 
-    /// What a depot sends of what is under way; none where it has no part in that.
+    /// Returns the bytes that a depot sends of a push in progress; none if it has no part in that.
     pub(crate) fn share_of(&self, key: FlightKey, from: DepotId) -> Option<Bytes> {
         let flight = self.flights.get(&key)?;
         flight.givers.contains(&from).then_some(flight.share)
     }
 
-    /// Notes that one who sends what is under way was found to be at fault.
+    /// Records that one sender of a push in progress was found at fault.
     pub(crate) fn blame(&mut self, key: FlightKey) {
         if let Some(flight) = self.flights.get_mut(&key) {
             flight.is_blamed = true;
         }
     }
 
-    /// Whether nothing is under way between two depots, and nothing failed of late.
+    /// Returns whether nothing is in progress between two depots, and nothing failed recently.
     pub(crate) fn is_idle(&self, from: DepotId, to: DepotId) -> bool {
         !self.pairs.contains_key(&(from, to))
     }
 
-    /// Whether a depot sends anything to others.
+    /// Returns whether a depot sends anything to others.
     pub(crate) fn is_sending(&self, from: DepotId) -> bool {
         let pairs = self.pairs.range((from, DepotId::new(0))..);
         let mut pairs = pairs.take_while(|((giver, _), _)| *giver == from);
         pairs.any(|(_, pair)| pair.flights > 0)
     }
 
-    /// What is under way between two depots.
+    /// Counts the flights between two depots.
     pub(crate) fn flights(&self, from: DepotId, to: DepotId) -> u32 {
         self.pairs.get(&(from, to)).map_or(0, |pair| pair.flights)
     }
 
-    /// Bytes under way between two depots.
+    /// Returns the bytes in progress between two depots.
     pub(crate) fn under_way(&self, from: DepotId, to: DepotId) -> Bytes {
         let pair = self.pairs.get(&(from, to));
         pair.map_or(Bytes::ZERO, |pair| pair.bytes)
     }
 
-    /// Something landed.
+    /// Records a landing.
     pub(crate) fn succeed(&mut self, from: DepotId, to: DepotId, now: Timestamp) {
         if let Some(pair) = self.pairs.get_mut(&(from, to)) {
             (pair.failures, pair.progress_at) = (0, now);
@@ -344,7 +347,7 @@ impl Pushes {
         self.tidy((from, to));
     }
 
-    /// Something failed: the pair is left alone for a while. Returns how often it did in a row.
+    /// Records a failure: the pair rests for a while. Returns the number of consecutive failures.
     pub(crate) fn fail(
         &mut self,
         from: DepotId,
@@ -357,7 +360,7 @@ impl Pushes {
         pair.failures
     }
 
-    /// Pushes to a depot, of one request or of all.
+    /// Returns pushes to a depot, of one request or of all.
     pub(crate) fn to(
         &self,
         depot: DepotId,
@@ -374,7 +377,7 @@ impl Pushes {
         all.map(|(key, flight)| (*key, flight.clone()))
     }
 
-    /// To which depots a depot sends what, in order and each once.
+    /// Returns the requests and depots to which a depot sends, in order and each once.
     pub(crate) fn ways_from(&self, from: DepotId) -> BTreeSet<(RequestId, DepotId)> {
         let all = self
             .flights
@@ -383,8 +386,8 @@ impl Pushes {
         all.map(|(key, _)| (key.request, key.depot)).collect()
     }
 
-    /// Requests and depots between which nothing landed for so long that nothing will.
-    /// What goes to be made safe is not waited for so long.
+    /// Returns requests and depots between which nothing landed for so long that nothing will. Data
+    /// that still has to become safe is given less time.
     pub(crate) fn stalled(
         &self,
         before: Timestamp,
@@ -416,7 +419,7 @@ impl Pushes {
         self.rests.retain(|_, rest| rest.lasts_beyond(before));
     }
 
-    /// Whether the pairs count the flights there are.
+    /// Returns whether the pairs count the existing flights.
     pub(crate) fn is_balanced(&self) -> bool {
         let mut counted: BTreeMap<(DepotId, DepotId), (u32, Bytes)> = BTreeMap::new();
         for (key, flight) in &self.flights {
@@ -440,7 +443,7 @@ impl Pushes {
     }
 }
 
-/// Whether the sending depot no longer holds what it was told to send.
+/// Returns whether the sending depot no longer holds what it should send.
 pub(crate) fn is_of_giver(fault: Fault) -> bool {
     fault.is_of_source()
 }

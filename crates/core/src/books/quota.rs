@@ -3,19 +3,19 @@ use posthaste_types::{Bytes, record};
 use super::Request;
 
 record! {
-    /// What a plan over time gives a request of a depot.
+    /// Quota of a request on a depot by a plan over time.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Quota {
         /// Fragments, or whole chunks at the destination, that it may hold in the end.
         pub(crate) pieces: u32,
-        /// It was fed before the plan.
+        /// True if it was fed before the plan.
         pub(crate) was_active: bool,
     }
 }
 
 impl Request {
-    /// Pieces a plan in force still gives a lane beyond what it holds and what is on its way there; none
-    /// without a plan.
+    /// Returns the pieces that a plan in force still gives a lane beyond those held and on their
+    /// way there; none without a plan.
     pub(crate) fn quota_left(&self, lane: usize) -> Option<u32> {
         let fed = &self.lanes[lane];
         let coming = fed.in_flight.saturating_add(fed.awaited);
@@ -23,7 +23,8 @@ impl Request {
         fed.quota.map(|quota| quota.pieces.saturating_sub(has))
     }
 
-    /// The same as bytes, with what is on its way; [`posthaste_plan::Lane::NO_QUOTA`] without a plan.
+    /// Returns that quota in bytes, including what is on its way;
+    /// [`posthaste_plan::Lane::NO_QUOTA`] without a plan.
     pub(crate) fn quota_bytes(&self, lane: usize) -> Bytes {
         let Some(quota) = self.lanes[lane].quota else {
             return posthaste_plan::Lane::NO_QUOTA;
@@ -32,7 +33,8 @@ impl Request {
         self.piece(lane).times(u64::from(pieces))
     }
 
-    /// Size of what a lane gets of a chunk. The only one of a small dataset is no larger than that.
+    /// Returns the size of a lane's piece of a chunk. The only chunk of a small dataset may be
+    /// smaller than others.
     pub(crate) fn piece(&self, lane: usize) -> Bytes {
         let chunk = self.spec.chunk_size.min(self.spec.bytes.max(Bytes::new(1)));
         if self.is_destination(lane) {

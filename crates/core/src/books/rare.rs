@@ -2,9 +2,9 @@ use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::ops::{Deref, DerefMut};
 use posthaste_types::{Malformed, Record};
 
-/// What is the same for most of many.
+/// Value with a default that most instances share.
 pub(crate) trait Blank: PartialEq + Clone + 'static {
-    /// That.
+    /// Default.
     const BLANK: &'static Self;
 }
 
@@ -16,12 +16,13 @@ impl<T: PartialEq + Clone + 'static> Blank for Vec<T> {
     const BLANK: &'static Self = &Self::new();
 }
 
-/// What few of many have: for the others it takes a word of memory. It is read and written as if it were there.
+/// Value that few of many instances have: for the others it takes one word of memory. It reads and
+/// writes as if it were always present.
 #[derive(Debug, Clone)]
 pub(crate) struct Rare<T>(Option<Box<T>>);
 
 impl<T: Blank> Rare<T> {
-    /// Takes no memory any more where it is blank again.
+    /// Frees its memory if it is the default again.
     pub(crate) fn settle(&mut self) {
         if self.0.as_deref() == Some(T::BLANK) {
             self.0 = None;

@@ -13,19 +13,19 @@ use have::Have;
 use super::Bitmap;
 use crate::contract::RequestSpec;
 
-/// How a column says that it holds nothing of a chunk, or all of it. Between them: the fragment + 1.
+/// Marks in a column for nothing of a chunk, and for all of it. Between them: the fragment + 1.
 const NOTHING: u8 = 0;
 const WHOLE: u8 = u8::MAX;
 
 record! {
-    /// What one depot holds: a byte a chunk, since it holds at most one fragment of each.
+    /// Holdings of one depot: a byte a chunk, since it holds at most one fragment of each.
     #[derive(Debug, Clone, PartialEq, Eq)]
     struct Column {
-        /// It is a destination and takes whole chunks; what arrived there is delivered.
+        /// True if it is a destination and takes whole chunks; what arrived there is delivered.
         is_destination: bool,
-        /// Whether what it holds counts now.
+        /// True if what it holds counts now.
         is_live: bool,
-        /// Empty until the first fragment.
+        /// Column; empty until the first fragment.
         held: Box<[u8]>,
         stored: u32,
         stored_bytes: Bytes,
@@ -35,7 +35,7 @@ record! {
 }
 
 record! {
-    /// Which fragments of a dataset are where, verified, and which chunks still need some.
+    /// Verified fragments of a dataset by depot, and the chunks that still need some.
     ///
     /// A stored fragment costs one visit of each column. Only the rare inputs about a whole depot
     /// (lost, back, inventory) visit every chunk.
@@ -48,50 +48,50 @@ record! {
         columns: Box<[Column]>,
         /// Chunks that are not safe and not being sent.
         todo: Bitmap,
-        /// The same of chunks that lost a fragment with a depot: their turn comes last, since the depot
+        /// Unsafe chunks that lost a fragment with a depot: their turn comes last, since the depot
         /// may be back before.
         again: Bitmap,
-        /// Chunks that are not safe and that no depot fed now can take more of.
+        /// Chunks that are not safe and of which no depot fed now can take more.
         parked: Bitmap,
-        /// Chunks that a destination has and of which only pinned depots lack a copy, and those of them that no depot
-        /// fed now can take: these never go whole again.
+        /// Chunks that a destination has and of which only pinned depots lack a copy, and those of
+        /// them that no depot fed now can take. These never go whole again.
         copies_todo: Bitmap,
         copies_parked: Bitmap,
-        /// Chunks that lost a fragment with a depot and have not been made safe again.
+        /// Chunks that lost a fragment with a depot and are not safe again yet.
         damaged: Bitmap,
-        /// Chunks that the source can't give any more as they were.
+        /// Chunks that the source can no longer give unchanged.
         left: Bitmap,
         safe: u32,
         missing: u64,
-        /// A chunk that lost fragments waits until one more loss is all it survives.
+        /// True if a chunk that lost fragments waits until it survives only one more loss.
         is_lazy: bool,
-        /// Fragments of a chunk that are enough for now; none where all of its code are wanted.
+        /// Fragments of a chunk that are enough for now; none if all of its code are wanted.
         enough: Option<u32>,
         /// Lanes that must hold a fragment of every chunk, as a mask.
         pinned: u64,
-        /// Destinations that fail with no depot and no other of these, as a mask: a whole chunk there counts as one more
-        /// fragment (`replica/have.rs`).
+        /// Destinations that fail with no depot and no other of these, as a mask: a whole chunk
+        /// there counts as one more fragment (`replica/have.rs`).
         holders: u64,
     }
 }
 
-/// What storing a fragment changed.
+/// Effect of storing a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// Nothing: it was there, or the depot has another one of the chunk.
     Known,
-    /// The chunk has one more.
+    /// Additional fragment of the chunk.
     More,
-    /// The chunk is safe now.
+    /// Enough fragments: the chunk is safe now.
     Complete {
-        /// It had lost a fragment before.
+        /// True if it had lost a fragment before.
         repaired: bool,
     },
 }
 
 impl Replica {
-    /// The replica of a dataset of `chunks` chunks; with none of them it takes no memory. Destinations and pinned
-    /// lanes are masks.
+    /// Builds the replica of a dataset of `chunks` chunks; without chunks it takes no memory.
+    /// Destinations and pinned lanes are masks.
     pub(crate) fn new(
         spec: &RequestSpec,
         chunks: u32,
@@ -129,7 +129,7 @@ impl Replica {
         }
     }
 
-    /// Whether bytes from outside made a replica that can be used.
+    /// Returns whether decoded bytes made a usable replica.
     pub(crate) fn is_sound(&self, lanes: usize) -> bool {
         let chunks = self.chunks as usize;
         self.columns.len() == lanes
@@ -156,7 +156,7 @@ impl Replica {
         self.safe == self.chunks
     }
 
-    /// Whether every destination has every chunk.
+    /// Returns whether every destination has every chunk.
     pub(crate) fn is_delivered(&self) -> bool {
         let mut whole = self.columns.iter().filter(|column| column.is_destination);
         let has_all = |column: &Column| column.is_live && column.stored == self.chunks;
@@ -164,37 +164,37 @@ impl Replica {
         self.chunks > 0 && has_any && whole.all(has_all)
     }
 
-    /// Fragments the depot holds, and their bytes.
+    /// Returns the fragments that the depot holds, and their bytes.
     pub(crate) fn stored(&self, lane: usize) -> (u32, Bytes) {
         (self.columns[lane].stored, self.columns[lane].stored_bytes)
     }
 
-    /// Fragments that still have to be stored.
+    /// Returns the fragments that still have to be stored.
     pub(crate) fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// Coded bytes that still have to be stored.
+    /// Returns the coded bytes that still have to be stored.
     pub(crate) fn missing_bytes(&self) -> Bytes {
         let piece = self.code.fragment_size(self.chunk_size);
         let less = piece - self.code.fragment_size(self.last_chunk);
         piece.times(self.missing) - less.times(self.last_lacks().into())
     }
 
-    /// Fragments that the last chunk lacks: it may be smaller than the others.
+    /// Returns the fragments that the last chunk lacks: it may be smaller than the others.
     fn last_lacks(&self) -> u32 {
         let last = self.chunks.checked_sub(1);
         last.map_or(0, |last| self.lacks(last, self.have(last)))
     }
 
-    /// Most coded bytes of those that the depot can take.
+    /// Returns the most coded bytes of those that the depot can take.
     pub(crate) fn room(&self, lane: usize) -> Bytes {
         self.code
             .fragment_size(self.chunk_size)
             .times(u64::from(self.room_count(lane)))
     }
 
-    /// The same, the last chunk as small as it is.
+    /// Returns that room, with the last chunk at its true size.
     pub(crate) fn room_to_the_byte(&self, lane: usize) -> Bytes {
         let last = self.chunks.checked_sub(1).map(ChunkIndex::new);
         let takes_last = last.is_some_and(|last| self.last_lacks() > 0 && !self.holds(lane, last));
@@ -205,7 +205,8 @@ impl Replica {
         self.room(lane) - (piece - self.code.fragment_size(self.last_chunk))
     }
 
-    /// Most fragments of those. What a depot holds that is not live does not count, so it takes no room.
+    /// Returns the most fragments of those. What a depot that is not live holds does not count, so
+    /// it takes no room.
     pub(crate) fn room_count(&self, lane: usize) -> u32 {
         let column = &self.columns[lane];
         let held = if column.is_live {
@@ -216,7 +217,7 @@ impl Replica {
         (self.chunks - self.safe).saturating_sub(held)
     }
 
-    /// Bytes of the chunks that are not safe: what the direct path has to carry.
+    /// Returns the bytes of the chunks that are not safe, which the direct path has to carry.
     pub(crate) fn unsafe_bytes(&self) -> Bytes {
         let less = match self.last_lacks() {
             0 => Bytes::ZERO,
@@ -238,13 +239,13 @@ impl Replica {
         }
     }
 
-    /// Whether the depot has, or had when it was last heard of, something of the chunk.
+    /// Returns whether the depot has, or had when last heard of, something of the chunk.
     pub(crate) fn holds(&self, lane: usize, chunk: ChunkIndex) -> bool {
         self.columns[lane].at(chunk.get()) != NOTHING
     }
 
-    /// Whether an earlier depot holds the same fragment of the chunk, so that this one may take
-    /// another in its place. It happens when a send that ended unknown was made again elsewhere.
+    /// Returns whether an earlier depot holds the same fragment of the chunk, so that this one may
+    /// take another in its place. It happens when a send of unknown outcome was repeated elsewhere.
     pub(crate) fn is_redundant(&self, lane: usize, chunk: ChunkIndex) -> bool {
         let held = self.columns[lane].at(chunk.get());
         let earlier = &self.columns[..lane];
@@ -255,15 +256,16 @@ impl Replica {
                 .any(|column| column.is_live && column.at(chunk.get()) == held)
     }
 
-    /// The fragments of a chunk that are wanted somewhere, as a mask; none when the chunk is safe. Those that no live
-    /// depot holds, and as many others as pinned depots lack beyond these.
+    /// Returns the fragments of a chunk that are wanted somewhere, as a mask; none when the chunk
+    /// is safe. They are those that no live depot holds, and as many others as pinned depots lack
+    /// beyond these.
     pub(crate) fn lacking(&self, chunk: ChunkIndex) -> u64 {
         let lost = self.lost(chunk);
         let more = self.lacks(chunk.get(), self.have(chunk.get())) - lost.count_ones();
         lost | self.copies(chunk, lost, more)
     }
 
-    /// Of those, the fragments that no live depot holds.
+    /// Returns the fragments among those that no live depot holds.
     pub(crate) fn lost(&self, chunk: ChunkIndex) -> u64 {
         let have = self.have(chunk.get());
         lowest(
@@ -272,7 +274,7 @@ impl Replica {
         )
     }
 
-    /// Whether the fragment can belong to the dataset and the depot.
+    /// Returns whether the fragment can belong to the dataset and the depot.
     pub(crate) fn accepts(&self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) -> bool {
         chunk.get() < self.chunks
             && if self.columns[lane].is_destination {
@@ -282,7 +284,7 @@ impl Replica {
             }
     }
 
-    /// A live depot stored a fragment and checked its digest.
+    /// Records that a live depot stored a fragment and checked its digest.
     pub(crate) fn store(
         &mut self,
         lane: usize,
@@ -320,13 +322,13 @@ impl Replica {
         Stored::Complete { repaired }
     }
 
-    /// Whether what a lane holds counts.
+    /// Returns whether what a lane holds counts.
     pub(crate) fn is_live(&self, lane: usize) -> bool {
         self.columns[lane].is_live
     }
 
-    /// What the depot holds counts from now on, or no longer. Returns how many chunks lost their
-    /// safety. Chunks being sent must be taken out of `todo` again by [`Replica::open`].
+    /// Sets whether what the depot holds counts. Returns how many chunks lost their safety. Chunks
+    /// being sent must be taken out of `todo` again by [`Replica::open`].
     pub(crate) fn set_live(&mut self, lane: usize, is_live: bool) -> u32 {
         let lost = self.columns[lane].is_live && !is_live;
         let changed = self.columns[lane].is_live != is_live;
@@ -344,7 +346,7 @@ impl Replica {
         }
     }
 
-    /// The depot holds exactly this, and it counts. Returns how many chunks lost their safety.
+    /// Replaces what the depot holds, which counts. Returns how many chunks lost their safety.
     pub(crate) fn replace(&mut self, lane: usize, held: &[(ChunkIndex, FragmentIndex)]) -> u32 {
         let column = &mut self.columns[lane];
         let old = core::mem::take(&mut column.held);
@@ -358,9 +360,9 @@ impl Replica {
         self.recount(lane, &old)
     }
 
-    /// Makes room on a depot that `can_take` more: its fragment of the chunk, which another live depot
-    /// holds too, no longer counts. Depots that came back leave such copies, and with one on every
-    /// depot the fragment that lacks would find no place.
+    /// Makes room on a depot that `can_take` more: its fragment of the chunk, which another live
+    /// depot holds too, no longer counts. Depots that came back leave such copies; with one on
+    /// every depot the missing fragment would find no place.
     pub(crate) fn free_redundant(
         &mut self,
         chunk: ChunkIndex,
@@ -423,7 +425,7 @@ impl Replica {
         true
     }
 
-    /// Of two fragments of a chunk at one depot, counts the one that no other depot holds.
+    /// Prefers, of two fragments of a chunk at one depot, the one that no other depot holds.
     fn prefer(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) {
         let (at, new) = (chunk.get(), fragment.get().wrapping_add(1));
         let old = self.columns[lane].at(at);
@@ -442,7 +444,7 @@ impl Replica {
         }
     }
 
-    /// Counts everything anew. `old` is what the column of a lane that just ceased to count held.
+    /// Recounts everything. `old` is the content of a lane's column that just ceased to count.
     fn recount(&mut self, lane: usize, old: &[u8]) -> u32 {
         self.unpark();
         (self.safe, self.missing) = (0, 0);
@@ -478,7 +480,7 @@ impl Replica {
     }
 }
 
-/// The lowest so many bits of a mask.
+/// Returns the lowest so many bits of a mask.
 fn lowest(mut mask: u64, count: u32) -> u64 {
     let all = mask;
     for _ in 0..count {
@@ -524,7 +526,7 @@ mod tests {
         Replica::new(&spec, CHUNKS, LANES, 1 << DESTINATION, 0)
     }
 
-    /// The oracle: every count made anew from what the columns hold.
+    /// Compares every count with one recomputed from the columns.
     fn assert_counts(replica: &Replica) {
         let held = |lane: usize, chunk: u32| replica.columns[lane].at(chunk);
         let is_there = replica.columns[DESTINATION].is_live;
@@ -546,7 +548,7 @@ mod tests {
             usize::from(total).saturating_sub(enough as usize)
         });
         let losses = usize::from(replica.code.parity()).saturating_sub(spared);
-        // The one destination has a chunk whole and is one that holds it all the same.
+        // The one destination that has a chunk whole is also one that holds it.
         let of_code = |chunk: u32| match (is_left(chunk), is_whole(chunk)) {
             (true, _) => 0,
             (false, true) if losses == 0 => 0,
@@ -633,7 +635,7 @@ mod tests {
         assert_eq!(replica.set_live(1, false), CHUNKS);
         let chunk = ChunkIndex::new(0);
         assert_eq!((replica.lacking(chunk), replica.thin()), (0b11, 0));
-        // It is made whole, not just good enough.
+        // It is restored in full, not just to good enough.
         assert_eq!(replica.set_live(0, true), 0);
         assert_eq!(replica.lacking(chunk), 0b10);
         assert_counts(&replica);

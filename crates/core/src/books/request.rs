@@ -21,27 +21,27 @@ use crate::{
 use uncommon::Uncommon;
 
 record! {
-    /// Which way a request's data goes.
+    /// Route of a request's data.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Route {
         /// Whole chunks straight to the destination, and nothing else.
         0 = Direct,
-        /// Fragments to depots, and meanwhile whole chunks to the destination where there is one.
+        /// Fragments to depots, and meanwhile whole chunks to a destination, if there is one.
         1 = Staged,
     }
 }
 
 record! {
-    /// How far the release of the source is.
+    /// Progress of the source's release.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Release {
         /// Not commanded.
         0 = Pending,
         /// Commanded; the source may be gone.
         1 = Commanded,
-        /// The source is gone.
+        /// Done: the source is gone.
         2 = Done,
-        /// It could not be removed.
+        /// Removal failed.
         3 = Kept,
         /// Some of it could not be removed, and the rest is gone, or another one: nothing is read from it any more.
         4 = Left,
@@ -56,95 +56,98 @@ impl Release {
 }
 
 record! {
-    /// One depot as one request uses it.
+    /// Depot as one request uses it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Lane {
         pub(crate) depot: DepotId,
-        /// It is fed now.
+        /// True if it is fed now.
         pub(crate) is_active: bool,
-        /// Something was sent to it: after an interruption it must be asked what it has.
+        /// True if something was sent to it: after an interruption it must be asked what it has.
         pub(crate) is_used: bool,
-        /// When it was asked what it holds, while the answer is out. Nothing is sent meanwhile.
+        /// Time at which it was asked what it holds, while unanswered. Nothing is sent meanwhile.
         pub(crate) asked_at: Option<Timestamp>,
         pub(crate) in_flight: u32,
-        /// Fragments on their way here from depots that code.
+        /// Fragments on their way here from coding depots.
         pub(crate) awaited: u32,
-        /// Lanes to depots that fail together with this one in any way, itself among them, as a mask.
+        /// Lanes to depots that fail together with this one in any way, itself among them, as a
+        /// mask.
         pub(crate) kin: u64,
-        /// Pieces that the last look counted on sending there: their space is kept for them.
+        /// Pieces that the last look counted on sending there, for which space is kept.
         pub(crate) kept: u32,
-        /// What a plan in force gives it; none where it may have what it gets.
+        /// Quota of a plan in force; none if it has no bound.
         pub(crate) quota: Option<Quota>,
-        /// Governs how many are; none until the optimizer knows enough to begin.
+        /// Optimizer of the number of flights; none until it knows enough to begin.
         pub(crate) tuning: Option<Box<Tuning>>,
     }
 }
 
 record! {
-    /// A chunk being sent.
+    /// Chunk being sent.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Stripe {
         /// Fragments that no depot holds or is being sent, as a mask.
         pub(crate) wanted: u64,
         /// Lanes that hold or are being sent one, as a mask.
         pub(crate) taken: u64,
-        /// Sends that failed.
+        /// Failed sends.
         pub(crate) failures: u32,
         pub(crate) last_fault: Option<Fault>,
     }
 }
 
 record! {
-    /// A request and everything about it.
+    /// Request and everything about it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Request {
         pub(crate) spec: RequestSpec,
-        /// The optimizer asked for.
+        /// Optimizer asked for.
         pub(crate) method: Method,
-        /// What is wished beyond the deadline.
+        /// Wishes beyond the deadline.
         pub(crate) wishes: Shared<Wishes>,
-        /// The deadline its user asked for.
+        /// Deadline that its user asked for.
         pub(crate) wished_deadline: Timestamp,
         pub(crate) submitted: Timestamp,
         pub(crate) state: RequestState,
-        /// It was taken though its deadline can't be met, or it missed it: it gets what is left.
+        /// True if it was accepted although its deadline can't be met, or missed it: it gets what
+        /// is left.
         pub(crate) is_leftover: bool,
         pub(crate) at_risk: bool,
         pub(crate) missed: bool,
         pub(crate) safe_at: Option<Timestamp>,
         pub(crate) finish: Option<Forecast>,
         pub(crate) route: Route,
-        /// More urgent ones leave it something of the way out now.
+        /// True if more urgent requests leave it some of the uplink now.
         pub(crate) is_due: bool,
-        /// What was begun for it costs, in millionths of a dollar, with keeping it.
+        /// Cost of what was begun for it, in millionths of a dollar, including its keeping.
         pub(crate) spent_micro_usd: u64,
-        /// The depots in the user's order, then the destinations.
+        /// Depots in the user's order, then the destinations.
         pub(crate) lanes: Box<[Lane]>,
         /// Lanes of destinations, as a mask.
         destinations: u64,
-        /// The destination that plans count on: each chunk goes whole to one of them first.
+        /// Destination on which plans count: each chunk goes whole to one of them first.
         lead: Option<usize>,
-        /// Fragments of a chunk that depots which fail together may hold.
+        /// Most fragments of a chunk that depots failing together may hold.
         pub(crate) domain_max: u32,
         pub(crate) replica: Replica,
         pub(crate) stripes: Rare<BTreeMap<ChunkIndex, Stripe>>,
-        /// How much of each chunk is on its way; late copies outlive their stripe.
+        /// Number of sends of each chunk on their way; late copies outlive their stripe.
         flying: Rare<BTreeMap<ChunkIndex, u32>>,
-        /// What may go on between depots; none where all are of one level.
+        /// Chunks that may go on between depots; none if all are of one level.
         pub(crate) push: Option<Box<Push>>,
-        /// What destinations may take from each other; none where there is one only.
+        /// Chunks that destinations may take from each other; none if there is only one.
         pub(crate) delivery: Option<Box<Push>>,
-        /// What depots may make again of it without its source; none before anything was lost.
+        /// Chunks that depots may rebuild without its source; none before anything was lost.
         pub(crate) mend: Option<Box<Push>>,
-        /// It was said that chunks are not safe, and not yet that they are again, since the source left.
+        /// True if chunks were reported as unsafe, and not yet as safe again, since the source
+        /// left.
         pub(crate) is_thin: bool,
-        /// How that stands beside when it is wanted there.
+        /// Progress against its deliver-by.
         pub(crate) due: Rare<Due>,
         pub(crate) pace: Pace,
         pub(crate) late_ticks: u32,
         pub(crate) on_time_ticks: u32,
         pub(crate) release: Release,
-        /// Where its slack went.
+        /// Account of its slack.
         pub(crate) account: Account,
         pub(crate) decisions: Decisions,
         pub(crate) uncommon: Rare<Uncommon>,
@@ -206,25 +209,26 @@ impl Request {
         }
     }
 
-    /// Depots a request can use: a mask of lanes is a word, and twice 32 fragments is the widest code.
+    /// Most depots of a request: a mask of lanes is a word, and twice 32 fragments is the widest
+    /// code.
     pub(crate) const LANES_MAX: usize = 64;
 
-    /// Chunks of a dataset: a byte for each and depot must fit into memory. 2^26 chunks of 64 MiB are
-    /// 4 EiB.
+    /// Most chunks of a dataset: a byte for each and depot must fit into memory. 2^26 chunks of 64
+    /// MiB are 4 EiB.
     const CHUNKS_MAX: u64 = 1 << 26;
 
-    /// Chunks of the dataset; none where it can't be cut.
+    /// Returns the chunks of the dataset; none if it can't be cut.
     fn cut(spec: &RequestSpec) -> u32 {
         if Self::is_cut(spec) { spec.chunks() } else { 0 }
     }
 
-    /// Whether the dataset can be cut into chunks at all.
+    /// Returns whether the dataset can be cut into chunks at all.
     pub(crate) fn is_cut(spec: &RequestSpec) -> bool {
         let chunks = spec.bytes.pieces(spec.chunk_size);
         spec.bytes == Bytes::ZERO || (1..=Self::CHUNKS_MAX).contains(&chunks)
     }
 
-    /// Its code was chosen: nothing was stored yet.
+    /// Resets the replica for a newly chosen code: nothing was stored yet.
     pub(crate) fn recode(&mut self) {
         let chunks = self.replica.chunks();
         self.replica = self.empty_replica(chunks);
@@ -237,7 +241,7 @@ impl Request {
         empty
     }
 
-    /// Forgets what depots hold: nobody will ask again.
+    /// Forgets what depots hold: it won't be asked again.
     pub(crate) fn close_books(&mut self) {
         self.stripes.clear();
         (self.push, self.delivery, self.mend) = (None, None, None);
@@ -246,7 +250,7 @@ impl Request {
         (self.finish, self.due.finish) = (None, None);
     }
 
-    /// It gets what others leave from now on, in this turn among those that do.
+    /// Moves it to those that get what others leave, with this turn among them.
     pub(crate) fn go_last(&mut self, turn: Turn) {
         (
             self.is_leftover,
@@ -255,7 +259,7 @@ impl Request {
         ) = (true, false, turn);
     }
 
-    /// Its deadline says again when it is its turn.
+    /// Restores its turn by deadline.
     pub(crate) fn take_turn(&mut self) {
         (self.is_leftover, self.uncommon.has_conceded) = (false, false);
     }
@@ -264,7 +268,7 @@ impl Request {
         self.state == RequestState::Moving
     }
 
-    /// Whether nothing about it can change any more, except that depots are lost or people look.
+    /// Returns whether nothing about it can change any more, except by lost depots or queries.
     pub(crate) fn is_final(&self) -> bool {
         match self.state {
             RequestState::Refused
@@ -275,7 +279,7 @@ impl Request {
         }
     }
 
-    /// Whether anybody still cares what the depots hold of it.
+    /// Returns whether what the depots hold of it still matters.
     pub(crate) fn is_kept(&self) -> bool {
         match self.state {
             RequestState::Refused | RequestState::Cancelled | RequestState::Failed => false,
@@ -290,30 +294,30 @@ impl Request {
         self.lanes.iter().position(|lane| lane.depot == depot)
     }
 
-    /// The lane of the destination that plans count on, when there is one.
+    /// Returns the lane of the destination on which plans count, if there is one.
     pub(crate) fn lead(&self) -> Option<usize> {
         self.lead
     }
 
-    /// From now on plans count on this destination.
+    /// Sets the destination on which plans count from now on.
     pub(crate) fn set_lead(&mut self, lane: usize) {
         if self.is_destination(lane) {
             self.lead = Some(lane);
         }
     }
 
-    /// Lanes of destinations, as a mask.
+    /// Returns the lanes of destinations, as a mask.
     pub(crate) fn whole_lanes(&self) -> u64 {
         self.destinations
     }
 
-    /// Lanes of destinations.
+    /// Returns the lanes of destinations.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = usize> + use<> {
         let mask = self.destinations;
         (0..self.lanes.len()).filter(move |&lane| mask >> lane & 1 == 1)
     }
 
-    /// Whether bytes from outside made masks that fit the lanes.
+    /// Returns whether decoded bytes made masks that fit the lanes.
     pub(crate) fn is_whole_sound(&self) -> bool {
         let count = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
         let beyond = self.destinations & !u64::MAX.unbounded_shr(64 - count.min(64));
@@ -324,23 +328,23 @@ impl Request {
                 .is_none_or(|lead| lead < self.lanes.len() && self.is_destination(lead))
     }
 
-    /// Whether the route uses this lane at all.
+    /// Returns whether the route uses this lane at all.
     pub(crate) fn is_on_route(&self, lane: usize) -> bool {
         self.route == Route::Staged || self.is_destination(lane)
     }
 
-    /// Whether the lane takes whole chunks.
+    /// Returns whether the lane takes whole chunks.
     pub(crate) fn is_destination(&self, lane: usize) -> bool {
         self.destinations >> lane & 1 == 1
     }
 
-    /// Lanes that take fragments.
+    /// Returns the lanes that take fragments.
     pub(crate) fn depot_lanes(&self) -> impl Iterator<Item = usize> + use<> {
         let mask = self.destinations;
         (0..self.lanes.len()).filter(move |&lane| mask >> lane & 1 == 0)
     }
 
-    /// Depots fed at once: the destination counts where it is the only one.
+    /// Counts depots fed at once, including the destination if it is the only one.
     pub(crate) fn fan_out(&self) -> u32 {
         let fed = self
             .depot_lanes()
@@ -352,7 +356,8 @@ impl Request {
         u32::try_from(fed).unwrap_or(u32::MAX)
     }
 
-    /// What a lane gets of a chunk at a time: all of it, or the first fragment as an example of its size.
+    /// Returns what a lane gets of a chunk at a time: all of it, or the first fragment as an
+    /// example of its size.
     pub(crate) fn portion(&self, lane: usize) -> FragmentIndex {
         if self.is_destination(lane) {
             FragmentIndex::WHOLE
@@ -361,8 +366,8 @@ impl Request {
         }
     }
 
-    /// Lanes that some chunk could still use, as a mask: whether they have room, are fed, or fail
-    /// together with others is not asked.
+    /// Returns the lanes that some chunk could still use, as a mask, whether or not they have room,
+    /// are fed, or fail together with others.
     pub(crate) fn wanted_lanes(&self, settings: &Settings) -> u64 {
         let whole = self.destinations;
         let whole = if self.replica.has_next_whole() {
@@ -377,7 +382,7 @@ impl Request {
         waiting.fold(whole, |lanes, stripe| lanes | !stripe.taken)
     }
 
-    /// Something of the chunk is on its way through the lane.
+    /// Records that something of the chunk is on its way through the lane.
     pub(crate) fn begin_flight(&mut self, lane: usize, chunk: ChunkIndex) {
         let fed = &mut self.lanes[lane];
         fed.in_flight += 1;
@@ -385,7 +390,7 @@ impl Request {
         *self.flying.entry(chunk).or_default() += 1;
     }
 
-    /// That ended, one way or the other.
+    /// Records the end of that flight, with success or not.
     pub(crate) fn end_flight(&mut self, lane: usize, chunk: ChunkIndex) {
         self.lanes[lane].in_flight -= 1;
         self.end_one(chunk);
@@ -400,13 +405,13 @@ impl Request {
         }
     }
 
-    /// Whether anything of the chunk is on its way from the centre.
+    /// Returns whether anything of the chunk is on its way from the centre.
     pub(crate) fn is_flying(&self, chunk: ChunkIndex) -> bool {
         self.flying.contains_key(&chunk)
     }
 
-    /// Whether one more chunk may be read to be sent in fragments, or whole: neither keeps the other
-    /// waiting, and both together are at most twice as many.
+    /// Returns whether one more chunk may be read to be sent in fragments, or whole. Neither kind
+    /// keeps the other waiting, and both together are at most twice as many.
     pub(crate) fn has_memory(&self, is_whole: bool, settings: &Settings) -> bool {
         let whole = self.destinations;
         let goes_whole = |stripe: &Stripe| stripe.wanted == 0 && stripe.taken & !whole == 0;
@@ -416,7 +421,7 @@ impl Request {
             .count();
         let bytes = self.spec.chunk_size.times(open as u64 + 1);
         let most = settings.stripes_max as usize;
-        // What went whole counts as coded once a depot comes back with fragments of it.
+        // A chunk that went whole counts as coded once a depot comes back with fragments of it.
         let is_late = |chunk: &&ChunkIndex| !self.stripes.contains_key(chunk);
         let late = self.flying.keys().filter(is_late).count();
         let has_room = self.stripes.len() + late < 2 * most;
@@ -424,7 +429,8 @@ impl Request {
     }
 }
 
-/// A lane to each depot that may hold something, pinned ones first: none is left out for the number of others.
+/// Returns a lane to each depot that may hold something, pinned ones first, so that the bound on
+/// lanes drops none of these.
 fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Box<[Lane]> {
     let mut lanes: Vec<Lane> = Vec::new();
     for &depot in pinned.iter().chain(&spec.via).chain(&spec.destinations) {
@@ -438,7 +444,7 @@ fn lanes_of(spec: &RequestSpec, wishes: &Wishes, pinned: &[DepotId]) -> Box<[Lan
     lanes.into_boxed_slice()
 }
 
-/// Lanes of destinations, as a mask.
+/// Returns the lanes of destinations, as a mask.
 fn whole_mask(lanes: &[Lane], spec: &RequestSpec) -> u64 {
     let whole = lanes.iter().enumerate();
     let whole = whole.filter(|(_, lane)| spec.destinations.contains(&lane.depot));
@@ -450,7 +456,7 @@ mod tests {
     use super::*;
     use crate::books::Entry;
 
-    /// Of a hundred thousand that wait, each byte is a tenth of a megabyte.
+    /// With a hundred thousand waiting requests, each byte is a tenth of a megabyte.
     #[test]
     fn a_request_that_waits_takes_little_memory() {
         let sizes = [size_of::<Request>(), size_of::<Lane>(), size_of::<Entry>()];

@@ -2,12 +2,13 @@ use alloc::{sync::Arc, vec::Vec};
 use core::ops::{Deref, DerefMut};
 use posthaste_types::{Malformed, Record};
 
-/// What many have alike: those that were found to be alike share one in memory. It is read and written as if each had its own.
+/// Value that many owners have alike: equal ones share memory. It reads and writes as if each had
+/// its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shared<T>(Arc<T>);
 
 impl<T: PartialEq> Shared<T> {
-    /// Shares with the first of these that is alike.
+    /// Shares with the first of these that is equal.
     pub(crate) fn share<'a>(&mut self, others: impl IntoIterator<Item = &'a Self>)
     where
         T: 'a,

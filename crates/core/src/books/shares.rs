@@ -8,24 +8,24 @@ use crate::{
     contract::{Priority, Wishes},
 };
 
-/// What was served decays in steps of this: finer ones would cost more than they tell.
+/// Step of decay of past service: finer steps would cost more than they are worth.
 const DECAY_STEP: Duration = Duration::from_secs(60);
 
 record! {
-    /// Whose turn it is among those that can't be on time: the lowest first.
+    /// Turn among requests that can't be on time: the lowest is next.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub(crate) struct Turn {
         /// Levels of priority above it.
         below_most: u8,
-        /// How many projects were served less lately.
+        /// Number of projects that were served less recently.
         project: u32,
-        /// The same of the users within the project.
+        /// Number of users within the project that were served less recently.
         owner: u32,
     }
 }
 
 impl Turn {
-    /// Before all others.
+    /// Turn before all others.
     pub(crate) const FIRST: Self = Self {
         below_most: 0,
         project: 0,
@@ -33,7 +33,7 @@ impl Turn {
     };
 }
 
-/// Who wants something, and how much it matters.
+/// Owner and project of a request, and its priority.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim<'a> {
     pub(crate) priority: Priority,
@@ -52,25 +52,25 @@ impl Wishes {
 }
 
 record! {
-    /// What one project, or one user of a project, was served.
+    /// Service to one project, or one user of a project.
     #[derive(Debug, Clone, PartialEq, Eq)]
     struct Served {
-        /// How much, less the longer ago.
+        /// Bytes, decayed by age.
         bytes: u64,
-        /// As of when.
+        /// Time of that value.
         at: Timestamp,
-        /// How many others were served less, as of the last look at everything.
+        /// Number of others that were served less, at the last look at everything.
         rank: u32,
     }
 }
 
 record! {
-    /// Who was served how much lately. Bounded by the names people give: those that were served
-    /// nothing for long are forgotten.
+    /// Recent service by project and user. Bounded by the names in use: those not served for long
+    /// are forgotten.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Shares {
         projects: BTreeMap<String, Served>,
-        /// By project and user.
+        /// Service by project and user.
         owners: BTreeMap<(String, String), Served>,
         /// Looks at everything so far.
         looks: u64,
@@ -81,7 +81,7 @@ record! {
 }
 
 impl Shares {
-    /// Something was stored for a request, or came for a stage-in.
+    /// Charges bytes stored for a request, or received for a stage-in.
     pub(crate) fn charge(
         &mut self,
         claim: Claim<'_>,
@@ -101,7 +101,7 @@ impl Shares {
         party.charge(bytes, now, settings);
     }
 
-    /// A look at everything begins: turns are what they are until the next one.
+    /// Begins a look at everything: turns stay fixed until the next one.
     pub(crate) fn settle(&mut self, now: Timestamp, settings: &Settings) {
         self.looks += 1;
         self.top = self.top_so_far.take();
@@ -118,9 +118,9 @@ impl Shares {
         of_project.into_values().for_each(rank);
     }
 
-    /// The turn of a request that can't be on time. Priority comes first, then who was served least;
-    /// but one look in `settings.fair_looks` counts everybody as of the highest priority there is, so
-    /// that nobody waits for ever.
+    /// Returns the turn of a request that can't be on time. Priority comes first, then the least
+    /// served. But one look in `settings.fair_looks` treats all as having the highest present
+    /// priority, so that none waits for ever.
     pub(crate) fn turn(&mut self, claim: Claim<'_>, settings: &Settings) -> Turn {
         let below_most = claim.priority.below_most();
         let top = self.top_so_far.unwrap_or(below_most).min(below_most);
@@ -166,8 +166,8 @@ impl Served {
     }
 }
 
-/// Says of each party how many were served less. Those that are in no book were served nothing, and
-/// so come before all.
+/// Ranks each party by how many were served less. Unregistered ones were served nothing, and so
+/// come before all.
 fn rank(mut shares: Vec<&mut Served>) {
     shares.sort_by_key(|party| party.bytes);
     let (mut rank, mut last) = (0, 0);
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Who gets a byte next, a hundred times in a row: all want all the time.
+    /// Plays rounds in which all always want service, a byte a round, and returns what each got.
     fn served(all: &[Wishes], rounds: usize) -> Vec<u64> {
         let (mut shares, settings) = (Shares::default(), Settings::default());
         let mut served = alloc::vec![0; all.len()];

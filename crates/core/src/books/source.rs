@@ -8,17 +8,17 @@ use crate::{
 };
 
 record! {
-    /// An endpoint that data is fetched from: how it is doing, and the way from it.
+    /// Endpoint from which data is fetched: its state, and the path from it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Source {
         pub(crate) name: String,
         pub(crate) state: DepotState,
         pub(crate) link: Link,
-        /// Fetches that failed since the last one that did not.
+        /// Failed fetches since the last success.
         pub(crate) failures: u32,
-        /// Times it was lost since it last gave something.
+        /// Losses since it last gave something.
         pub(crate) losses: u32,
-        /// Nothing is fetched before.
+        /// Time before which nothing is fetched.
         pub(crate) resume_at: Timestamp,
     }
 }
@@ -39,17 +39,17 @@ impl Source {
         self.state == DepotState::Down
     }
 
-    /// Whether it may be asked for something now.
+    /// Returns whether it may be asked for something now.
     pub(crate) fn is_open(&self, now: Timestamp) -> bool {
         self.resume_at <= now
     }
 
-    /// Whether it failed so often that nobody waits for it any longer.
+    /// Returns whether it failed so often that it is given up.
     pub(crate) fn is_hopeless(&self, settings: &Settings) -> bool {
         self.losses >= settings.fruitless_max
     }
 
-    /// It is asked as if nothing had ever happened.
+    /// Clears its failures.
     pub(crate) fn forgive(&mut self) {
         (self.failures, self.losses) = (0, 0);
         self.resume_at = Timestamp::default();
@@ -58,7 +58,7 @@ impl Source {
         }
     }
 
-    /// It gave something. Whether it had been lost.
+    /// Records that it gave something. Returns whether it had been lost.
     pub(crate) fn succeed(&mut self, now: Timestamp) -> bool {
         (self.failures, self.losses) = (0, 0);
         self.resume_at = Timestamp::default();
@@ -66,7 +66,7 @@ impl Source {
         core::mem::replace(&mut self.state, DepotState::Up) == DepotState::Down
     }
 
-    /// It failed to give something: it is left alone for a while. Whether it counts as lost.
+    /// Records a failure: it rests for a while. Returns whether it counts as lost.
     pub(crate) fn fail(&mut self, now: Timestamp, fault: Fault, settings: &Settings) -> bool {
         self.failures += 1;
         let most = if fault == Fault::Unreachable {
@@ -74,7 +74,7 @@ impl Source {
         } else {
             settings.failures_max
         };
-        // One that was lost has one try at a time.
+        // A lost source gets one try at a time.
         if self.failures >= most || self.is_down() {
             self.lose(now, settings);
             return true;
@@ -84,7 +84,7 @@ impl Source {
         false
     }
 
-    /// It is lost, and tried again after a time that doubles.
+    /// Marks it as lost, to be tried again after a time that doubles.
     pub(crate) fn lose(&mut self, now: Timestamp, settings: &Settings) {
         self.state = DepotState::Down;
         let pause = settings.hold * (1 << self.losses.min(16));

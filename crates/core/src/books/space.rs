@@ -8,50 +8,50 @@ record! {
     /// Space that a depot keeps for a request, or is asked to keep.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub(crate) struct Space {
-        /// What it keeps, what it stores included; none until it says so.
+        /// Space that it keeps, including what it stores; none until it reports that.
         pub(crate) held: Bytes,
         pub(crate) until: Timestamp,
-        /// What it was asked for and has not answered; zero to give it back.
+        /// Space asked for and not answered yet; zero to give it back.
         pub(crate) asked: Option<Bytes>,
-        /// Nothing is asked of it before: until then an answer is waited for, or others may have left.
+        /// Time before which nothing is asked of it: an answer is awaited, or others may have left.
         pub(crate) due: Timestamp,
-        /// It is not asked for less before.
+        /// Time before which it is not asked for less.
         pub(crate) shrinks_at: Timestamp,
-        /// What it said that it could keep when it refused more.
+        /// Most that it said it could keep when it refused more.
         pub(crate) most: Option<Bytes>,
-        /// It was refused since it last was granted.
+        /// True if it was refused since it last was granted.
         pub(crate) is_refused: bool,
-        /// Times in a row that it was asked or given back in vain.
+        /// Consecutive times that it was asked or given back in vain.
         pub(crate) failures: u32,
-        /// Its request needs it no more.
+        /// True once its request needs it no more.
         pub(crate) is_ending: bool,
     }
 }
 
 record! {
-    /// What depots keep for requests.
+    /// Space that depots keep for requests.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Spaces {
         /// Depots that can keep space.
         able: BTreeSet<DepotId>,
         at: BTreeMap<DepotId, BTreeMap<RequestId, Space>>,
-        /// Those that are to be given back, by when.
+        /// Spaces to give back, by time.
         ending: BTreeSet<(Timestamp, (RequestId, DepotId))>,
     }
 }
 
 impl Spaces {
-    /// Whether there is nothing to decide about.
+    /// Returns whether there is nothing to decide.
     pub(crate) fn is_idle(&self) -> bool {
         self.able.is_empty() && self.at.is_empty()
     }
 
-    /// Whether the depot can keep space.
+    /// Returns whether the depot can keep space.
     pub(crate) fn is_able(&self, depot: DepotId) -> bool {
         self.able.contains(&depot)
     }
 
-    /// The depot can keep space, or can't: then nothing is known of what it kept.
+    /// Sets whether the depot can keep space; if not, what it kept becomes unknown.
     pub(crate) fn set_able(&mut self, depot: DepotId, is_able: bool) {
         if is_able {
             self.able.insert(depot);
@@ -61,7 +61,7 @@ impl Spaces {
         }
     }
 
-    /// Nobody knows any more what the depot keeps.
+    /// Forgets what the depot keeps.
     pub(crate) fn forget(&mut self, depot: DepotId) {
         self.at.remove(&depot);
         self.ending.retain(|(_, (_, at))| *at != depot);
@@ -71,18 +71,18 @@ impl Spaces {
         self.at.get(&depot)?.get(&request)
     }
 
-    /// For how many requests a depot keeps space, or is asked to.
+    /// Counts the requests for which a depot keeps space, or is asked to.
     pub(crate) fn count_at(&self, depot: DepotId) -> usize {
         self.at.get(&depot).map_or(0, BTreeMap::len)
     }
 
-    /// What a depot keeps, for whom.
+    /// Returns what a depot keeps, by request.
     pub(crate) fn at(&self, depot: DepotId) -> impl Iterator<Item = (RequestId, &Space)> {
         let all = self.at.get(&depot).into_iter().flatten();
         all.map(|(request, space)| (*request, space))
     }
 
-    /// Changes what is known of one, which is made where there is none.
+    /// Changes one entry, which is created if missing.
     pub(crate) fn change(
         &mut self,
         depot: DepotId,
@@ -110,19 +110,19 @@ impl Spaces {
         }
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(crate) fn all(&self) -> Vec<(DepotId, RequestId)> {
         let at = self.at.iter();
         at.flat_map(|(depot, kept)| kept.keys().map(|request| (*depot, *request)))
             .collect()
     }
 
-    /// The one that is to be given back first, and when.
+    /// Returns the one to give back first, and when.
     pub(crate) fn next_ending(&self) -> Option<(Timestamp, (RequestId, DepotId))> {
         self.ending.first().copied()
     }
 
-    /// Whether bytes from outside made something of which each end has its place.
+    /// Returns whether decoded bytes made a usable value, in which each end has its place.
     pub(crate) fn is_sound(&self) -> bool {
         let all = self.at.iter();
         let all = all.flat_map(|(depot, kept)| kept.iter().map(move |one| (*depot, one)));

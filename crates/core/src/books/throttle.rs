@@ -1,26 +1,27 @@
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, Timestamp, record};
 
-/// Fragments that may start are looked at this often at most, where a chunk is large enough for that:
-/// each look costs a step.
+/// Shortest interval between looks at fragments that may start, if a chunk is large enough for
+/// that: each look costs a step.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 record! {
-    /// Holds what is sent for one request to a rate: a token bucket as the generic cell rate algorithm
-    /// (ITU-T I.371, Annex A) keeps it, in one moment and without rounding in anybody's favour.
+    /// Throttle of one request's sends: a token bucket in the form of the generic cell rate
+    /// algorithm (ITU-T I.371, Annex A). Its state is one moment, and no rounding favours either
+    /// side.
     ///
     /// A fragment may start once all before it are paid for. So in any span no more starts than the
     /// rate carries in it, and one fragment, and what [`Throttle::slack`] lets run ahead.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub(crate) struct Throttle {
         rate: Option<ByteRate>,
-        /// When everything that has started is paid for.
+        /// Time at which everything that has started is paid for.
         paid_at: Timestamp,
     }
 }
 
 impl Throttle {
-    /// Lets everything start.
+    /// Throttle without a limit.
     pub(crate) const FREE: Self = Self {
         rate: None,
         paid_at: Timestamp::from_micros(0),
@@ -33,7 +34,7 @@ impl Throttle {
         }
     }
 
-    /// Whether anything may start now.
+    /// Returns whether anything may start now.
     pub(crate) fn is_open(&self, now: Timestamp) -> bool {
         match self.rate {
             None => true,
@@ -41,14 +42,14 @@ impl Throttle {
         }
     }
 
-    /// When to look again, while nothing may start: a little later than it might, so that several start
-    /// at a look. None when waiting won't help.
+    /// Returns when to look again, while nothing may start: a little later than it might, so that
+    /// several start at one look. None if waiting won't help.
     pub(crate) fn opens_at(&self, now: Timestamp, spare: Bytes) -> Option<Timestamp> {
         let is_waiting = !self.is_open(now) && self.rate? > ByteRate::ZERO;
         is_waiting.then(|| self.paid_at + self.slack(spare))
     }
 
-    /// A fragment starts. With it `spare` more may start at one moment.
+    /// Counts a fragment that starts. With it `spare` more may start at one moment.
     pub(crate) fn take(&mut self, now: Timestamp, bytes: Bytes, spare: Bytes) {
         if let Some(rate) = self.rate {
             let since = self.paid_at.max(now - self.slack(spare));
@@ -56,7 +57,7 @@ impl Throttle {
         }
     }
 
-    /// Another rate from now on: what has started and is not paid for is paid at that one.
+    /// Sets another rate: unpaid starts are paid at that one.
     pub(crate) fn set_rate(&mut self, now: Timestamp, rate: Option<ByteRate>) {
         let before = core::mem::replace(&mut self.rate, rate);
         let owed = before.map_or(Bytes::ZERO, |before| {
@@ -68,7 +69,7 @@ impl Throttle {
         };
     }
 
-    /// How far what starts may run ahead of the rate.
+    /// Returns how far starts may run ahead of the rate.
     fn slack(&self, spare: Bytes) -> Duration {
         let ahead = self
             .rate
@@ -86,8 +87,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1000);
 
     proptest! {
-        /// Whoever looks whenever it likes, and starts all it may: in no span more starts than the rate
-        /// carries and a chunk. Whoever looks when it shall loses nothing of the rate.
+        /// Checks that frequent looks never start more in a span than the rate carries and a chunk.
+        /// Looks at the given times must lose nothing of the rate.
         #[test]
         fn no_span_carries_more_than_the_rate_and_a_chunk(
             rate in 1000u64..10_000_000,

@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp, record};
 
 record! {
-    /// Which send: a depot gets at most one fragment of a chunk.
+    /// Key of a send: a depot gets at most one fragment of a chunk.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct FlightKey {
         pub(crate) depot: DepotId,
@@ -12,25 +12,26 @@ record! {
 }
 
 record! {
-    /// A fragment on its way.
+    /// Fragment on its way.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Flight {
         pub(crate) fragment: FragmentIndex,
         pub(crate) bytes: Bytes,
         pub(crate) since: Timestamp,
-        /// What keeping it was counted to cost, in millionths of a dollar.
+        /// Counted cost of keeping it, in millionths of a dollar.
         pub(crate) keep_micro_usd: u64,
-        /// Its request's optimizer wants more in flight than a window has room for.
+        /// True if its request's optimizer wants more in flight than fits into a window.
         pub(crate) is_raised: bool,
-        /// All of the chunk is on its way, to be coded there; the fragment is what is kept of it.
+        /// True if all of the chunk is on its way, to be coded there; the fragment is what the
+        /// relay keeps.
         pub(crate) is_scattered: bool,
-        /// It was asked back, which comes too late where it has left.
+        /// True if it was recalled, which is too late if it has left.
         pub(crate) is_recalled: bool,
     }
 }
 
 impl Flight {
-    /// A whole chunk that is read from a source.
+    /// Returns the flight of a whole chunk that is read from a source.
     pub(crate) fn of_chunk(bytes: Bytes, since: Timestamp) -> Self {
         Self {
             fragment: FragmentIndex::WHOLE,
@@ -78,7 +79,7 @@ impl Transfers {
         );
     }
 
-    /// The flight is asked back.
+    /// Marks the flight as recalled.
     pub(crate) fn recall(&mut self, key: &FlightKey) {
         if let Some(flight) = self.flights.get_mut(key) {
             flight.is_recalled = true;
@@ -106,7 +107,7 @@ impl Transfers {
             .collect()
     }
 
-    /// The flights to the depot, of one request or of all.
+    /// Returns the flights to the depot, of one request or of all.
     pub(crate) fn to(
         &self,
         depot: DepotId,

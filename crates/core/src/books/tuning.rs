@@ -2,49 +2,51 @@ use core::time::Duration;
 use posthaste_plan::tuner::{Choice, Optimizer, Probe, Setting, Stocks, Tuner, Urgency};
 use posthaste_types::{Bytes, Timestamp, record};
 
-/// Fragments that end together are counted together: this many rounds of all in flight are measured.
+/// Fewest rounds of all fragments in flight that are measured: those that end together count
+/// together.
 const ROUNDS_MIN: u32 = 2;
-/// A fragment that was started this long after the last one ended did not follow it.
+/// Gap after the last end beyond which a start does not count as its successor.
 const GAP: Duration = Duration::from_millis(500);
 
 record! {
-    /// What one depot was seen to store of one request while nothing about it was changed.
+    /// Record of one depot's stores of one request while its setting was unchanged.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     struct Meter {
-        /// When the first fragment was stored, which does not count.
+        /// Time at which the first fragment was stored, which does not count.
         from: Option<Timestamp>,
-        /// When the last was.
+        /// Time at which the last fragment was stored.
         last: Timestamp,
         /// Fragments in flight.
         level: u32,
         /// Fragments stored since the first, and their bytes.
         stored: u32,
         bytes: Bytes,
-        /// When the last whole round of fragments was over, and the bytes until then.
+        /// Time at which the last whole round of fragments was over, and the bytes until then.
         until: Timestamp,
         until_bytes: Bytes,
     }
 }
 
 record! {
-    /// An optimizer at work: how many fragments of one request are on their way to one depot at once.
+    /// Optimizer at work: it sets how many fragments of one request are on their way to one depot
+    /// at once.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Tuning {
         tuner: Tuner,
-        /// The choice in force: fragments at once, when it was made, how long it is left alone and
-        /// then measured.
+        /// Choice in force: fragments at once, when it was made, how long it is left alone and then
+        /// measured.
         at_once: u16,
         chosen: Timestamp,
         skip: Duration,
         probe: Duration,
-        /// Fragments the depot's window had room for when this began.
+        /// Fragments that fitted into the depot's window when this began.
         opened: u16,
         meter: Meter,
     }
 }
 
 impl Meter {
-    /// Begins anew with a fragment stored now.
+    /// Starts again with a fragment stored now.
     fn start(now: Timestamp, level: u32) -> Self {
         Self {
             from: Some(now),
@@ -55,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Counts a fragment of `bytes` that was under way since `since`, one of `level` in flight.
+    /// Counts a fragment of `bytes` that was in flight since `since`, one of `level` in flight.
     fn count(&mut self, now: Timestamp, since: Timestamp, level: u32, bytes: Bytes) {
         let is_short = level * 2 < self.level;
         let is_gap = since > self.last + GAP;
@@ -71,7 +73,7 @@ impl Meter {
         }
     }
 
-    /// What it saw, once that is whole rounds over `least`.
+    /// Returns its measurement, once that covers whole rounds over `least`.
     fn probe(&self, least: Duration) -> Option<Probe> {
         let elapsed = self.until.since(self.from?);
         let rounds = self.stored / self.level.max(1);
@@ -86,7 +88,7 @@ impl Meter {
 }
 
 impl Tuning {
-    /// Begins with `stocks` to send, where `opened` fragments fit into the window.
+    /// Begins with `stocks` to send, when `opened` fragments fit into the window.
     pub(crate) fn begin(
         mut tuner: Tuner,
         stocks: &Stocks,
@@ -113,19 +115,19 @@ impl Tuning {
         self.meter = Meter::default();
     }
 
-    /// Fragments that may be on their way at once.
+    /// Returns the fragments that may be on their way at once.
     pub(crate) fn at_once(&self) -> u16 {
         self.at_once
     }
 
-    /// Whether more at once than the window first had room for were found to be worth it, or are
+    /// Returns whether more at once than the first window had room for proved worth it, or are
     /// being tried.
     pub(crate) fn is_raised(&self) -> bool {
         self.at_once > self.opened
     }
 
-    /// A fragment of `bytes` that was under way since `since` was stored; `level` were in flight, it
-    /// among them.
+    /// Records that a fragment of `bytes`, in flight since `since`, was stored; `level` were in
+    /// flight, including it.
     pub(crate) fn on_stored(&mut self, now: Timestamp, since: Timestamp, level: u32, bytes: Bytes) {
         let is_settling = now < self.chosen + self.skip || level > u32::from(self.at_once);
         if !is_settling {
@@ -133,12 +135,12 @@ impl Tuning {
         }
     }
 
-    /// Flights were broken off: what was measured so far says nothing.
+    /// Discards the measurement, as flights were broken off.
     pub(crate) fn interrupt(&mut self) {
         self.meter = Meter::default();
     }
 
-    /// The next choice, once the period is over.
+    /// Returns the next choice, once the period is over.
     pub(crate) fn next(
         &mut self,
         urgency: Urgency,
@@ -152,7 +154,7 @@ impl Tuning {
         Some(choice)
     }
 
-    /// Where the next request to this depot begins.
+    /// Returns the setting at which the next request to this depot begins.
     pub(crate) fn best(&self) -> Option<Setting> {
         self.tuner.best()
     }
@@ -168,7 +170,7 @@ mod tests {
         Timestamp::from_micros(1_000_000_000 + millis * 1000)
     }
 
-    /// Four at once that end together, every 800 ms: 4 x 1000 bytes a round.
+    /// Measures four at once that end together, every 800 ms: 4 x 1000 bytes a round.
     fn bursts(rounds: u64) -> Meter {
         let mut meter = Meter::default();
         for round in 0..rounds {

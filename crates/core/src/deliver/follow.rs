@@ -1,5 +1,5 @@
-//! Sends whole chunks on to other destinations while they still arrive from the centre, where nothing else
-//! goes that way.
+//! Sends whole chunks on to other destinations while they still arrive from the centre, if nothing
+//! else goes that way.
 
 use alloc::{collections::BTreeSet, vec};
 use posthaste_plan::deliver;
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Destinations that the centre sends nothing to take what it sends to others, as it comes. Returns whether
-    /// anything began.
+    /// Lets destinations that the centre does not feed take what it sends to others, as it arrives.
+    /// Returns whether anything began.
     pub(crate) fn deliver_following(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let Some(request) = self.requests.get(&id).filter(|request| {
             request.is_kept()
@@ -53,7 +53,7 @@ impl Mind {
         has_begun
     }
 
-    /// Whether a destination could get from another what that one still gets.
+    /// Returns whether a destination could get from another what that one still receives.
     fn could_follow(&self, from: &Perch, to: &Perch) -> bool {
         let follows = self
             .depots
@@ -93,7 +93,7 @@ impl Mind {
         else {
             return false;
         };
-        // One at a time to each: what comes of it is not known.
+        // One at a time to each: its outcome is not known.
         idle.retain(|(_, other)| *other != to);
         let (from, to) = (perches[from].depot, &perches[to]);
         let bytes = request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
@@ -115,7 +115,7 @@ impl Mind {
         };
         let lane = to.lane;
         self.begin_flight_between(lane, key, flight.clone());
-        // No second one of the chunk is to go there.
+        // No second one of the chunk should go there.
         self.refresh_stripe(id, chunk);
         let mut is_said = true;
         if let Some(request) = self.requests.get_mut(&id)

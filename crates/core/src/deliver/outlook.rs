@@ -1,7 +1,8 @@
-//! When will every destination have all of it? (`docs/algorithms/delivery.md`)
+//! Forecasts of when every destination has all of a request (`docs/algorithms/delivery.md`).
 //!
-//! Requests are looked at in the order in which destinations take from others what they lack. Each destination
-//! serves one after another; what it gets from the centre itself comes as the outlook of safety says.
+//! Requests are looked at in the order in which destinations take from others what they lack. Each
+//! destination serves one after another. What it gets from the centre itself comes as the forecast
+//! of safety says.
 
 mod ahead;
 
@@ -19,51 +20,51 @@ use crate::{
     outlook::Belief,
 };
 
-/// Deliveries looked at in one go, the most urgent first: about a millisecond.
+/// Most deliveries looked at in one go, the most urgent first: about a millisecond.
 const LOOKS_MAX: usize = 256;
-/// Hours of destinations are looked at so far ahead.
+/// Span ahead for which hours of destinations are looked at.
 const HOURS_AHEAD: Duration = Duration::from_secs(30 * 86400);
 
-/// What destinations do so far in a look at all of them.
+/// Occupation of destinations so far in a look at all of them.
 #[derive(Debug, Default)]
 struct Busy {
-    /// Until when each takes what it lacks, and of whom.
+    /// Time until which each takes what it lacks, and of which request.
     until: BTreeMap<DepotId, (Timestamp, RequestId)>,
-    /// One that is away and supposed to be there.
+    /// Absent destination that is assumed to be up.
     supposed: Option<DepotId>,
 }
 
-/// When every destination has all of a request.
+/// Forecast of when every destination has all of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
-    /// When the last one has.
+    /// Time at which the last one has it.
     pub(crate) finish: Timestamp,
-    /// Which that is, and what keeps it waiting.
+    /// Last destination, and what keeps it waiting.
     pub(crate) last: DepotId,
     pub(crate) hindrance: Hindrance,
-    /// How long destinations take what they lack once all is safe, at most.
+    /// Longest time that destinations take what they lack once all is safe.
     after: Duration,
-    /// It counts on a way that nothing went yet.
+    /// True if it counts on a path over which nothing went yet.
     is_assumed: bool,
 }
 
 impl Delivery {
-    /// How long before it must be wanted all must be safe.
+    /// Returns how long before its deliver-by all must be safe.
     pub(crate) fn after(&self) -> Duration {
         self.after
     }
 }
 
-/// Why the end of a delivery is not in sight.
+/// Reason why the end of a delivery is not in sight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutOfSight {
-    /// The destination that will not have it.
+    /// Destination that will not have it.
     pub(crate) last: DepotId,
-    /// What keeps it waiting.
+    /// Obstacle that keeps it waiting.
     pub(crate) hindrance: Hindrance,
 }
 
-/// How a destination gets what the centre does not send it.
+/// Forecast of what a destination gets without the centre.
 struct Ways {
     span: Duration,
     rate: ByteRate,
@@ -71,7 +72,7 @@ struct Ways {
 }
 
 impl Mind {
-    /// Forecasts every delivery under way, the most urgent first.
+    /// Forecasts every delivery in progress, the most urgent first.
     pub(crate) fn look_at_deliveries(&mut self) {
         let order: Vec<RequestId> = self.index.delivering().take(LOOKS_MAX).collect();
         let mut busy: [Busy; 3] = Default::default();
@@ -116,7 +117,7 @@ impl Mind {
             }
             Err(away) => (due.last, due.hindrance) = (Some(away.last), away.hindrance),
         }
-        // What was promised is kept by being safe early enough; small changes are not worth another order.
+        // A promise is kept by being safe early enough; small changes are not worth another order.
         due.safe_by = match (promised_by, slow) {
             (None, _) => None,
             (Some(_), Err(_)) => due.safe_by,
@@ -131,7 +132,7 @@ impl Mind {
         };
     }
 
-    /// When a request in the books is safe.
+    /// Returns when a registered request is safe.
     fn safe_at(&self, request: &Request, belief: Belief) -> Option<Timestamp> {
         if !request.is_moving() {
             return Some(self.now);
@@ -144,8 +145,8 @@ impl Mind {
         })
     }
 
-    /// When a newcomer would be delivered that is safe then, after those that were promised to be before; and
-    /// whom it would make late.
+    /// Returns when a newcomer that is safe then would be delivered, after those promised before,
+    /// and which requests it would make late.
     pub(crate) fn delivery_of_newcomer(
         &self,
         newcomer: RequestId,
@@ -183,7 +184,8 @@ impl Mind {
         (found, crowded_out)
     }
 
-    /// When each destination has all of a request that is safe then, after those that keep it busy.
+    /// Returns when each destination has all of a request that is safe then, after those that keep
+    /// it busy.
     fn delivery(
         &self,
         id: RequestId,
@@ -260,7 +262,7 @@ impl Mind {
             let bytes = rest - depot.space();
             return Err(out_of_sight(Hindrance::Full { bytes }));
         }
-        // Nothing of what is not safe may be sent on; while that is not in sight nothing is.
+        // Data that is not safe may not be sent on; while safety is not in sight nothing is.
         let safe = safe.ok_or(out_of_sight(Hindrance::NoGiver))?;
         if rest == Bytes::ZERO {
             return Ok(found(safe.max(opens), Hindrance::Centre { safe }));
@@ -268,7 +270,7 @@ impl Mind {
         let ways = self.ways_to(request, lane, rest, belief);
         let ways = ways.ok_or(out_of_sight(Hindrance::NoGiver))?;
         let (free, other) = busy.until.get(&last).copied().unwrap_or((self.now, id));
-        // One that the centre feeds has its way in full until then.
+        // A destination that the centre feeds has its link in full until then.
         let is_fed = request.is_moving() && straight > Bytes::ZERO;
         let begins = opens.max(free).max(if is_fed { safe } else { self.now });
         let chunk = request.spec.chunk_size.min(rest);
@@ -296,7 +298,7 @@ impl Mind {
         })
     }
 
-    /// What the centre itself will send to a destination.
+    /// Returns the bytes that the centre itself will send to a destination.
     fn straight(&self, request: &Request, lane: usize) -> Bytes {
         match (
             request.is_moving() && request.lead() == Some(lane),
@@ -308,8 +310,9 @@ impl Mind {
         }
     }
 
-    /// How long a destination takes so much from others, and how fast: what another destination has or gets
-    /// whole it takes from there, the rest in fragments from depots. None where nobody has it.
+    /// Returns how long a destination takes so much from others, and how fast. Chunks that another
+    /// destination has or gets whole come from there, the rest in fragments from depots. None if no
+    /// place has it.
     fn ways_to(&self, request: &Request, lane: usize, rest: Bytes, belief: Belief) -> Option<Ways> {
         let to = request.lanes[lane].depot;
         let is_there = |lane: usize| self.can_give(request, lane);
@@ -332,7 +335,7 @@ impl Mind {
             .collect();
         rates.sort_unstable_by(|one, other| other.cmp(one));
         let needed = usize::from(request.spec.code.data().max(1));
-        // Of the k that would be through first the last one says when.
+        // The last of the k that would arrive first decides the time.
         let coded = rates.get(needed - 1).map(|&(least, _)| {
             let is_assumed = rates[..needed].iter().any(|(_, is_assumed)| *is_assumed);
             (least.scaled(needed as u64, 1), is_assumed)
@@ -340,7 +343,7 @@ impl Mind {
         match (whole, coded) {
             (None, None) => None,
             (Some((there, rate, is_assumed)), None) => {
-                // What depots lost, another destination has or nobody.
+                // Only another destination can have what depots lost.
                 (there >= rest).then(|| Ways {
                     span: rate.time_for(rest),
                     rate,
@@ -364,8 +367,8 @@ impl Mind {
         }
     }
 
-    /// What the way between two depots carries; what is believed of any way where nothing went it yet, as for
-    /// ways from the centre.
+    /// Returns the rate of the path between two depots; the default belief if nothing went over it
+    /// yet, as for paths from the centre.
     fn pair_rate(&self, from: DepotId, to: DepotId, belief: Belief) -> (ByteRate, bool) {
         let settings = &self.settings;
         let known = self.crossings.rates(from, to, self.now, settings);
@@ -381,7 +384,7 @@ impl Mind {
         (rate, is_assumed)
     }
 
-    /// When a depot has been open for so long; none where its hours never let it.
+    /// Returns when a depot has been open for so long; none if its hours never allow it.
     fn through(&self, depot: &Depot, begins: Timestamp, span: Duration) -> Option<Timestamp> {
         const ANY: ByteRate = ByteRate::new(1);
         if depot.terms.windows.is_always() {

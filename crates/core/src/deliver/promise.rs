@@ -1,4 +1,4 @@
-//! By when a request is wanted at its destinations: promised or not, and never late in silence.
+//! Deliver-by of requests: promised or not, and never late in silence.
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
@@ -13,11 +13,11 @@ use crate::{
     outlook::{Belief, Promised},
 };
 
-/// Time after its submission in which nothing is said of danger.
+/// Time after its submission in which no danger is reported.
 const GRACE_MAX: Duration = Duration::from_secs(3);
 
 impl Mind {
-    /// What is wrong with when it is wanted at its destinations, whatever the rates.
+    /// Returns the flaw of its deliver-by, whatever the rates.
     pub(crate) fn find_flaw_of_delivery(&self, request: &Request) -> Option<Reason> {
         if let Some(name) = self.find_store_to_gather(request) {
             let why = DeliveryReason::GathersNothing { name };
@@ -34,7 +34,8 @@ impl Mind {
         })
     }
 
-    /// The name of a destination that would have to gather what the centre does not send it, and can't: it lies in a store.
+    /// Returns the name of a destination in a store, which would have to gather what the centre
+    /// does not send it, and can't.
     fn find_store_to_gather(&self, request: &Request) -> Option<String> {
         let is_straight = request.spec.code.parity() == 0
             && request.destinations().count() == 1
@@ -44,7 +45,7 @@ impl Mind {
         store.map(|depot| self.name_of(depot))
     }
 
-    /// Weighs a newcomer so that it is delivered in time too; where it can't be, why not.
+    /// Weighs a newcomer so that it is delivered in time too; if it can't be, returns the reason.
     pub(crate) fn weigh_delivered(
         &self,
         id: RequestId,
@@ -66,7 +67,7 @@ impl Mind {
                 Ok(verdict)
             }
             (Ok(found), None) => {
-                // Safe earlier, over more depots, it may be delivered in time.
+                // If it is safe earlier, over more depots, it may be delivered in time.
                 request.due.safe_by = Some(by - found.after());
                 let verdict = weigh(self, request, left);
                 match self.would_deliver(id, request, left, &verdict, Some(by), None) {
@@ -78,7 +79,7 @@ impl Mind {
         }
     }
 
-    /// It can't be delivered in time: when it could be at the earliest.
+    /// Returns when it could be delivered at the earliest, as it can't be in time.
     fn without_hurry(
         &self,
         id: RequestId,
@@ -102,7 +103,7 @@ impl Mind {
             request.due.safe_by = Some(deliver_by - kept.after());
             return Ok(verdict);
         }
-        // Behind all that was promised it makes nobody late.
+        // After all promised deliveries it makes none late.
         let last = self.would_deliver(id, request, left, &verdict, None, None);
         let earliest = last.and_then(|(found, _)| Some(found.ok()?.finish));
         let earliest = earliest.map(|at| at.max(deliver_by));
@@ -133,7 +134,7 @@ impl Mind {
         })
     }
 
-    /// When it would be delivered, were it taken like this; none where it is not.
+    /// Returns when it would be delivered if it were accepted like this; none if it is not.
     fn would_deliver(
         &self,
         id: RequestId,
@@ -162,7 +163,7 @@ impl Mind {
         Some(self.delivery_of_newcomer(id, &taken, *finish, by, supposed))
     }
 
-    /// What a newcomer would get straight to the destination that plans count on.
+    /// Returns what a newcomer would get straight to the destination on which plans count.
     fn straight_of(&self, request: &Request, left: &Promised) -> Bytes {
         let load = self.promised_load(request, left);
         let scene = left.scene(Belief::Hopeful);
@@ -174,7 +175,7 @@ impl Mind {
         found.map_or(Bytes::ZERO, |(_, bytes)| bytes)
     }
 
-    /// What would deliver it in time, each tried.
+    /// Returns what would deliver it in time, each tried.
     fn offers_of_delivery(
         &self,
         id: RequestId,
@@ -223,7 +224,7 @@ impl Mind {
         offers
     }
 
-    /// How its delivery stands, where it has destinations.
+    /// Returns the state of its delivery, if it has destinations.
     pub(crate) fn delivery_view(&self, request: &Request) -> Option<DeliveryView> {
         request.lead()?;
         let due = &request.due;
@@ -239,7 +240,7 @@ impl Mind {
         })
     }
 
-    /// A user said, changed or took away when it is wanted at its destinations.
+    /// Sets, changes or removes the deliver-by at a user's request.
     pub(crate) fn on_delivery_moved(
         &mut self,
         id: RequestId,
@@ -273,7 +274,8 @@ impl Mind {
         self.look_now();
     }
 
-    /// Remembers which of being safe and being delivered in time leaves less time, where both are wished.
+    /// Records which of being safe and being delivered in time leaves less time, if both are
+    /// wished.
     pub(crate) fn remember_what_binds(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -295,7 +297,7 @@ impl Mind {
         self.remember(id, String::from("what binds"), reason);
     }
 
-    /// A tick: what it looks like now, and what there is to say of it.
+    /// Reviews deliveries at a tick: their forecasts, and the reports these need.
     pub(crate) fn review_deliveries(&mut self, out: &mut Outbox) {
         self.look_at_deliveries();
         for id in self.index.due().clone() {
@@ -356,7 +358,7 @@ impl Mind {
         }
     }
 
-    /// Says that it may come too late, and what is in the way.
+    /// Reports that it may come too late, and the obstacle.
     pub(crate) fn say_delivery_at_risk(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -376,7 +378,7 @@ impl Mind {
         }
     }
 
-    /// Which destination is the last one, and what is in its way.
+    /// Returns the last destination, and its obstacle.
     fn reason_undelivered(&self, id: RequestId) -> Option<Reason> {
         let request = self.requests.get(&id)?;
         let due = &request.due;
@@ -393,7 +395,7 @@ impl Mind {
         })
     }
 
-    /// Says danger at the last call, and that it was not delivered when it was wanted. Never silent.
+    /// Reports danger at the last call, and a missed deliver-by. Never silent.
     pub(crate) fn call_deliveries(&mut self, called: &[RequestId], out: &mut Outbox) {
         let now = self.now;
         for &id in called {
@@ -424,14 +426,14 @@ impl Mind {
 }
 
 impl Request {
-    /// Whether every destination has all of it, be it there or not.
+    /// Returns whether every destination has all of it, whether it is up or not.
     pub(crate) fn is_whole(&self) -> bool {
         let chunks = self.replica.chunks();
         self.destinations()
             .all(|lane| self.replica.stored(lane).0 == chunks)
     }
 
-    /// Why it is called delivered: in time or late, where it was wanted by a moment.
+    /// Returns why it counts as delivered: in time or late, if it had a deliver-by.
     pub(crate) fn reason_whole(&self, now: Timestamp) -> Reason {
         let destinations = self.whole_lanes().count_ones();
         let whole_at = self.due.whole_at.unwrap_or(now);

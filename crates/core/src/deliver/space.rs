@@ -1,5 +1,5 @@
-//! Space that destinations have for what is safe already. Depots keep it until all of it is there: so a delivery begins
-//! where it fits as a whole, and has that space until it ends.
+//! Space of destinations for data that is safe already. Depots keep it until all of it is there. So
+//! a delivery begins if it fits as a whole, and has that space until it ends.
 
 use core::time::Duration;
 use posthaste_types::{Bytes, RequestId};
@@ -9,19 +9,22 @@ use crate::{
     books::{Depot, Request},
 };
 
-/// So many times what others have that is not safe yet and goes to a destination stays free there: who
-/// comes meanwhile has a deadline, and what is safe has none.
+/// Multiple of others' data bound for a destination and not safe yet that stays free there.
+/// Requests that come meanwhile have a deadline, and safe data has none.
 const ROOM_TIMES: u64 = 8;
-/// For so long after it is safe it leaves them that room: where some always come, it would wait for ever.
+/// Time after it is safe for which it leaves them that room: if some always come, it would wait for
+/// ever.
 const ROOM_LASTS: Duration = Duration::from_secs(3600);
-/// Requests that are looked at for that, the most urgent first.
+/// Most requests that are looked at for that, the most urgent first.
 const MOVING_MAX: usize = 64;
-/// So many chunks less than all of a delivery may fit before it loses its space: promises are counted in whole chunks.
+/// Chunks by which a delivery may fall short before it loses its space: promises are counted in
+/// whole chunks.
 const SHORT_MAX: u64 = 4;
 
 impl Mind {
-    /// Space of a destination for what is safe already: what was promised to who is not comes first, then what was begun,
-    /// and where no moment was promised for the delivery also, for a while, who may come meanwhile.
+    /// Returns the space of a destination for data that is safe already. Promises to data that is
+    /// not safe come first, then deliveries that began. If no moment was promised for the delivery,
+    /// requests that may come meanwhile also come first, for a while.
     pub(super) fn space_to_deliver(&self, id: RequestId, request: &Request, lane: usize) -> Bytes {
         let at = request.lanes[lane].depot;
         let space = self.depots.get(&at).map_or(Bytes::ZERO, Depot::space);
@@ -37,7 +40,7 @@ impl Mind {
         if has_waited || held > Bytes::ZERO {
             return left;
         }
-        // What does not fit as a whole frees no depot, and is in the way of others.
+        // A delivery that does not fit as a whole frees no depot, and is in the way of others.
         let lacks = self.lacks_there(id, request, lane);
         if left < lacks {
             return Bytes::ZERO;
@@ -54,7 +57,8 @@ impl Mind {
         left.min(space - rest.times(ROOM_TIMES))
     }
 
-    /// What a destination still has to get from others: the centre sends the rest, or it is on its way.
+    /// Returns what a destination still has to get from others: the centre sends the rest, or it is
+    /// on its way.
     fn lacks_there(&self, id: RequestId, request: &Request, lane: usize) -> Bytes {
         let fed = &request.lanes[lane];
         let arriving = self.pushes.to(fed.depot, Some(id));
@@ -64,7 +68,7 @@ impl Mind {
         request.spec.bytes - request.replica.stored(lane).1 - arriving - sent
     }
 
-    /// Space that a delivery which began has at a destination until all of it is there.
+    /// Returns the space that a delivery in progress has at a destination until all of it is there.
     pub(crate) fn held_for_delivery(&self, id: RequestId, request: &Request, lane: usize) -> Bytes {
         let delivery = request
             .delivery
@@ -78,8 +82,8 @@ impl Mind {
         }
     }
 
-    /// Whether all of a delivery has its space at a destination, beside what was promised and what others began; one that
-    /// has it keeps it though some chunks less fit.
+    /// Returns whether all of a delivery has its space at a destination, beside promises and other
+    /// deliveries that began. A delivery that has its space keeps it though some chunks less fit.
     fn fits_there(&self, id: RequestId, request: &Request, lane: usize) -> bool {
         let at = request.lanes[lane].depot;
         let space = self.depots.get(&at).map_or(Bytes::ZERO, Depot::space);
@@ -93,8 +97,8 @@ impl Mind {
         space >= self.index.kept(at) + others + lacks
     }
 
-    /// A delivery began or goes on: it has its space at each destination where all of it fits, and no longer where
-    /// somebody else took that.
+    /// Holds space for a delivery in progress at each destination where all of it fits, and gives
+    /// up space that others took.
     pub(super) fn hold_for_delivery(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -117,8 +121,8 @@ impl Mind {
         }
     }
 
-    /// Whether depots that are full are rid of much more than the destination takes by it: twice as much, and so that they
-    /// have half as much again as now.
+    /// Returns whether depots free much more space than the destination takes: twice as much, and
+    /// enough to have half as much again as now.
     fn frees_much(&self, request: &Request, lacks: Bytes) -> bool {
         if request.wishes.keep_until.is_some() {
             return false;

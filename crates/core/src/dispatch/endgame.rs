@@ -10,8 +10,9 @@ use crate::{
 };
 
 impl Mind {
-    /// Sends late fragments a second time when nothing else is left to send (`docs/algorithms/greedy-planner.md`): to a
-    /// depot that would have it in half the time, at most twice as many as depots are fed.
+    /// Sends late fragments a second time when nothing else is left to send
+    /// (`docs/algorithms/greedy-planner.md`). They go to a depot that would have them in half the
+    /// time, at most twice as many as depots are fed.
     pub(crate) fn send_duplicates(&mut self, id: RequestId, out: &mut Outbox) {
         if let Some(mut placing) = self.placing(id)
             && placing.request.replica.is_all_open()
@@ -43,8 +44,8 @@ impl Placing<'_> {
     fn duplicate(&mut self, chunk: ChunkIndex, from: usize, out: &mut Outbox) {
         let depot = self.request.lanes[from].depot;
         let flight = self.transfers.get(depot, self.id, chunk).copied();
-        // One fragment more from here would not complete a chunk that is coded elsewhere.
-        // Nor would one elsewhere make up for what a pinned depot lacks.
+        // One fragment more from here would not complete a chunk that is coded elsewhere. Nor would
+        // one elsewhere replace a fragment missing at a pinned depot.
         let is_of_use = !self.request.is_pinned(from);
         let Some(flight) = flight.filter(|flight| !flight.is_scattered && is_of_use) else {
             return;
@@ -96,13 +97,14 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether others bring something of a chunk to the depot of a lane: they may have begun after the chunk was opened.
+    /// Returns whether others bring something of a chunk to the depot of a lane: they may have
+    /// begun after the chunk was opened.
     fn is_coming(&self, lane: usize, chunk: ChunkIndex) -> bool {
         let depot = self.request.lanes[lane].depot;
         self.pushes.get(depot, self.id, chunk).is_some()
     }
 
-    /// Whether a second copy leaves the money that everything else may take.
+    /// Returns whether a second copy leaves the money that everything else may take.
     fn can_spare(&self, lane: usize, bytes: Bytes) -> bool {
         if self.request.wishes.budget_micro_usd.is_none() {
             return true;

@@ -1,4 +1,4 @@
-//! What the depot of a lane can take, now and at some time.
+//! Capacity of a lane's depot, now and at some time.
 
 use posthaste_types::Bytes;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::books::Depot;
 
 impl Placing<'_> {
-    /// Whether the depot is fed by this request and could take `bytes` at some time.
+    /// Returns whether the depot is fed by this request and could take `bytes` at some time.
     pub(super) fn is_fed(&self, lane: usize, bytes: Bytes) -> bool {
         let fed = &self.request.lanes[lane];
         fed.is_active
@@ -17,14 +17,14 @@ impl Placing<'_> {
             && self.depots.get(&fed.depot).is_some_and(|depot| {
                 let (id, free) = (fed.depot, depot.free);
                 let has_space = || self.index.has_space_for(self.id, id, free, bytes);
-                // What is in flight may fail and leave its space.
+                // Fragments in flight may fail and leave their space.
                 depot.is_up()
                     && (fed.asked_at.is_some() || has_space())
                     && self.request.can_pay(lane, depot, bytes, self.now)
             })
     }
 
-    /// Whether a fragment of `bytes` can start towards the depot now.
+    /// Returns whether a fragment of `bytes` can start towards the depot now.
     pub(super) fn is_open(&self, lane: usize, bytes: Bytes) -> bool {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
         let rank = self.ranks.get(lane).copied().unwrap_or(Rank::First);
@@ -38,7 +38,7 @@ impl Placing<'_> {
         })
     }
 
-    /// Whether nothing but windows and turns keeps so much from the depot of a lane.
+    /// Returns whether only windows and turns keep so much from the depot of a lane.
     pub(super) fn is_ready(&self, lane: usize, bytes: Bytes) -> bool {
         let fed = &self.request.lanes[lane];
         let is_there = self.depots.get(&fed.depot).is_some_and(|depot| {
@@ -51,14 +51,15 @@ impl Placing<'_> {
             && self.fits(lane, bytes)
     }
 
-    /// Space on the depot of a lane beside what is in flight and what is kept for others.
+    /// Returns the space on the depot of a lane beside what is in flight and what is kept for
+    /// others.
     pub(super) fn space(&self, lane: usize) -> Bytes {
         let id = self.request.lanes[lane].depot;
         let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);
         self.index.space_for(self.id, id, space)
     }
 
-    /// Whether that is enough for so much.
+    /// Returns whether that is enough for so much.
     pub(super) fn fits(&self, lane: usize, bytes: Bytes) -> bool {
         let id = self.request.lanes[lane].depot;
         let space = self.depots.get(&id).map_or(Bytes::ZERO, Depot::space);

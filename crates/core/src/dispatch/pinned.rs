@@ -1,5 +1,5 @@
-//! Depots that must hold their share of every chunk: a fragment is kept for each of them that can take one. Where one
-//! can't, others get what the code needs, and it gets a copy later.
+//! Depots that must hold their share of every chunk: a fragment is kept for each of them that can
+//! take one. If one can't, others get what the code needs, and it gets a copy later.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, FragmentIndex};
@@ -7,7 +7,7 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 use super::Placing;
 
 impl Placing<'_> {
-    /// Of the fragments that are wanted, those that no live depot holds.
+    /// Returns the wanted fragments that no live depot holds.
     pub(super) fn lost(&self, chunk: ChunkIndex, wanted: u64) -> u64 {
         if self.request.uncommon.pinned.is_empty() {
             return wanted;
@@ -24,7 +24,7 @@ impl Placing<'_> {
         }
     }
 
-    /// The fragments of which the next to send is one: what lies nowhere comes first.
+    /// Returns the fragments among which the next to send is: those that lie nowhere come first.
     pub(super) fn next_wanted(&self, chunk: ChunkIndex, wanted: u64) -> u64 {
         match self.lost(chunk, wanted) {
             0 => wanted,
@@ -32,8 +32,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Copies that pinned depots lack beyond the fragments that are wanted anyway. What is coming to a lane is one of
-    /// a mask.
+    /// Returns copies that pinned depots lack beyond the fragments that are wanted anyway. The mask
+    /// `coming` holds the lanes to which a fragment is on its way.
     pub(super) fn for_pinned(&self, chunk: ChunkIndex, wanted: u64, coming: u64) -> u64 {
         let replica = &self.request.replica;
         let without = replica.without(chunk, replica.pinned() & !coming);
@@ -41,7 +41,7 @@ impl Placing<'_> {
         replica.copies(chunk, wanted, more)
     }
 
-    /// Lanes that may get a fragment of this chunk, of which so many are wanted.
+    /// Returns the lanes that may get a fragment of this chunk, of which so many are wanted.
     pub(super) fn free(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> Vec<usize> {
         let pinned = self.request.pinned_lanes();
         let open = self.open_pinned(chunk, taken);
@@ -55,13 +55,13 @@ impl Placing<'_> {
         lanes.filter(may).collect()
     }
 
-    /// Whether pinned depots get all that is wanted of the chunk.
+    /// Returns whether pinned depots get all wanted fragments of the chunk.
     pub(super) fn is_kept_free(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> bool {
         let lost = self.lost(chunk, wanted).count_ones();
         lost <= self.open_pinned(chunk, taken).count_ones()
     }
 
-    /// Pinned lanes that have nothing of the chunk and could take something, as a mask.
+    /// Returns the pinned lanes that have nothing of the chunk and could take something, as a mask.
     pub(super) fn open_pinned(&self, chunk: ChunkIndex, taken: u64) -> u64 {
         let pinned = self.request.pinned_lanes();
         if pinned == 0 {

@@ -1,4 +1,4 @@
-//! Who comes first at a depot, and what that leaves to others.
+//! Order of requests at a depot, and what that leaves to others.
 
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, DepotId};
@@ -8,18 +8,19 @@ use crate::{
     books::{Depot, Request, Tuning, Urgency},
 };
 
-/// Whether a more urgent request has anything for a depot.
+/// Rank of a request at a depot, among those that have anything for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rank {
-    /// None has.
+    /// First: no more urgent request has anything for it.
     First,
-    /// One has, and fills the path with so many fragments at once, where its optimizer knows.
+    /// Behind a more urgent request, which fills the path with so many fragments at once, if its
+    /// optimizer knows.
     Behind { at_once: Option<u16> },
 }
 
 impl Mind {
-    /// The rank at the depot of each lane; where a lane would not be open to the first either, it is not
-    /// looked up.
+    /// Returns the rank at the depot of each lane; it is not looked up if a lane would not be open
+    /// to the first either.
     pub(super) fn ranks(&self, mine: Urgency) -> Vec<Rank> {
         let Some(request) = self.requests.get(&mine.request) else {
             return Vec::new();
@@ -55,10 +56,10 @@ impl Mind {
     }
 }
 
-/// Whether the request may send a fragment of `bytes` to the depot of a lane, as far as the depot has
-/// space and is not being left alone: it is fed, and one more than is on its way now is what the
-/// optimizer wants, and fits the window. Behind a more urgent request, what that one leaves of the path is
-/// filled: more would only share what it gets.
+/// Returns whether the request may send a fragment of `bytes` to the depot of a lane, as far as
+/// space and rests of the depot allow. The depot must be fed, the optimizer must want one more than
+/// is in flight now, and it must fit the window. Behind a more urgent request, only what that one
+/// leaves of the path is filled. More would share its rate.
 pub(super) fn is_open(
     request: &Request,
     lane: usize,
@@ -75,7 +76,7 @@ pub(super) fn is_open(
     let has_turn = || {
         let tuning = fed.tuning.as_deref();
         let (is_raised, is_filled) = match rank {
-            // What others have in flight beyond a window must not keep out who is more urgent.
+            // Fragments of others beyond a window must not keep out more urgent ones.
             Rank::First => {
                 let is_raised = depot.link.raised > 0 || tuning.is_some_and(Tuning::is_raised);
                 (is_raised, false)
@@ -98,7 +99,8 @@ pub(super) fn is_open(
 }
 
 impl super::Placing<'_> {
-    /// Depots nearer the destination are fed from the centre where no other can take it.
+    /// Returns the level of a lane: depots nearer the destination are fed from the centre only if
+    /// no other can take it.
     pub(super) fn level(&self, lane: usize) -> u8 {
         let (id, to) = (self.request.lanes[lane].depot, self.request.lead_depot());
         let depot = self.depots.get(&id);

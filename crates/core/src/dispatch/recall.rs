@@ -1,5 +1,6 @@
-//! Takes back what waits for a path that has become slow (`docs/algorithms/placement.md`): it was sent when the path
-//! was thought to carry it within seconds, and other depots would have it sooner now.
+//! Recalls fragments that wait for a path that has become slow (`docs/algorithms/placement.md`).
+//! They were sent when the path seemed to carry them within seconds, and other depots would have
+//! them sooner now.
 
 use alloc::{collections::BTreeMap, format, vec::Vec};
 use core::{cmp::Reverse, time::Duration};
@@ -14,12 +15,14 @@ use crate::{
 
 /// Fragments that stay on their way, so that the path never idles.
 const STAY_MIN: u32 = 2;
-/// So many of the longest windows must be on their way to a depot: less is what a forecast strays by.
+/// Multiple of the longest window that must be on its way to a depot: less is within the error of a
+/// forecast.
 const WINDOWS_MIN: u32 = 2;
 
 impl Mind {
-    /// Takes back what was sent last to depots to which far more is on its way than their paths carry in a window, as far
-    /// as others would have it in half the time. Each send is asked back once: what has left already goes on.
+    /// Recalls the last sends to depots to which far more is on its way than their paths carry in a
+    /// window. Others must have them in half the time. Each send is recalled once: what has left
+    /// already goes on.
     pub(crate) fn recall_waiting(&mut self, out: &mut Outbox) {
         let most = self.settings.window_raised.saturating_mul(WINDOWS_MIN);
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
@@ -79,7 +82,7 @@ impl Mind {
 }
 
 impl Placing<'_> {
-    /// Whether depots that lack this chunk would have what is on its way in half the time.
+    /// Returns whether depots that lack this chunk would have the fragment in half the time.
     fn is_sooner_elsewhere(&self, key: &FlightKey, flight: &Flight) -> bool {
         let Some((from, stripe)) = self
             .request

@@ -1,4 +1,5 @@
-//! Where space is scarce and there is time, fragments go where they leave others the most that they can use.
+//! Placement by space: if space is scarce and there is time, fragments go where they leave others
+//! the most usable space.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -11,12 +12,14 @@ use crate::{
     books::Depot,
 };
 
-/// There is time where a request is forecast to be done in one part of so many of what is left to its deadline.
+/// Share of the time left within which a request must be forecast to end for there to be time: one
+/// part in so many.
 const EARLY: u32 = 3;
 
 impl Placing<'_> {
-    /// Those of the `free` lanes that leave others the most, for a fragment of `bytes` of a chunk that has some at those
-    /// `taken` and lacks `more` beside it; all where space is ample or time short.
+    /// Returns the `free` lanes that leave others the most; all if space is ample or time short.
+    /// They are for a fragment of `bytes` of a chunk that has some at the lanes `taken` and lacks
+    /// `more` beside it.
     pub(super) fn leaving_room(
         &self,
         free: Vec<usize>,
@@ -35,7 +38,7 @@ impl Placing<'_> {
         if !is_scarce(&spaces, self.request, lacks(self.request)) {
             return free;
         }
-        // What fails together, and what is near, comes before space.
+        // Failure domains and levels come before space.
         let rank = |&lane: &usize| (self.request.crowds(taken, lane), self.level(lane));
         let least = free.iter().map(rank).min();
         let fed = free.into_iter().filter(|lane| Some(rank(lane)) == least);
@@ -59,7 +62,8 @@ impl Placing<'_> {
         best.map(|(lane, _)| *lane).collect()
     }
 
-    /// By lane, what is left on its depot, whether it is fed or not; nothing where none is there.
+    /// Returns by lane the space left on its depot, whether it is fed or not; nothing if none is
+    /// up.
     fn left_on_all(&self) -> Vec<u64> {
         let left = |lane: usize| {
             let depot = self.depots.get(&self.request.lanes[lane].depot);

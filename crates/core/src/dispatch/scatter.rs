@@ -1,8 +1,9 @@
-//! Sends chunks whole to relays that code them and send the fragments on (`docs/algorithms/scatter.md`).
+//! Sends chunks whole to relays that code them and send the fragments on
+//! (`docs/algorithms/scatter.md`).
 //!
-//! The books count the chunk on its way to the relay as a send of the fragment that the relay keeps, and each
-//! fragment that the relay sends on as one that goes from depot to depot: every one of them counts once it is
-//! stored, and each that fails is sent from here.
+//! The books count the chunk on its way to the relay as a send of the fragment that the relay
+//! keeps. They count each fragment that the relay sends on as one that goes from depot to depot.
+//! Each fragment counts once it is stored, and each that fails is sent from here.
 
 use alloc::vec::Vec;
 use posthaste_plan::scatter::{self, Coder};
@@ -14,21 +15,21 @@ use crate::{
     contract::{Command, Encode, Outbox, Reason},
 };
 
-/// Relays looked at for one chunk: those that would have it first.
+/// Most relays looked at for one chunk: those that would have it first.
 const CODERS_MAX: usize = 8;
 
-/// What becomes of a chunk that could be coded at a relay.
+/// Decision about a chunk that could be coded at a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scatter {
-    /// It is on its way to one.
+    /// Begun: the chunk is on its way to a relay.
     Begun,
-    /// A relay will have room for it soon, and it is worth to wait for that.
+    /// Waiting is worth it, as a relay will soon have room for it.
     Waits,
-    /// It is not.
+    /// No coding at a relay.
     No,
 }
 
-/// A relay that could code a chunk, and where its fragments would go.
+/// Relay that could code a chunk, and where its fragments would go.
 struct Choice {
     lane: usize,
     takers: Vec<usize>,
@@ -36,7 +37,7 @@ struct Choice {
 }
 
 impl Placing<'_> {
-    /// Sends the chunk to a relay that codes it where relays shall, and one can.
+    /// Sends the chunk to a relay that codes it, if relays should and one can.
     pub(super) fn scatter(
         &mut self,
         chunk: ChunkIndex,
@@ -48,9 +49,9 @@ impl Placing<'_> {
         let fragment = self.request.replica.bytes_of(chunk, FragmentIndex::new(0));
         let may = self.settings.encode != Encode::Centre
             && scatter::spares(code, wanted.count_ones())
-            // Of chunks that became others, relays may have what no other relay replaces.
+            // Relays may hold fragments of changed chunks that no other relay replaces.
             && self.request.uncommon.renewed.is_empty()
-            // Where space is tight, who takes what is no matter of ways.
+            // If space is tight, space decides over paths.
             && self.tight(chunk, fragment).is_none();
         if !may {
             return Scatter::No;
@@ -72,7 +73,8 @@ impl Placing<'_> {
         Scatter::Waits
     }
 
-    /// Relays that could code the chunk, now or once they have room, those first that would have it first.
+    /// Returns relays that could code the chunk, now or once they have room, in the order in which
+    /// they would have it.
     fn choices(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> Vec<Choice> {
         let whole = self.request.replica.bytes_of(chunk, FragmentIndex::WHOLE);
         let among = self.among(chunk);
@@ -107,7 +109,7 @@ impl Placing<'_> {
         lanes.into_iter().filter_map(choice).collect()
     }
 
-    /// Whether it is to be done at all, now that there is somebody who could.
+    /// Returns whether coding at a relay is worth it, now that one could.
     fn is_worth_scattering(&self, wanted: u64, choices: &[Choice]) -> bool {
         match self.settings.encode {
             Encode::Centre => false,
@@ -132,8 +134,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Who would get the fragments that the relay of a lane does not keep; none where not all find a place.
-    /// With `now`, where each can start at once.
+    /// Returns the depots for the fragments that the relay of a lane does not keep; none if not all
+    /// find a place. With `now`, only if each can start at once.
     fn takers(
         &self,
         from: usize,
@@ -186,7 +188,7 @@ impl Placing<'_> {
         (pinned & !taken == 0).then_some(takers)
     }
 
-    /// What relays send each other is not in any budget.
+    /// Returns whether transfers between relays are free: no budget covers them.
     fn relays_for_free(&self, lane: usize) -> bool {
         let depot = self.depots.get(&self.request.lanes[lane].depot);
         let is_free = || depot.is_some_and(Depot::is_free);

@@ -1,31 +1,32 @@
-//! Where space is tight, who is fastest may not take what only others can complete: with one fragment of
-//! a chunk a depot, space on too few depots is of no use.
+//! Tight space: the fastest may not take what only others can complete. With one fragment of a
+//! chunk a depot, space on too few depots is of no use.
 
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, ChunkIndex};
 
 use super::Placing;
 
-/// Space counts as tight where it is less than so many times what is wanted.
+/// Multiple of the wanted space below which space counts as tight.
 const AMPLE: u64 = 2;
 
-/// The space that is left on depots, in fragments, and what has to find a place there.
+/// Space left on depots, in fragments, and what has to find a place there.
 #[derive(Clone)]
 pub(super) struct Tight {
-    /// By lane; none where it is not fed.
+    /// Space by lane; none if it is not fed.
     spaces: Vec<u64>,
     /// Chunks that were not begun and will be coded: each may get a fragment on every lane.
     not_begun: u64,
     /// Fragments of those.
     wanted: u64,
-    /// By lane, these and the chunks begun beside the one in question that may get a fragment there.
+    /// Chunks that may get a fragment there, by lane: these, and begun ones except the one in
+    /// question.
     chunks: Vec<u64>,
     /// Fragments that these lack.
     others: u64,
 }
 
 impl Placing<'_> {
-    /// How tight it is for a fragment of the chunk; none where there is ample space.
+    /// Returns how tight space is for a fragment of the chunk; none if it is ample.
     pub(super) fn tight(&self, chunk: ChunkIndex, bytes: Bytes) -> Option<Tight> {
         let replica = &self.request.replica;
         let left = u64::from(replica.chunks() - replica.safe());
@@ -59,7 +60,7 @@ impl Placing<'_> {
         (tight.takes() < AMPLE * all).then_some(tight)
     }
 
-    /// Fragments of `bytes` that each lane has space for.
+    /// Returns the fragments of `bytes` for which each lane has space.
     fn spaces(&self, bytes: Bytes) -> Vec<u64> {
         let mut spaces: Vec<u64> = self.request.lanes.iter().map(|_| 0).collect();
         for lane in self.request.depot_lanes() {
@@ -72,20 +73,20 @@ impl Placing<'_> {
 }
 
 impl Tight {
-    /// What all lanes together can take of the chunks not begun.
+    /// Returns what all lanes together can take of the chunks not begun.
     fn takes_new(&self) -> u64 {
         let spaces = self.spaces.iter();
         spaces.map(|&space| space.min(self.not_begun)).sum()
     }
 
-    /// What they can take of all others.
+    /// Returns what they can take of all others.
     fn takes(&self) -> u64 {
         let lanes = self.spaces.iter().zip(&self.chunks);
         lanes.map(|(&space, &chunks)| space.min(chunks)).sum()
     }
 
-    /// How many fragments of other chunks still find their places after this lane took one of the chunk, and
-    /// the roomiest of those that are `free` the `more` that it still lacks.
+    /// Returns how many fragments of other chunks still find their places after this lane took one
+    /// of the chunk. The `more` that it still lacks go to the roomiest `free` lanes.
     fn leaves(&self, lane: usize, free: &[usize], more: u32) -> u64 {
         let mut left = self.clone();
         let mut others: Vec<usize> = free
@@ -100,8 +101,8 @@ impl Tight {
         left.takes().min(left.others) + left.takes_new().min(left.wanted)
     }
 
-    /// Those of the `free` lanes that have space and leave the most places to others, for a chunk that lacks `more` beside
-    /// this fragment.
+    /// Returns the `free` lanes that have space and leave the most places to others, for a chunk
+    /// that lacks `more` beside this fragment.
     pub(super) fn best(&self, free: &[usize], more: u32) -> Vec<usize> {
         let free = free.iter().copied().filter(|&lane| self.spaces[lane] > 0);
         let free: &[usize] = &free.collect::<Vec<usize>>();
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Two depots with little space and two with plenty, for `chunks` more as 2+1.
+    /// Builds two depots with little space and two with plenty, for `chunks` more as 2+1.
     fn tight(chunks: u64, spaces: &[u64]) -> Tight {
         Tight {
             spaces: spaces.to_vec(),

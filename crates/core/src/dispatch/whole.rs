@@ -8,8 +8,8 @@ use super::Placing;
 use crate::contract::Outbox;
 
 impl Placing<'_> {
-    /// Sends whole chunks to destinations as long as one has room: each chunk to one of them, which is
-    /// enough to make it safe, and the others take it from there.
+    /// Sends whole chunks to destinations as long as one has room. Each chunk goes to one of them,
+    /// which is enough to make it safe; the others take it from there.
     pub(super) fn send_whole(&mut self, out: &mut Outbox) {
         // A budget pays what makes it safe.
         let is_paid = self.request.wishes.budget_micro_usd.is_none();
@@ -29,7 +29,7 @@ impl Placing<'_> {
         }
     }
 
-    /// The destination with room that would have a chunk first.
+    /// Returns the destination with room that would have a chunk first.
     fn next_destination(&self, bytes: Bytes) -> Option<usize> {
         let open = self.request.destinations();
         let open = open.filter(|&lane| self.request.replica.is_holder(lane));
@@ -62,7 +62,7 @@ impl Placing<'_> {
         false
     }
 
-    /// Chunks that wait for depots, with nothing on its way, may as well go whole.
+    /// Takes back chunks that wait for depots with nothing on its way: they may as well go whole.
     fn take_back_waiting(&mut self) {
         let stripes = self.request.stripes.iter();
         let waiting = stripes
@@ -74,8 +74,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether depots lack the space for all of a chunk's fragments while the destination has it: what they
-    /// took of it would be in vain.
+    /// Returns whether depots lack the space for all of a chunk's fragments while the destination
+    /// has it: fragments there would be useless.
     pub(super) fn goes_whole_instead(&self, chunk: ChunkIndex, wanted: u64, taken: u64) -> bool {
         if self.lost(chunk, wanted) == 0 || !self.request.is_safe_whole() {
             return false;
@@ -89,13 +89,13 @@ impl Placing<'_> {
             && self.request.destinations().any(takes_whole)
     }
 
-    /// Whether the depot is fed and has space for the request, as far as is known.
+    /// Returns whether the depot is fed and has space for the request, as far as is known.
     fn has_space(&self, lane: usize, bytes: Bytes) -> bool {
         self.request.lanes[lane].is_active && self.fits(lane, bytes)
     }
 
-    /// Whether a chunk that goes whole now would arrive before everything else has: else the depots are
-    /// done with it sooner.
+    /// Returns whether a chunk that goes whole now would arrive before everything else; otherwise
+    /// the depots finish it sooner.
     fn is_worth_whole(&self, lane: usize, bytes: Bytes) -> bool {
         let fed = self
             .request

@@ -1,14 +1,16 @@
-//! Places for fragments where a depot may belong to several failure domains.
+//! Places for fragments if a depot may belong to several failure domains.
 //!
-//! Where domains are disjoint, any order fills as many places as there are. Where they overlap that is not so: one depot may
-//! block two that block only it. To find the most places is then a hard problem (the largest independent set, where each domain
-//! takes one), so it is looked for with a bounded effort, the depots that block the fewest first.
+//! If domains are disjoint, any order fills as many places as there are. If they overlap, one depot
+//! may block two that block only it. Finding the most places is then a hard problem (the largest
+//! independent set, if each domain takes one). So the search has a bounded effort, the depots that
+//! block the fewest first.
 
-/// So many choices are taken back at most.
+/// Most choices that are taken back.
 const EFFORT_MAX: u32 = 64;
 
-/// Lanes among `free` that may get a fragment each, with those `taken`, so that no group gets more than `most`: as many
-/// as are wanted, or as many as are found. With bounded effort: where groups overlap there may be more.
+/// Returns lanes among `free` that may get a fragment each, with those `taken`, so that no group
+/// gets more than `most`. It returns as many as are wanted, or as are found: with bounded effort,
+/// overlapping groups may have more.
 pub(crate) fn apart(groups: &[u64], taken: u64, free: u64, most: u32, wanted: u32) -> u64 {
     let mut search = Search {
         groups,
@@ -18,7 +20,7 @@ pub(crate) fn apart(groups: &[u64], taken: u64, free: u64, most: u32, wanted: u3
     search.dive(taken, free & !taken, wanted)
 }
 
-/// The most of `lanes` that lie in one group of the lane.
+/// Returns the most of `lanes` that lie in one group of the lane.
 pub(crate) fn together(groups: &[u64], lane: usize, lanes: u64) -> u32 {
     let all = groups.iter().filter(|group| **group >> lane & 1 == 1);
     let counts = all.map(|group| (group & lanes).count_ones());
@@ -67,14 +69,14 @@ impl Search<'_> {
         }
     }
 
-    /// The lanes of all groups of that kind.
+    /// Returns the lanes of all groups of that kind.
     fn union(&self, is_such: impl Fn(u64) -> bool) -> u64 {
         let such = self.groups.iter().filter(|group| is_such(**group));
         such.fold(0, |mask, group| mask | group)
     }
 }
 
-/// The first so many lanes of a mask.
+/// Returns the first so many lanes of a mask.
 fn first(lanes: u64, count: u32) -> u64 {
     let all = (0..u64::BITS).filter(|&lane| lanes >> lane & 1 == 1);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -105,7 +107,7 @@ mod tests {
         );
     }
 
-    /// The oracle: every set of lanes.
+    /// Searches every set of lanes, as the oracle.
     fn exact(groups: &[u64], lanes: u32, most: u32) -> u32 {
         let fits = |set: &u64| {
             groups

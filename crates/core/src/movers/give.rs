@@ -1,4 +1,4 @@
-//! How much of what waits a mover is given.
+//! Share of the waiting work that a mover is given.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -6,10 +6,10 @@ use posthaste_types::Timestamp;
 
 use super::{LeaseId, MoverId, Roster, Ticket};
 
-/// What a mover has room for is counted on this long after it said so.
+/// Time for which the room that a mover reported is counted on.
 const SPEAKS: Duration = Duration::from_secs(4);
 
-/// Pieces of work that one turn gives: a mover with room for more asks again at once.
+/// Most pieces of work in one turn: a mover with room for more asks again at once.
 const GIVEN_MAX: usize = 16;
 
 impl Roster {
@@ -24,7 +24,7 @@ impl Roster {
             let alike = self
                 .groups
                 .range((group, Ticket::new(0))..=(group, Ticket::new(u64::MAX)));
-            // What shares reading stays together, as far as the mover has room.
+            // Work that shares a read stays together, as far as the mover has room.
             let room = (self.movers[&id].free as usize).min(GIVEN_MAX) - given.len();
             let alike: Vec<Ticket> = alike.map(|(_, ticket)| *ticket).take(room).collect();
             most = most.saturating_sub(alike.len().max(1));
@@ -47,8 +47,8 @@ impl Roster {
         given
     }
 
-    /// Movers that are to be asked to ask, since something waits that they have room for: those that have the least first, and no
-    /// more than there is to give.
+    /// Returns movers that should ask now, since work waits for which they have room. Those that
+    /// have the least come first, and no more than there is to give.
     #[must_use]
     pub fn wanted(&self, now: Timestamp) -> Vec<MoverId> {
         if self.waiting.is_empty() {
@@ -65,8 +65,9 @@ impl Roster {
         able.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// How much of what waits a mover takes: so much that all that have room come to have as much, so that one that asks
-    /// first does not leave the others without, but no less than what they could not take.
+    /// Returns how much of the waiting work a mover takes: enough for all with room to come to an
+    /// equal number. So one that asks first leaves work to the others. It is at least what they
+    /// could not take.
     fn share(&self, now: Timestamp, id: MoverId) -> usize {
         let Some(mover) = self.movers.get(&id) else {
             return 0;

@@ -1,4 +1,4 @@
-//! What the roster and those who speak to it say.
+//! Types of the roster's interface.
 
 use alloc::{string::String, vec::Vec};
 use posthaste_types::Timestamp;
@@ -10,13 +10,13 @@ macro_rules! number {
         pub struct $name(u64);
 
         impl $name {
-            /// By its number.
+            /// Wraps a number.
             #[must_use]
             pub const fn new(number: u64) -> Self {
                 Self(number)
             }
 
-            /// Its number.
+            /// Returns its number.
             #[must_use]
             pub const fn get(self) -> u64 {
                 self.0
@@ -26,70 +26,70 @@ macro_rules! number {
 }
 
 number!(
-    /// A mover, from when it joins until it leaves or is silent too long.
+    /// Mover, from when it joins until it leaves or is silent too long.
     MoverId
 );
 number!(
-    /// The right of one mover to do one piece of work.
+    /// Right of one mover to do one piece of work.
     LeaseId
 );
 number!(
-    /// A piece of work, numbered by whoever offers it.
+    /// Piece of work, numbered by its offerer.
     Ticket
 );
 
-/// A piece of work that waits, or is under way.
+/// Piece of work that waits, or is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Its number: no other has it.
+    /// Number that no other offer has.
     pub ticket: Ticket,
-    /// When it should be done; the earliest goes first.
+    /// Time by which it should be done; the earliest goes first.
     pub due: Timestamp,
-    /// What it shares reading with: of one group as much as possible goes to one mover.
+    /// Group that shares a read: as much as possible of one group goes to one mover.
     pub group: u64,
 }
 
-/// What a mover is told when it asks.
+/// Answer to a mover that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Turn {
-    /// What it is to do from now on.
+    /// Work to do from now on.
     pub given: Vec<(LeaseId, Ticket)>,
-    /// What it is to stop: nobody waits for it any more.
+    /// Leases to stop, as their work is no longer needed.
     pub stop: Vec<LeaseId>,
 }
 
-/// Whether what a mover says counts.
+/// Validity of a mover's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// It is not known (any more).
+    /// Report of a mover that is unknown, or no longer known.
     Unknown,
-    /// It has said more since.
+    /// Report older than one received since.
     Old,
-    /// It does.
+    /// Report that counts.
     New,
 }
 
-/// How a mover is, for people.
+/// State of a mover, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Its number.
+    /// Number of the mover.
     pub id: MoverId,
-    /// What it calls itself.
+    /// Name of the mover.
     pub name: String,
-    /// How much it may have at once.
+    /// Most work that it may have at once.
     pub slots: u32,
-    /// How much it has.
+    /// Number of leases that it has.
     pub leases: usize,
-    /// Since when it is there.
+    /// Time at which it joined.
     pub joined: Timestamp,
-    /// When it was heard last.
+    /// Time of its last report.
     pub heard: Timestamp,
-    /// How much it has done.
+    /// Number of pieces of work done.
     pub done: u64,
-    /// How much it could not do.
+    /// Number of pieces of work that it could not do.
     pub failed: u64,
-    /// It gets nothing new, by somebody's wish.
+    /// True if it gets nothing new, at an operator's request.
     pub drains: bool,
-    /// Until when it rests after failures.
+    /// Time until which it rests after failures.
     pub rests_until: Option<Timestamp>,
 }

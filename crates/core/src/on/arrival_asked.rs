@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A user asked for a stage-in: it is taken, or refused with the reason. A number that is known
-    /// already is ignored, so that a replay does no harm.
+    /// Accepts a stage-in of a user, or refuses it with the reason. A known number is ignored, so
+    /// that a replay does no harm.
     pub(crate) fn on_arrival_asked(
         &mut self,
         id: RequestId,
@@ -39,7 +39,7 @@ impl Mind {
         }
     }
 
-    /// A stage-in that is weighed, as what is known of its sources is now.
+    /// Builds a stage-in to be weighed, from what is known of its sources now.
     pub(crate) fn new_arrival(&mut self, spec: ArrivalSpec, holdings: &[Holding]) -> Arrival {
         let mut arrival = Arrival::new(spec, holdings, self.now);
         let sources = &self.arrivals.sources;
@@ -48,7 +48,7 @@ impl Mind {
         arrival
     }
 
-    /// Takes a stage-in that was weighed.
+    /// Accepts a stage-in that was weighed.
     pub(crate) fn take_arrival(&mut self, id: RequestId, arrival: Arrival, out: &mut Outbox) {
         let is_leftover = arrival.is_leftover;
         let from = self.readable_from(id, Quantile::P10);
@@ -56,7 +56,7 @@ impl Mind {
         self.arrivals.requests.insert(id, Box::new(arrival));
         self.look_at_arrivals();
         self.answer_arrival(id, hoped, out);
-        // One that is taken in hope is known to be at risk.
+        // A stage-in accepted in hope is known to be at risk.
         let arrival = self.arrivals.requests.get(&id);
         let is_late = arrival.is_some_and(|arrival| {
             let finish = arrival.finish;
@@ -68,8 +68,8 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// Whether it can't be on time, from when it can be read, and is taken all the same; or why it is not taken. As over depots, nothing
-    /// is refused for want of knowledge.
+    /// Returns whether it is accepted although it can't be on time, from when it can be read. As
+    /// over depots, nothing is refused for want of knowledge. An error is the reason of a refusal.
     pub(crate) fn judge(&self, arrival: &Arrival, from: Option<Timestamp>) -> Result<bool, Reason> {
         let spec = &arrival.spec;
         let deadline = spec.deadline;

@@ -3,7 +3,7 @@ use posthaste_types::{RequestId, Timestamp};
 use crate::{Mind, contract::Outbox};
 
 impl Mind {
-    /// When what a stage-in brings is wanted became known, or changed: what must begin when is judged anew.
+    /// Handles a new or changed deadline of a stage-in: latest starts are judged anew.
     pub(crate) fn on_arrival_moved(
         &mut self,
         id: RequestId,

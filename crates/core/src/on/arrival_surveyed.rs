@@ -3,7 +3,7 @@ use posthaste_types::{ChunkIndex, RequestId};
 use crate::Mind;
 
 impl Mind {
-    /// What is really here of a stage-in, noted durably.
+    /// Records which chunks of a stage-in are durably here.
     pub(crate) fn on_arrival_surveyed(&mut self, id: RequestId, chunks: &[ChunkIndex]) {
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;

@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl Mind {
-    /// A chunk was read from a source, written where it belongs, and its digest noted. What nobody waits
-    /// for any more changes nothing: what is here is asked for before anything counts on it.
+    /// Handles a chunk that was read from a source, written to its file, and its digest noted. One
+    /// that is no longer awaited changes nothing: what is here is asked before anything counts on
+    /// it.
     pub(crate) fn on_chunk_arrived(
         &mut self,
         request: RequestId,

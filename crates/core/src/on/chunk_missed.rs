@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A chunk was asked of a source and did not come.
+    /// Handles a chunk that was asked of a source and did not come.
     pub(crate) fn on_chunk_missed(
         &mut self,
         request: RequestId,
@@ -32,7 +32,8 @@ impl Mind {
                 self.lose_near(request, chunk);
             }
             Fault::SourceVanished | Fault::SourceUnreadable if self.comes_of(request).is_some() => {
-                // Depots may give it later, and others' way to that address is as good as before.
+                // Depots may give it later, and the path of others to that address is as good as
+                // before.
                 self.hold_arrival(request, Fault::Unreachable, out);
             }
             Fault::SourceChanged | Fault::SourcesDiffer => {
@@ -58,8 +59,7 @@ impl Mind {
         }
     }
 
-    /// The centre could not take what came: nothing is asked for until a while later, and after too many
-    /// times no more.
+    /// Pauses a stage-in whose data the centre could not accept, and fails it after too many times.
     pub(crate) fn hold_arrival(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let (now, settings) = (self.now, &self.settings);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
@@ -72,7 +72,7 @@ impl Mind {
         let attempts = arrival.local_failures;
         let pause = settings.hold * (1 << (attempts - 1).min(16));
         arrival.held_until = now + pause.min(settings.hold_max);
-        // Results have nowhere else to go: what somebody may mend there is waited for as long as that helps.
+        // Results have nowhere else to go: a repair there is awaited as long as that helps.
         let may_help = fault.may_pass() || now < arrival.spec.deadline;
         let goes_on = may_help && self.arrivals.outward.contains_key(&id);
         if attempts >= settings.fruitless_max && !goes_on {

@@ -7,8 +7,7 @@ use crate::{
 };
 
 impl Mind {
-    /// Rate can be reserved on a circuit, on these terms from now on. Beyond as many as are kept none is
-    /// taken.
+    /// Registers a circuit with its terms, up to the number that is kept.
     pub(crate) fn on_circuit_offered(&mut self, id: CircuitId, mut terms: CircuitTerms) {
         terms.depots.sort_unstable();
         terms.depots.dedup();

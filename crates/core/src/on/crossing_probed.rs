@@ -4,8 +4,8 @@ use posthaste_types::{ByteRate, Bytes, DepotId};
 use crate::{Mind, contract::Outbox, probing::Probing};
 
 impl Mind {
-    /// A probe from one depot to another ended. `found` is what the path carries, or where so marked at least carries;
-    /// none where it showed nothing.
+    /// Handles the end of a probe from one depot to another. `found` is the rate of the path, or a
+    /// lower bound if so marked; none if it showed nothing.
     pub(crate) fn on_crossing_probed(
         &mut self,
         (from, to): (DepotId, DepotId),
@@ -23,7 +23,7 @@ impl Mind {
         if let Some(taker) = self.depots.get(&to)
             && self.depots.contains_key(&from)
         {
-            // Fragments that set out meanwhile took their part.
+            // Fragments that started meanwhile took their share.
             let is_shared = taker.arriving > Bytes::ZERO || taker.link.flights > 0;
             let found = found.map(|(rate, is_bound)| (rate, is_bound || is_shared));
             let is_nearer = self

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A user moved the deadline: everything about it is judged anew.
+    /// Moves the deadline at a user's request: everything about it is judged anew.
     pub(crate) fn on_deadline_moved(
         &mut self,
         id: RequestId,
@@ -21,7 +21,7 @@ impl Mind {
         self.rebind(id, Some(deadline), None, "deadline moved".into(), out);
     }
 
-    /// It became known, or changed, when the source is to be purged: as if the deadline were moved.
+    /// Sets when the source is to be purged, as if the deadline were moved.
     pub(crate) fn on_purge_moved(
         &mut self,
         id: RequestId,
@@ -31,7 +31,8 @@ impl Mind {
         self.rebind(id, None, Some(purge_at), "purge moved".into(), out);
     }
 
-    /// A rule of the site says when the source is to be purged. Where that is known already, only why is new.
+    /// Sets when a rule of the site purges the source. If that is known already, only the reason is
+    /// new.
     pub(crate) fn on_purge_foreseen(
         &mut self,
         id: RequestId,
@@ -53,7 +54,7 @@ impl Mind {
         }
     }
 
-    /// Another deadline, or another purge; without one it stays as it is.
+    /// Sets another deadline, or another purge; without one it stays as it is.
     fn rebind(
         &mut self,
         id: RequestId,
@@ -76,7 +77,7 @@ impl Mind {
         let wished = wished.unwrap_or(request.wished_deadline);
         let purge_at = purge_at.unwrap_or(request.uncommon.purge_at);
         if !request.is_moving() {
-            // What is safe has kept its deadline; a purge still says how long it can be made whole.
+            // A safe request has kept its deadline; a purge still bounds the time for its repair.
             request.uncommon.purge_at = purge_at;
             return;
         }
@@ -97,7 +98,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Remembers which of deadline and purge binds, where both are known.
+    /// Records which of deadline and purge binds, if both are known.
     pub(crate) fn remember_binding(&mut self, id: RequestId) {
         let binding = self.requests.get(&id).and_then(|request| request.binding());
         if let Some(reason) = binding {

@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl Mind {
-    /// Somebody pulled and verified everything: nothing more needs to be sent. Where several wait for it,
-    /// one of them says nothing for the others. Where the source is to be removed once it is safe, what somebody has does not make it so.
+    /// Handles a recipient that pulled and verified everything: nothing more needs to be sent. With
+    /// several recipients, one does not speak for the others. If the source is to be removed once
+    /// it is safe, a pull does not make it so.
     pub(crate) fn on_delivered(&mut self, id: RequestId, out: &mut Outbox) {
         let others_wait = |request: &Request| {
             let is_open = request.is_kept() && request.state != RequestState::Delivered;
@@ -26,7 +27,7 @@ impl Mind {
         self.end_delivered(id, Reason::Verified, out);
     }
 
-    /// Who it was for has everything: nothing more needs to be sent.
+    /// Ends a request whose recipient has everything: nothing more needs to be sent.
     pub(crate) fn end_delivered(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get(&id) else {

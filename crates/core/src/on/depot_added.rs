@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot joins the books, or its facts changed: then it also gets a fresh chance.
+    /// Registers a depot, or changes its facts: then it also gets a fresh chance.
     pub(crate) fn on_depot_added(
         &mut self,
         id: DepotId,

@@ -8,20 +8,20 @@ use crate::{
     dispatch::is_lasting,
 };
 
-/// A depot may go so much before its hours end, and come so much after they begin.
+/// Tolerance for a depot to go before its hours end, and to come after they begin.
 const EARLY: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(60);
 
-/// A depot that stayed this long after it was left alone is as good as new.
+/// Time after its rest after which a depot counts as good as new.
 const STEADY: Duration = Duration::from_secs(60);
 
 impl Mind {
-    /// A depot did not answer. One that keeps doing so is left alone longer and longer.
+    /// Handles a depot that did not answer. One that keeps doing so rests longer and longer.
     pub(crate) fn on_depot_down(&mut self, id: DepotId, fault: Fault, out: &mut Outbox) {
         let Some(depot) = self.depots.get(&id) else {
             return;
         };
-        // Whose hours never open does not come back by them.
+        // A depot whose hours never open does not come back by them.
         let has_hours = depot.terms.windows.next_change(self.now).is_some();
         let is_within = |at| depot.is_within_hours(at) || !has_hours;
         let is_outside = !is_within(self.now + EARLY) || !is_within(self.now);
@@ -45,7 +45,7 @@ impl Mind {
         self.lose(id, Reason::DepotLost { fault }, hold, out);
     }
 
-    /// The depot goes as its hours say: nothing is lost with it.
+    /// Lets a depot go as its hours say: nothing is lost with it.
     fn let_go(&mut self, id: DepotId, out: &mut Outbox) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
@@ -77,7 +77,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Sends to the depot keep failing though it answers.
+    /// Declares a depot lost to which sends keep failing though it answers.
     pub(crate) fn lose_to_failures(
         &mut self,
         id: DepotId,
@@ -93,7 +93,8 @@ impl Mind {
         self.lose(id, reason, hold, out);
     }
 
-    /// The depot is lost: what flies to it is sent elsewhere, what it holds no longer counts.
+    /// Declares the depot lost: flights to it are sent elsewhere, and what it holds no longer
+    /// counts.
     fn lose(&mut self, id: DepotId, reason: Reason, hold_factor: u32, out: &mut Outbox) {
         let now = self.now;
         let Some(depot) = self.depots.get_mut(&id) else {
@@ -161,7 +162,7 @@ impl Mind {
         self.settle(id, out);
     }
 
-    /// Says that what was lost with a depot is not made again yet.
+    /// Reports that data lost with a depot is not rebuilt yet.
     fn say_thin(&mut self, id: RequestId, depot: DepotId, out: &mut Outbox) {
         let request = self.requests.get(&id);
         let Some(request) = request.filter(|request| request.replica.is_thinned()) else {
@@ -181,7 +182,7 @@ impl Mind {
         }
     }
 
-    /// Some chunks are no longer safe: says so, and starts again where that can still help.
+    /// Reports chunks that are no longer safe, and starts again if that can still help.
     pub(crate) fn say_lost(&mut self, id: RequestId, lost: u32, reason: Reason, out: &mut Outbox) {
         let Some(request) = self.requests.get_mut(&id).filter(|_| lost > 0) else {
             return;
@@ -232,7 +233,8 @@ impl Mind {
         }
     }
 
-    /// Ends the flights of a request to a depot and puts their fragments back. Returns how many.
+    /// Ends the flights of a request to a depot and puts their fragments back. Returns their
+    /// number.
     pub(crate) fn end_flights(&mut self, depot: DepotId, id: Option<RequestId>) -> usize {
         let ended = self.transfers.end_all(depot, id);
         for (key, flight) in &ended {

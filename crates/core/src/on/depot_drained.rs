@@ -7,12 +7,12 @@ use crate::{
     contract::{Cause, Drain, DrainReason, DrainView, Happening, Outbox, Reason, RequestState},
 };
 
-/// How often what lies only at a depot that is drained is counted: that visits each of its chunks.
+/// Interval between counts of what lies only at a drained depot: each visits all of its chunks.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 impl Mind {
-    /// A depot is to be switched off, or no longer. What is under way to it ends as it would have, and
-    /// what it holds counts as before; forecasts count on it no more.
+    /// Drains a depot, or ends its drain. Flights to it end as they would have, and what it holds
+    /// counts as before; forecasts no longer count on it.
     pub(crate) fn on_depot_drained(
         &mut self,
         id: DepotId,
@@ -54,7 +54,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// What that means for one request.
+    /// Applies a drain to one request.
     fn drain_for(
         &mut self,
         id: RequestId,
@@ -97,8 +97,8 @@ impl Mind {
         self.fill_fan_out(id, out);
     }
 
-    /// Lanes of a request to depots that are drained, as a mask. What is wanted at a destination still
-    /// goes there.
+    /// Returns the lanes of a request to drained depots, as a mask. Data wanted at a destination
+    /// still goes there.
     pub(crate) fn drained_lanes(&self, request: &Request) -> u64 {
         let is_drained = |lane: &usize| {
             let depot = self.depots.get(&request.lanes[*lane].depot);
@@ -108,7 +108,7 @@ impl Mind {
         lanes.fold(0, |mask, lane| mask | 1 << lane)
     }
 
-    /// Which depots a newcomer does not get because they are drained, for `explain`.
+    /// Records which depots a newcomer does not get because they are drained, for `explain`.
     pub(crate) fn remember_drained(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -128,7 +128,7 @@ impl Mind {
         }
     }
 
-    /// Counts what lies only at a depot that is drained, and says so once that is nothing.
+    /// Counts what lies only at a drained depot, and reports once that is nothing.
     pub(crate) fn count_left(&mut self, id: DepotId, out: &mut Outbox) {
         let now = self.now;
         let is_due = |depot: &Depot| depot.counts_at.is_some_and(|at| at <= now);
@@ -154,7 +154,8 @@ impl Mind {
         }
     }
 
-    /// Fragments of a request that lie at the depot and at no other that stays. Visits every chunk.
+    /// Counts fragments of a request that lie at the depot and at no other that stays. Visits every
+    /// chunk.
     fn only_at(&self, request: &Request, depot: DepotId) -> u64 {
         let is_wanted = request.is_kept() && request.state != RequestState::Delivered;
         let Some(lane) = request.lane_of(depot).filter(|_| is_wanted) else {
@@ -181,7 +182,7 @@ impl Mind {
         (self.transfers.to(id, None).count() + self.pushes.to(id, None).count()) as u64
     }
 
-    /// How far the draining of a depot is, while it is drained.
+    /// Returns the progress of a depot's drain, while it is drained.
     pub(crate) fn drain_view(&self, id: DepotId, depot: &Depot) -> Option<DrainView> {
         depot.is_draining().then(|| DrainView {
             drain: depot.drain(),

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot said what it holds: that and nothing else counts from now on.
+    /// Replaces what a depot holds by its report.
     pub(crate) fn on_depot_inventory(
         &mut self,
         depot: DepotId,
@@ -24,7 +24,7 @@ impl Mind {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        // An answer nobody waits for any more is older than what was stored since.
+        // An answer that is no longer awaited is older than what was stored since.
         let Some(lane) = request
             .lane_of(depot)
             .filter(|&lane| is_up && request.is_kept() && request.lanes[lane].asked_at.is_some())
@@ -59,15 +59,16 @@ impl Mind {
         self.look_now();
     }
 
-    /// A destination lost some of what was delivered there: nothing of it is delivered any more. As long as the source is there it
-    /// is sent again, and else made again of what others hold. Returns whether that is so.
+    /// Reopens a request of which a destination lost some: it is delivered no more. As long as the
+    /// source is there it is sent again, otherwise rebuilt from what others hold. Returns whether
+    /// that is so.
     fn reopen_delivered(&mut self, id: RequestId, lane: usize) -> bool {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
             return false;
         };
         let was_there = request.state == RequestState::Delivered && request.due.whole_at.is_some();
-        // What is kept no longer is no loss.
+        // Data past its keeping time is no loss.
         if !was_there || !request.is_destination(lane) || request.keeps(now).is_zero() {
             return false;
         }
@@ -81,7 +82,7 @@ impl Mind {
         true
     }
 
-    /// Chunks that are not safe.
+    /// Counts the chunks that are not safe.
     fn lacks(&self, id: RequestId) -> u32 {
         let request = self.requests.get(&id);
         request.map_or(0, |request| {

@@ -3,7 +3,7 @@ use posthaste_types::DepotId;
 use crate::{Mind, books::LEVEL_BY_DISTANCE};
 
 impl Mind {
-    /// Somebody said how many hops from the centre a depot lies, or that its distances decide.
+    /// Sets a depot's hops from the centre, or that its distances decide.
     pub(crate) fn on_depot_levelled(&mut self, id: DepotId, level: u8) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
@@ -12,7 +12,7 @@ impl Mind {
         self.sort_users_by_level(id);
     }
 
-    /// How far a depot is turned out otherwise than was believed.
+    /// Handles a depot whose distance differs from the believed one.
     pub(crate) fn on_distance_changed(&mut self, id: DepotId) {
         let depot = self.depots.get(&id);
         if depot.is_some_and(|depot| depot.level == LEVEL_BY_DISTANCE) {

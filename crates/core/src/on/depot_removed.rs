@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot leaves the books: what it holds no longer counts.
+    /// Removes a depot: what it holds no longer counts.
     pub(crate) fn on_depot_removed(&mut self, id: DepotId, out: &mut Outbox) {
         if !self.depots.contains_key(&id) {
             return;

@@ -3,7 +3,7 @@ use posthaste_types::DepotId;
 use crate::Mind;
 
 impl Mind {
-    /// A depot said whether it lies in a store. What is under way goes on as it is.
+    /// Records whether a depot lies in a store. Flights go on as they are.
     pub(crate) fn on_depot_stores(&mut self, id: DepotId, stores: bool) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;

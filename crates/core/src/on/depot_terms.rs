@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Mind {
-    /// An owner said on which terms a depot is lent.
+    /// Sets the terms on which an owner lends a depot.
     pub(crate) fn on_depot_terms(&mut self, id: DepotId, terms: DepotTerms) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
@@ -24,7 +24,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// An owner said what a depot costs beyond its terms.
+    /// Sets what a depot costs beyond its terms.
     pub(crate) fn on_depot_prices(&mut self, id: DepotId, prices: DepotPrices) {
         if let Some(depot) = self.depots.get_mut(&id) {
             depot.prices = prices;
@@ -32,8 +32,8 @@ impl Mind {
         }
     }
 
-    /// The hours of a depot begin or end: what waited for it gets another chance, and plans are made
-    /// anew.
+    /// Handles the beginning or end of a depot's hours: requests that waited for it get another
+    /// chance, and plans are recomputed.
     pub(crate) fn keep_hours(&mut self, id: DepotId, out: &mut Outbox) {
         let now = self.now;
         let is_due = |depot: &Depot| depot.turns_at.is_some_and(|at| at <= now);
@@ -47,7 +47,7 @@ impl Mind {
         self.give_another_chance(id, out);
     }
 
-    /// What waited for a depot gets another chance, and plans are made anew.
+    /// Gives requests that waited for a depot another chance, and recomputes plans.
     pub(super) fn give_another_chance(&mut self, id: DepotId, out: &mut Outbox) {
         self.unpark_all(id);
         for request in self.index.users(id) {

@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot answered. One that was lost is asked what it still holds before it is fed.
+    /// Handles a depot that answered. One that was lost is asked what it still holds before it is
+    /// fed.
     pub(crate) fn on_depot_up(
         &mut self,
         id: DepotId,
@@ -27,7 +28,7 @@ impl Mind {
             }
             self.doubt_space(id);
         }
-        // What it keeps for us it does not call free.
+        // The depot does not report space that it keeps for us as free.
         let free = free + self.spare_at(id);
         let settings = &self.settings;
         let Some(depot) = self.depots.get_mut(&id) else {
@@ -59,14 +60,14 @@ impl Mind {
         }
         self.ask_near(id, out);
         if !out.commands.iter().any(|command| is_asked(command, id)) {
-            // Nothing was there to lose.
+            // It held nothing to lose.
             self.judge_loss(id, true);
         }
         self.unpark_all(id);
         self.look_now();
     }
 
-    /// A depot that a moving request used is back.
+    /// Records that a depot used by a moving request is back.
     fn remember_back(&mut self, id: RequestId, depot: DepotId) {
         let is_missed = self.requests.get(&id).is_some_and(|request| {
             let lane = request.lane_of(depot);
@@ -109,7 +110,7 @@ impl Mind {
         }
     }
 
-    /// Chunks that waited for this depot get another chance.
+    /// Gives chunks that waited for this depot another chance.
     pub(crate) fn unpark_all(&mut self, depot: DepotId) {
         self.bring_up_to_date();
         self.revive_pushes(depot);
@@ -124,7 +125,7 @@ impl Mind {
         }
     }
 
-    /// Takes back a depot that answered while it was left alone, once that time is over.
+    /// Accepts a depot again that answered while at rest, once that time is over.
     pub(crate) fn take_back_depot(&mut self, id: DepotId, out: &mut Outbox) {
         let depot = self.depots.get(&id);
         let is_due = depot.filter(|depot| depot.hold_until <= self.now);

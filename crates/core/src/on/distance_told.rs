@@ -4,7 +4,7 @@ use posthaste_types::DepotId;
 use crate::Mind;
 
 impl Mind {
-    /// The shortest round trip between the centre and a depot that was seen lately.
+    /// Sets the shortest round trip between the centre and a depot that was seen recently.
     pub(crate) fn on_distance_told(&mut self, id: DepotId, round_trip: Duration) {
         let known = self.depots.get_mut(&id);
         let is_news =

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Mind {
-    /// The driver starts (again): what was in flight has an unknown end, so the depots are asked.
+    /// Handles a (re)start of the driver: flights have an unknown outcome, so the depots are asked.
     pub(crate) fn on_driver_started(&mut self, out: &mut Outbox) {
         self.probing = None;
         self.trial = None;
@@ -34,7 +34,7 @@ impl Mind {
             if let Some(request) = self.requests.get_mut(&id)
                 && request.release == Release::Commanded
             {
-                // Idempotent: it is commanded again as soon as the depots confirm it is safe.
+                // Idempotent: it is commanded again as soon as the depots confirm that it is safe.
                 request.release = Release::Pending;
             }
             self.settle(id, out);

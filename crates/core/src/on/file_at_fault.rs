@@ -7,8 +7,8 @@ use crate::{
     contract::{Command, Fault, FileAtFault, Happening, Omission, Outbox, Reason},
 };
 
-/// Files of a request that may be left out: the mind knows each by name, and of a source of which more are at fault another
-/// list is wanted.
+/// Most files of a request that may be left out. The mind knows each by name, and a source with
+/// more at fault needs another list.
 const OMISSIONS_MAX: usize = 10_000;
 
 impl Omission {
@@ -21,14 +21,15 @@ impl Omission {
 }
 
 impl Mind {
-    /// A file of a source is at fault. What depots have of it outweighs that: chunks that they can rebuild are left to them. With any
-    /// other chunk, it is left out and the rest goes on, unless nothing else would be left.
+    /// Handles a file at fault at its source. Holdings of depots outweigh that: chunks that they
+    /// can rebuild are left to them. With any other chunk, the file is left out and the rest goes
+    /// on, unless nothing would be left.
     pub(crate) fn on_file_at_fault(&mut self, id: RequestId, found: FileAtFault, out: &mut Outbox) {
         let (file, chunks) = (found.omission, (found.first, found.last));
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
-        // Once all is safe nothing more is read: what reads still was begun before.
+        // Once all is safe nothing more is read: a read still in progress began before.
         let reads = request.is_moving() && request.release != Release::Commanded;
         if request.safe_at.is_some() {
             if file.fault == Fault::SourceVanished {
@@ -39,7 +40,8 @@ impl Mind {
             return;
         }
         if found.is_restored {
-            // The rest may be gone as well, and depots may hold more of it than they can be asked for.
+            // The rest may be gone as well, and depots may hold more of it than they can be asked
+            // for.
             return self.on_source_fault(id, file.fault, Some(file.what), out);
         }
         if !reads || self.awaits_what_depots_hold(id) {
@@ -53,7 +55,7 @@ impl Mind {
         else {
             return;
         };
-        // Of what is no file no chunk holds anything, and nobody counts on it.
+        // A name that is no file has no chunks, and nothing counts on it.
         let is_file = chunks.0 <= chunks.1;
         if is_file && self.leave_to_depots(id, chunks, &file.reason()) {
             return;
@@ -78,7 +80,8 @@ impl Mind {
         self.tell(out, Some(id), None, Happening::LeftOut { bytes }, reason);
     }
 
-    /// Leaves chunks to the depots as far as those can rebuild them. Returns whether they can rebuild all.
+    /// Leaves chunks to the depots as far as those can rebuild them. Returns whether they can
+    /// rebuild all.
     fn leave_to_depots(
         &mut self,
         id: RequestId,
@@ -114,8 +117,9 @@ impl Mind {
         are_all
     }
 
-    /// Lanes of a request from which depots may read to rebuild a chunk, and those that may rebuild one, as masks, whether or not they
-    /// are there now: a request with a budget uses free depots only, and a store rebuilds nothing.
+    /// Returns the lanes from which depots may read to rebuild a chunk, and those that may rebuild
+    /// one, as masks. They need not be up now. A request with a budget uses free depots only, and a
+    /// store can't rebuild.
     fn rebuilders(&self, request: &Request) -> (u64, u64) {
         let has_budget = request.wishes.budget_micro_usd.is_some();
         let lanes = request.depot_lanes();
@@ -133,7 +137,8 @@ impl Mind {
         })
     }
 
-    /// Whether depots have yet to say what they hold, which may be all of it: then nothing is sent meanwhile, and nothing is decided.
+    /// Returns whether depots have yet to report what they hold, which may be all of it. Meanwhile
+    /// nothing is sent or decided.
     fn awaits_what_depots_hold(&mut self, id: RequestId) -> bool {
         let request = self.requests.get_mut(&id);
         let Some(request) = request.filter(|request| request.is_asking()) else {
@@ -143,8 +148,8 @@ impl Mind {
         true
     }
 
-    /// A chunk is another one since a file was left out: what depots hold of it as it was counts no more, unless they can rebuild it
-    /// as it was.
+    /// Handles a chunk that changed since a file was left out. What depots hold of it no longer
+    /// counts, unless they can rebuild its earlier content.
     pub(crate) fn on_chunk_renewed(&mut self, id: RequestId, chunk: ChunkIndex, out: &mut Outbox) {
         let now = self.now;
         if self.awaits_what_depots_hold(id) {
@@ -168,7 +173,8 @@ impl Mind {
         let lanes = request.lanes.iter().map(|lane| lane.depot);
         let pushed = lanes.filter(|&depot| self.pushes.get(depot, id, chunk).is_some());
         let pushed: Vec<DepotId> = pushed.collect();
-        // What depots send each other is as it was; what goes there from here is told by its digest.
+        // Depots send each other the earlier content; the digest identifies what goes there from
+        // here.
         for depot in pushed {
             self.abandon_pushes(id, depot, &reason, out);
         }
@@ -190,7 +196,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// What a depot said it holds when it was asked, without what became another one since.
+    /// Returns a depot's inventory without chunks that changed since it was asked for.
     pub(crate) fn without_renewed<T: Copy>(
         &self,
         id: RequestId,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A send ended without the fragment being stored.
+    /// Handles a send that ended without the fragment being stored.
     pub(crate) fn on_fragment_failed(
         &mut self,
         id: RequestId,
@@ -53,7 +53,7 @@ impl Mind {
         self.blame(id, depot, flight.since, fault, out);
     }
 
-    /// Takes a flight out of the books.
+    /// Removes a flight from the books.
     pub(crate) fn land(&mut self, key: FlightKey, fragment: FragmentIndex) -> Option<Flight> {
         let flight = self.transfers.end(key, fragment)?;
         if let Some(depot) = self.depots.get_mut(&key.depot) {
@@ -67,7 +67,8 @@ impl Mind {
         Some(flight)
     }
 
-    /// Leaves the depot alone for a while, or for lost when it keeps failing. `since` is when what failed began.
+    /// Lets the depot rest, or declares it lost when it keeps failing. `since` is when the failed
+    /// operation began.
     pub(crate) fn blame(
         &mut self,
         id: RequestId,
@@ -90,7 +91,7 @@ impl Mind {
         }
         let most = match fault {
             Fault::Unreachable => self.settings.unreachable_max,
-            // It says itself when there is space again.
+            // The depot itself reports when there is space again.
             Fault::Full => u32::MAX,
             // No depot is to blame, and all are as good as before.
             Fault::SourceStalled => u32::MAX,
@@ -119,8 +120,9 @@ impl Mind {
         }
     }
 
-    /// The source is at fault: no depot can help, and the source stays as it is. While depots have yet to say what they
-    /// hold, which may be all of it, nothing is sent and nothing is given up.
+    /// Handles a fault of the source: no depot can help, and the source stays as it is. While
+    /// depots have yet to report what they hold, which may be all of it, nothing is sent and
+    /// nothing is given up.
     pub(crate) fn on_source_fault(
         &mut self,
         id: RequestId,
@@ -137,7 +139,7 @@ impl Mind {
         if is_gone && is_ours && is_removed {
             // It vanishes because it is removed. What became of that is still to be heard, or was.
         } else if is_gone {
-            // Some of it may have been removed by a release that failed: that is gone as well.
+            // Files removed by a release that failed are gone as well.
             self.on_source_purged(id, Reason::Purged, out);
         } else if request.is_asking() {
             if let Some(request) = self.requests.get_mut(&id) {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot stored a fragment and checked its digest.
+    /// Handles a fragment that a depot stored, its digest checked.
     pub(crate) fn on_fragment_stored(
         &mut self,
         id: RequestId,
@@ -32,7 +32,8 @@ impl Mind {
             return;
         };
         let lane = request.lane_of(depot).filter(|&lane| {
-            // A depot that is down, or was and is being asked what it holds, says the rest itself.
+            // A depot that is down, or was and is being asked what it holds, reports the rest
+            // itself.
             let is_asked = request.lanes[lane].asked_at.is_some();
             at.is_up() && (!is_asked || request.replica.is_live(lane))
         });
@@ -41,17 +42,17 @@ impl Mind {
         };
         request.note_stored(lane, chunk, fragment);
         if let Some(pushed) = pushed {
-            // It says nothing about the way from the centre.
+            // This shows nothing about the path from the centre.
             at.free -= pushed.bytes;
             if pushed.is_piece {
                 self.shares
                     .charge(request.wishes.claim(), pushed.bytes, now, &self.settings);
             }
-            // Of several who sent, each was told of before.
+            // With several senders, each was reported before.
             if let [from] = pushed.givers[..] {
                 let span = now.since(pushed.since);
-                // Of what was coded first, how long that took was told before.
-                // What followed was no faster than what it followed.
+                // The duration of a coded piece was reported before. A followed fragment was no
+                // faster than its leader.
                 if !span.is_zero() && !pushed.is_piece && !pushed.is_following {
                     let beside = self.pushes.flights(from, depot) + 1;
                     let taken = (pushed.share, span, beside);
@@ -91,7 +92,7 @@ impl Mind {
         }
     }
 
-    /// Says what became true of the whole dataset.
+    /// Reports what became true of the whole dataset.
     pub(crate) fn settle(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -134,7 +135,8 @@ impl Mind {
         self.deliver_if_there(id, out);
     }
 
-    /// Commands the release of the source once: when it was asked for, and exactly while it is safe.
+    /// Commands the release of the source once: when it was asked for, and exactly while it is
+    /// safe.
     pub(crate) fn release_if_safe(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {
@@ -174,8 +176,8 @@ impl Mind {
         }
     }
 
-    /// Asks each depot that counts what it holds, once before a source is removed for good: what was stored there may be lost since.
-    /// Returns whether an answer is out.
+    /// Asks each depot that counts what it holds, once before a source is removed for good:
+    /// fragments there may be lost since. Returns whether an answer is out.
     fn asks_before_release(&mut self, id: RequestId, out: &mut Outbox) -> bool {
         let Some(request) = self.requests.get_mut(&id) else {
             return false;
@@ -195,7 +197,7 @@ impl Mind {
         !depots.is_empty()
     }
 
-    /// It is delivered once the last chunk is stored at the last destination.
+    /// Marks it as delivered once the last chunk is stored at the last destination.
     pub(crate) fn deliver_if_there(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let Some(request) = self.requests.get_mut(&id) else {

@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Mind {
-    /// How those did who sent fragments of a chunk to a destination: the way from each shows what it
-    /// carries, and only who failed is left alone for a while.
+    /// Handles how the senders of a chunk's fragments to a destination did: each path shows its
+    /// rate, and only a sender that failed rests.
     pub(crate) fn on_gather_told(
         &mut self,
         id: RequestId,

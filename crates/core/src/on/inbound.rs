@@ -5,7 +5,7 @@ use posthaste_types::{ByteRate, Bytes, SourceId};
 use crate::{Mind, contract::Reason};
 
 impl Mind {
-    /// A measurement of what a source gave.
+    /// Handles a measurement of what a source gave.
     pub(crate) fn on_inbound(
         &mut self,
         id: SourceId,

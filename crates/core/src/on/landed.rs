@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Mind {
-    /// The files of a stage-in have their names.
+    /// Handles a landing: the files of a stage-in have their names.
     pub(crate) fn on_landed(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let arrival = self.arrivals.requests.get(&id);
@@ -14,7 +14,7 @@ impl Mind {
             return;
         };
         let chunks = arrival.chunks();
-        // What was on its way still, as after a restart, is wanted no more.
+        // Chunks still on their way, as after a restart, are no longer wanted.
         self.quit_all(id, &Reason::AllHere { chunks }, out);
         self.empty_near(id);
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
@@ -38,7 +38,7 @@ impl Mind {
         self.look_at_arrivals_now();
     }
 
-    /// The files could not get their names: what may pass is tried again for a while.
+    /// Handles files that could not get their names: temporary faults are retried for a while.
     pub(crate) fn on_landing_failed(&mut self, id: RequestId, fault: Fault, out: &mut Outbox) {
         let Some(arrival) = self.arrivals.requests.get_mut(&id) else {
             return;
@@ -69,7 +69,7 @@ impl Mind {
         }
     }
 
-    /// Some of what was written may be lost or damaged: what is not there any more, as it should be, is fetched again.
+    /// Checks chunks that may be lost or damaged: those no longer intact are fetched again.
     fn look_what_is_there(&mut self, id: RequestId, out: &mut Outbox) {
         let now = self.now;
         let arrival = self.arrivals.requests.get_mut(&id);

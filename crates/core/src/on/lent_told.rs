@@ -10,14 +10,14 @@ use crate::{
 };
 
 impl Mind {
-    /// On which terms depots are lent for a request that is asked for next.
+    /// Sets the terms on which depots are lent for a request that is submitted next.
     pub(crate) fn on_lent_told(&mut self, id: RequestId, terms: Vec<LentTerms>) {
         if !self.requests.contains_key(&id) && !self.planning.is_held(id) {
             self.lent.insert(id, terms);
         }
     }
 
-    /// How much the machine of a depot has to do: what waits for that gets another chance.
+    /// Records the load of a depot's machine: requests that waited for that get another chance.
     pub(crate) fn on_load_told(&mut self, id: DepotId, load: Option<u32>, out: &mut Outbox) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
@@ -31,7 +31,7 @@ impl Mind {
         }
     }
 
-    /// An owner lends a depot only below this load.
+    /// Sets the load below which an owner lends a depot.
     pub(crate) fn on_load_bounded(&mut self, id: DepotId, most: Option<u32>, out: &mut Outbox) {
         let Some(depot) = self.depots.get_mut(&id) else {
             return;
@@ -44,8 +44,8 @@ impl Mind {
         }
     }
 
-    /// Remembers of whom it is bound by its load when that rose above what they bear, or fell below, since it was this, and its
-    /// owner's bound that.
+    /// Records with requests that a depot's load rose above their bound, or fell below it, since it
+    /// was `before`, when its owner's bound was `own_before`.
     fn note_load(&mut self, id: DepotId, before: Option<u32>, own_before: Option<u32>) {
         let Some(depot) = self.depots.get(&id) else {
             return;
@@ -66,7 +66,7 @@ impl Mind {
             let is_moving = request.is_some();
             let most = own.into_iter().chain(lent).min();
             let most_before = own_before.into_iter().chain(lent).min();
-            // Of a bound that is lifted the former one says from what it is free.
+            // When a bound is lifted, the former one says from what it is free.
             let Some(most_permille) = most.or(most_before).filter(|_| is_moving) else {
                 continue;
             };
@@ -96,7 +96,8 @@ impl Mind {
         }
     }
 
-    /// Remembers on which terms depots are lent for a request that is taken, and what of these can't be kept.
+    /// Records the terms on which depots are lent for an accepted request, and those that can't be
+    /// kept.
     pub(super) fn remember_lent(&mut self, id: RequestId) {
         let request = self.requests.get(&id);
         let lent = request.map_or(Vec::new(), |request| request.uncommon.lent.clone());
@@ -124,7 +125,7 @@ impl Mind {
         }
     }
 
-    /// Remembers which depots of a request have too much to do for whoever lends them to all.
+    /// Records which depots of a request have too much load for all.
     fn remember_loaded(&mut self, id: RequestId) {
         let request = self.requests.get(&id).into_iter();
         let lanes = request.flat_map(|request| &request.lanes);
@@ -142,7 +143,7 @@ impl Mind {
         }
     }
 
-    /// Whether a depot is lent for some request as long as its machine has not too much to do.
+    /// Returns whether a depot is lent for some request only below a load.
     #[must_use]
     pub fn heeds_load(&self, id: DepotId) -> bool {
         let is_bound = |lent: &LentTerms| lent.depot == id && lent.load_max_permille.is_some();
@@ -153,7 +154,8 @@ impl Mind {
         }) || self.lent.values().flatten().any(is_bound)
     }
 
-    /// When hours begin or end next at which a depot may be used, by all or for one request.
+    /// Returns when hours next begin or end at which a depot may be used, by all or for one
+    /// request.
     pub(super) fn next_turn(&self, id: DepotId) -> Option<Timestamp> {
         let own = self.depots.get(&id)?.terms.windows.next_change(self.now);
         let users = self.index.users(id).into_iter();
@@ -165,7 +167,7 @@ impl Mind {
         own.into_iter().chain(lent).min()
     }
 
-    /// Depots for which a newcomer has hours of its own are looked at when these begin or end.
+    /// Schedules a look at depots with hours of a newcomer's own when these begin or end.
     pub(super) fn wind_for_lent(&mut self, request: &Request) {
         for lent in &request.uncommon.lent {
             let next = lent.windows.next_change(self.now);
@@ -175,7 +177,8 @@ impl Mind {
         }
     }
 
-    /// Depots that a request alone may not use at all times, each where it stands among the supplies.
+    /// Returns depots that a request alone may not use at all times, each with its place among the
+    /// supplies.
     pub(crate) fn shut(
         &self,
         request: &Request,

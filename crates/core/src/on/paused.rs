@@ -7,9 +7,9 @@ use crate::{
 };
 
 impl Mind {
-    /// A user lets a running request wait: what the centre sends for it ends now, what it fetches and what depots send each other
-    /// is left to end, a few chunks each. What was stored stays, and so does the deadline. Making again what depots lost goes on where its source is
-    /// gone: that is no haste, but all there is.
+    /// Pauses a running request at a user's request. Sends of the centre end now; fetches and
+    /// pushes between depots end by themselves, a few chunks each. Stored data stays, and so does
+    /// the deadline. Repair goes on if its source is gone: that can't wait.
     pub(crate) fn on_paused(&mut self, id: RequestId, by: String, out: &mut Outbox) {
         let since = self.now;
         let pause = Pause { by, since };
@@ -49,7 +49,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// A user lets it go on: everything about it is judged anew.
+    /// Resumes a request at a user's request: everything about it is judged anew.
     pub(crate) fn on_resumed(&mut self, id: RequestId, by: String, out: &mut Outbox) {
         if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
             if let Some(pause) = arrival.paused.take().filter(|_| arrival.state.is_live()) {

@@ -3,8 +3,8 @@ use posthaste_plan::horizon::Schedule;
 use crate::{Mind, contract::Outbox};
 
 impl Mind {
-    /// A plan over time was found, or there is none. One that was not asked for last is ignored: the books
-    /// have changed since.
+    /// Handles a plan over time, or that there is none. Only the last one asked for counts: the
+    /// books have changed since others.
     pub(crate) fn on_plan_solved(
         &mut self,
         number: u64,

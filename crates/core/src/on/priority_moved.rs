@@ -6,7 +6,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A user gave a running request another priority: it counts from the next look on, beside what was promised to others.
+    /// Sets the priority of a running request: it counts from the next look on, beside what was
+    /// promised to others.
     pub(crate) fn on_priority_moved(&mut self, id: RequestId, to: Priority) {
         if let Some(arrival) = self.arrivals.requests.get_mut(&id) {
             if arrival.state.is_live() && arrival.spec.priority != to {

@@ -4,7 +4,7 @@ use posthaste_types::{ByteRate, Bytes, DepotId};
 use crate::{Mind, contract::Outbox};
 
 impl Mind {
-    /// A probe ended, with or without having shown anything.
+    /// Handles the end of a probe, with or without a result.
     pub(crate) fn on_probed(
         &mut self,
         id: DepotId,
@@ -24,7 +24,7 @@ impl Mind {
         if let Some(depot) = self.depots.get_mut(&id) {
             depot.link.probed_at = Some(now);
             if !window.is_zero() && bytes > Bytes::ZERO {
-                // Fragments that set out meanwhile took their part.
+                // Fragments that started meanwhile took their share.
                 let is_bound = is_bound || depot.link.flights > 0;
                 let rate = ByteRate::over(bytes, window);
                 depot.link.observe_probe(now, rate, is_bound, settings);

@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A user set, changed or took away the most that may be sent for a request: it holds from the next
-    /// fragment on, and everything about the request is judged anew.
+    /// Sets, changes or removes a user's rate limit on a request. It holds from the next fragment
+    /// on, and everything about the request is judged anew.
     pub(crate) fn on_rate_limited(&mut self, id: RequestId, to: Option<ByteRate>) {
         if self.is_stage_in(id) {
             self.limit_arrival(id, to);

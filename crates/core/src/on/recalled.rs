@@ -3,8 +3,9 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 use crate::{Mind, books::FlightKey};
 
 impl Mind {
-    /// A send was taken back: nothing of it has left, so nothing of it is paid, and nobody is to blame. Against the request's own
-    /// limit of rate it counts all the same: what was let start in its place would come in a burst.
+    /// Handles a recalled send: nothing of it has left, so it costs nothing, and no depot is to
+    /// blame. It still counts against the request's own rate limit: its replacements would come in
+    /// a burst.
     pub(crate) fn on_recalled(
         &mut self,
         id: RequestId,

@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A user no longer wants it. What the depots hold is deleted only while the source is there.
+    /// Cancels a request at a user's request. What the depots hold is deleted only while the source
+    /// is there.
     pub(crate) fn on_request_cancelled(&mut self, id: RequestId, out: &mut Outbox) {
         if self.is_stage_in(id) {
             self.cancel_arrival(id, out);
@@ -20,7 +21,7 @@ impl Mind {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
-        // A release that failed may have removed some: depots hold the only copy of that.
+        // A release that failed may have removed some files: depots hold the only copy of those.
         let is_gone = request.state == RequestState::Released || request.has_tried_release();
         if request.is_final() || is_gone {
             return;
@@ -34,7 +35,7 @@ impl Mind {
         );
     }
 
-    /// The request can't go on; the source is untouched.
+    /// Fails a request that can't go on; the source is untouched.
     pub(crate) fn fail(&mut self, id: RequestId, reason: Reason, out: &mut Outbox) {
         self.end(id, RequestState::Failed, Happening::Failed, reason, out);
     }
@@ -54,7 +55,7 @@ impl Mind {
         request.state = state;
         let used = request.lanes.iter().filter(|lane| lane.is_used);
         let used: Vec<DepotId> = used.map(|lane| lane.depot).collect();
-        // Where the source is gone, what depots hold may be all there is: it stays until it expires.
+        // If the source is gone, depots may hold the only copy: it stays until it expires.
         let is_gone = matches!(
             reason,
             Reason::Source {

@@ -9,12 +9,12 @@ use crate::{
     outlook::Promised,
 };
 
-/// Requests, the latest before a new one, that may wish the same.
+/// Most requests before a new one that are searched for equal wishes.
 const ALIKE_MAX: usize = 8;
 
 impl Mind {
-    /// A user submitted a stage-out: it is taken and starts within this step, or refused with the
-    /// reason. A number that is known already is ignored, so that a replay does no harm.
+    /// Accepts a stage-out of a user, which starts within this step, or refuses it with the reason.
+    /// A known number is ignored, so that a replay does no harm.
     pub(crate) fn on_request_submitted(
         &mut self,
         id: RequestId,
@@ -33,8 +33,8 @@ impl Mind {
         self.answer(id, request, true, out);
     }
 
-    /// Takes a newcomer or refuses it. With `may_wait` one that turns would refuse may wait for a plan
-    /// over time.
+    /// Accepts a newcomer or refuses it. With `may_wait`, one that turns would refuse may wait for
+    /// a plan over time.
     pub(crate) fn answer(
         &mut self,
         id: RequestId,
@@ -55,7 +55,7 @@ impl Mind {
         match verdict {
             Verdict::Refuse(reason) => {
                 self.promised = Some(left);
-                // A plan over time says nothing of what destinations take from others.
+                // A plan over time does not cover what destinations take from others.
                 let may_wait = may_wait && request.wishes.deliver_by.is_none();
                 let request = match may_wait && !request.spec.best_effort {
                     true => self.hold(id, request, &reason, out),
@@ -95,8 +95,8 @@ impl Mind {
         }
     }
 
-    /// Weighs a newcomer so that it is delivered in time; one that is taken although it can't be, with why
-    /// not.
+    /// Weighs a newcomer so that it is delivered in time; returns the reason with one that is
+    /// accepted although it can't be.
     fn weigh_with_delivery(
         &self,
         id: RequestId,
@@ -131,8 +131,8 @@ impl Mind {
         self.promised = Some(left);
     }
 
-    /// Takes a newcomer that would be refused if rate that can be reserved keeps its deadline, and asks for
-    /// that. Gives it back where not.
+    /// Accepts a newcomer that would be refused if rate that can be reserved keeps its deadline,
+    /// and asks for that. Returns it if not.
     fn take_reserving(
         &mut self,
         id: RequestId,
@@ -180,7 +180,7 @@ impl Mind {
         None
     }
 
-    /// Takes a newcomer with the quotas that a plan gives it.
+    /// Accepts a newcomer with the quotas that a plan gives it.
     pub(crate) fn take_planned(
         &mut self,
         id: RequestId,
@@ -208,7 +208,7 @@ impl Mind {
             Ok(onward) => onward,
             Err(reason) => return self.refuse_here(id, request, reason, out),
         };
-        // Whoever asks for many mostly wishes the same of them.
+        // Consecutive requests of one user mostly have equal wishes.
         let latest = self.requests.iter().rev().take(ALIKE_MAX);
         request.wishes.share(latest.map(|(_, other)| &other.wishes));
         // It may have waited for a plan meanwhile.
@@ -242,7 +242,7 @@ impl Mind {
         }
     }
 
-    /// Depots would do for it in time, and the address that it goes on to would not.
+    /// Refuses a request whose depots would be in time, but not the address to which it goes on.
     fn refuse_here(
         &mut self,
         id: RequestId,

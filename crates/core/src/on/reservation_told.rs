@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Mind {
-    /// What became of a reservation, asked for or by itself.
+    /// Handles news of a reservation, asked for or unasked.
     pub(crate) fn on_reservation_told(&mut self, id: ReservationId, news: News, out: &mut Outbox) {
         let Some(state) = self.circuits.reservations.get(&id).map(|held| held.state) else {
             give_back_unknown(id, news, out);
@@ -33,7 +33,7 @@ impl Mind {
                 let step = (Step::Unobtainable, CircuitReason::Unobtainable { why });
                 self.end_asked(id, None, step, out);
             }
-            // It was granted before: who says otherwise now has lost it.
+            // It was granted before: a refusal now means its loss.
             News::Refused { .. } | News::Failed => {
                 self.end_reservation(id, CircuitReason::Failed, out);
             }
@@ -62,7 +62,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// Data flows at its rate: what it leads to is fed.
+    /// Brings up a reservation whose rate is available: the depots to which it leads are fed.
     fn bring_up(&mut self, id: ReservationId, out: &mut Outbox) {
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
             return;
@@ -74,7 +74,7 @@ impl Mind {
         let why = CircuitReason::Carries { rate, until };
         self.say_step(request, Step::Up, Reason::Circuit { name, why }, out);
         if depots.iter().any(|depot| self.is_trial_of(*depot)) {
-            // What is tried may not lie on the circuit, and shows nothing from now on.
+            // The way being tried may not lie on the circuit, and shows nothing from now on.
             self.end_trial(out);
         }
         self.take_ways_of(circuit, &depots, out);
@@ -104,7 +104,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// It is not granted. What would fit is asked for at the next look, if it is of use.
+    /// Handles a refusal. The rate that would fit is asked for at the next look, if it is useful.
     fn end_asked(
         &mut self,
         id: ReservationId,
@@ -130,7 +130,7 @@ impl Mind {
         self.look_now();
     }
 
-    /// It is over, as it should be or not.
+    /// Ends a reservation, as planned or not.
     fn end_reservation(&mut self, id: ReservationId, why: CircuitReason, out: &mut Outbox) {
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
             return;
@@ -138,7 +138,8 @@ impl Mind {
         let was = core::mem::replace(&mut held.state, ReservationState::Returning);
         let (request, circuit, name) = (held.request, held.circuit, held.name.clone());
         match was {
-            // That it was given back is said and paid already, and nothing is paid for what was only asked.
+            // A return is already reported and paid, and a reservation only asked for costs
+            // nothing.
             ReservationState::Returning | ReservationState::Asked => {}
             ReservationState::Granted | ReservationState::Up | ReservationState::Down => {
                 self.settle_cost(id);
@@ -157,7 +158,7 @@ impl Mind {
     }
 }
 
-/// Nobody here knows of it any more: nothing stays reserved in vain.
+/// Gives back a reservation that is unknown here, so that nothing stays reserved in vain.
 fn give_back_unknown(id: ReservationId, news: News, out: &mut Outbox) {
     match news {
         News::Granted | News::Up | News::Changed => {

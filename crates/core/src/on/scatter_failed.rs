@@ -9,8 +9,9 @@ use crate::{
 };
 
 impl Mind {
-    /// A depot did not begin to code and send on a chunk: its fragments are sent from here, and it is left
-    /// alone with the like, ever longer. As a depot it is blamed for what would have kept a fragment out too.
+    /// Handles a relay that did not begin to code and send on a chunk. Its fragments are sent from
+    /// here, and it rests from coding, ever longer. As a depot it is blamed for faults that would
+    /// have kept a fragment out too.
     pub(crate) fn on_scatter_failed(
         &mut self,
         id: RequestId,
@@ -70,7 +71,7 @@ impl Mind {
         }
     }
 
-    /// Who coded a chunk sent a fragment on: the way between the two shows what it carries.
+    /// Handles a fragment that a coding depot sent on: the path between the two shows its rate.
     pub(crate) fn on_piece_told(
         &mut self,
         id: RequestId,
@@ -89,13 +90,13 @@ impl Mind {
         }
     }
 
-    /// Somebody said where chunks are coded.
+    /// Sets where chunks are coded.
     pub(crate) fn on_encode_chosen(&mut self, encode: Encode) {
         self.settings.encode = encode;
         self.touch_all();
     }
 
-    /// Somebody said what the way out carries.
+    /// Sets the capacity of the centre's uplink.
     pub(crate) fn on_egress_told(&mut self, rate: Option<ByteRate>) {
         self.settings.egress = rate;
         self.look_now();
@@ -107,8 +108,8 @@ impl Mind {
         all.into_iter().for_each(|depot| self.depots.touch(depot));
     }
 
-    /// Ends what depots get from one that codes, of one request or of all: with what is sent to that one, it
-    /// ends there too. Returns which chunks it was about.
+    /// Ends what depots get from a coding depot, of one request or of all: it ends together with
+    /// the sends to that one. Returns the chunks concerned.
     pub(crate) fn end_pieces_from(
         &mut self,
         depot: DepotId,
@@ -124,7 +125,7 @@ impl Mind {
             .collect()
     }
 
-    /// A part did not come to where it was to be kept, or never will.
+    /// Handles a coded fragment that did not reach its depot, or never will.
     pub(crate) fn on_piece_failed(&mut self, key: FlightKey, fault: Fault) {
         if let Some(request) = self.requests.get_mut(&key.request)
             && let Some(stripe) = request.stripes.get_mut(&key.chunk)
@@ -134,7 +135,7 @@ impl Mind {
         }
     }
 
-    /// Says once of a request that depots code its chunks.
+    /// Reports once for a request that depots code its chunks.
     pub(crate) fn say_scattered(&mut self, id: RequestId) {
         let request = self.requests.get_mut(&id);
         if let Some(request) = request.filter(|request| request.uncommon.is_scatter_unsaid) {
@@ -147,7 +148,7 @@ impl Mind {
         }
     }
 
-    /// What the way out is said to carry, and where chunks are coded.
+    /// Returns the configured capacity of the uplink, and where chunks are coded.
     #[must_use]
     pub fn encoding(&self) -> (Encode, Option<ByteRate>) {
         (self.settings.encode, self.settings.egress)

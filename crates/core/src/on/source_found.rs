@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Mind {
-    /// A source was looked at and answered: it is in the books from now on, and tried again whatever
-    /// befell it before.
+    /// Registers a source that was looked at and answered; it is tried again despite earlier
+    /// failures.
     pub(crate) fn on_source_found(
         &mut self,
         id: SourceId,

@@ -8,15 +8,16 @@ use crate::{
     contract::{Fault, Happening, Outbox, Reason},
 };
 
-/// Times a release is tried: for half an hour with the pauses below, longer than a file system is away
-/// for a restart.
+/// Most times that a release is tried: for half an hour with the pauses below, longer than a file
+/// system is away for a restart.
 const RELEASES_MAX: u32 = 7;
-/// The first pause; each is twice as long as the one before, up to the last.
+/// First pause; each is twice as long as the one before, up to the last.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 impl Release {
-    /// What becomes of a release that failed so many times: it is tried again some times, unless that can't help.
+    /// Returns the outcome of a release that failed so many times: it is tried again some times,
+    /// unless that can't help.
     pub(crate) fn failed(fault: Fault, attempts: u32, now: Timestamp) -> Reason {
         let is_lasting = matches!(
             fault,
@@ -33,7 +34,7 @@ impl Release {
         }
     }
 
-    /// How far it is for that reason, and when it is tried again.
+    /// Returns the state of a release for that reason, and when it is tried again.
     pub(crate) const fn after(reason: &Reason) -> (Self, Option<Timestamp>) {
         if let Reason::ReleaseAgain { at, .. } = reason {
             (Self::Pending, Some(*at))

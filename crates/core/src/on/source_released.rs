@@ -38,8 +38,8 @@ impl Mind {
         self.deliver_if_there(id, out);
     }
 
-    /// The source left scratch, as commanded. From here on nothing can be sent again, and what gets lost is made again
-    /// from what the depots hold.
+    /// Handles a source that was removed from scratch, as commanded. From here on nothing can be
+    /// sent again, and losses are rebuilt from what the depots hold.
     pub(crate) fn on_source_released(&mut self, id: RequestId, out: &mut Outbox) {
         let Some(request) = self.requests.get(&id) else {
             self.on_outward_released(id, out);

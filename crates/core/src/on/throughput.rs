@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Mind {
-    /// A measurement of what a depot took.
+    /// Handles a measurement of a depot's rate.
     pub(crate) fn on_throughput(
         &mut self,
         id: DepotId,
@@ -25,7 +25,7 @@ impl Mind {
             depot.link.progress_at = now;
         }
         let shows_rate = depot.link.shows_rate(bytes);
-        // What a probe took is missing here.
+        // The bytes of a probe are missing here.
         let is_probed = self.probing.is_some_and(|probing| probing.depot == id);
         let taken = Taken {
             at: now,
@@ -45,7 +45,7 @@ impl Mind {
         }
     }
 
-    /// Takes what was measured last, if nothing more comes.
+    /// Judges the last measurements, if nothing more comes.
     pub(crate) fn settle_way_out(&mut self, out: &mut Outbox) {
         self.learn_known(out);
         self.way_out.forget_old(self.now);
@@ -57,13 +57,13 @@ impl Mind {
         }
     }
 
-    /// Learns from what a depot took: what was measured beside it tells whether the way out was full.
+    /// Learns from a depot's rate: measurements beside it show whether the uplink was full.
     fn learn_judged(&mut self, taken: Taken, out: &mut Outbox) {
         let is_held = self.is_held_by_way_out(&taken);
         self.learn_throughput(taken, is_held, out);
     }
 
-    /// Learns from what a depot took, which the way out held back or not.
+    /// Learns from a depot's rate, which the uplink held back or not.
     fn learn_throughput(&mut self, taken: Taken, is_held: bool, out: &mut Outbox) {
         let (now, id) = (self.now, taken.depot);
         let rate = taken.rate();

@@ -1,4 +1,4 @@
-//! How what is left of one request fares on each of its lanes, for whoever looks at its transfers.
+//! Forecast of each lane of one request, for views of its transfers.
 
 use alloc::vec::Vec;
 use posthaste_plan::Outcome;
@@ -7,18 +7,18 @@ use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 use super::{Fares, Places, QUICK};
 use crate::{Mind, contract::Forecast};
 
-/// What goes to one depot yet.
+/// Data still to go to one depot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ahead {
     pub(crate) depot: DepotId,
-    /// As likely as not.
+    /// Bytes, in the median.
     pub(crate) bytes: Bytes,
-    /// When the last of it is stored.
+    /// Time at which the last of it is stored.
     pub(crate) finish: Option<Forecast>,
 }
 
 impl Fares {
-    /// What goes to each depot.
+    /// Returns what goes to each depot.
     fn ahead(&self, places: &Places) -> Vec<Ahead> {
         let end = |of: &Outcome, at: usize| -> Option<Timestamp> {
             let mut ends = self.load.ends(of);
@@ -40,8 +40,9 @@ impl Fares {
 }
 
 impl Mind {
-    /// What is left of a request that moves, by depot, after the more urgent ones, and when each is through: the same look as
-    /// that at everything, up to this request. None where too many are more urgent for a quick look.
+    /// Returns the rest of a moving request by depot, after the more urgent ones, with the time at
+    /// which each is complete. It repeats the look at everything, up to this request. None if too
+    /// many are more urgent for a quick look.
     pub(crate) fn ahead(&self, id: RequestId) -> Option<Vec<Ahead>> {
         let mut sweep = self.begin_sweep();
         for urgency in self.index.after(None).take(QUICK) {

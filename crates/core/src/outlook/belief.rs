@@ -2,11 +2,12 @@ use posthaste_types::ByteRate;
 
 use crate::books::Depot;
 
-/// So much of the distance from p50 down to what several depots together carry at p10 is counted off where one hopes, in
-/// hundredths: all of it refuses more that could be kept, none breaks more promises.
+/// Share of the distance from p50 to p10 of several depots' joint rate that a hopeful belief
+/// subtracts, in hundredths. All of it refuses more requests that could be kept; none breaks more
+/// promises.
 const DOUBT_PERCENT: u64 = 30;
 
-/// Which rate of a depot to count on.
+/// Quantile of a depot's rate to count on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belief {
     /// p10: nine in ten measurements are faster.
@@ -15,8 +16,8 @@ pub(crate) enum Belief {
     P50,
     /// p90.
     P90,
-    /// Somewhat below p50 where the depot was measured; p90 of what is believed where it was not: no request is refused for
-    /// want of knowledge.
+    /// Somewhat below p50 if the depot was measured; p90 of the prior if it was not: no request is
+    /// refused for want of knowledge.
     Hopeful,
 }
 

@@ -1,4 +1,4 @@
-//! Space that was promised: each look keeps it where the careful forecast places what is left of a request
+//! Promised space: each look keeps it where the careful forecast places the rest of a request
 //! (`docs/algorithms/placement.md`).
 
 use alloc::vec::Vec;
@@ -8,17 +8,17 @@ use posthaste_types::{Bytes, RequestId, Timestamp};
 use super::{Fares, Places, Promised, Sweep};
 use crate::{Mind, books::Request};
 
-/// Space of a depot that is a request's.
+/// Space of a depot that belongs to a request.
 pub(crate) struct Mine {
-    /// Where the depot stands among the supplies.
+    /// Place of the depot among the supplies.
     place: usize,
-    /// For what it will send there.
+    /// Space for data still to be sent there.
     kept: Bytes,
-    /// For what is on its way.
+    /// Space for data on its way.
     used: Bytes,
 }
 
-/// What is kept for a request is there for it.
+/// Returns space kept for a request to its supplies.
 pub(crate) fn give_back(supplies: &mut Supplies, mine: &[Mine]) {
     for Mine { place, kept, used } in mine {
         if let Some(supply) = supplies.depots.get_mut(*place) {
@@ -36,7 +36,7 @@ impl Promised {
         }
     }
 
-    /// What is kept for a request is there for it.
+    /// Returns space kept for a request to its supplies.
     pub(super) fn give_back(&mut self, mine: &[Mine]) {
         for scene in self.hopeful.iter_mut().chain([&mut self.careful]) {
             give_back(&mut scene.supplies, mine);
@@ -45,7 +45,7 @@ impl Promised {
 }
 
 impl Sweep {
-    /// What is kept for a request is there for it.
+    /// Returns space kept for a request to its supplies.
     pub(super) fn give_back(&mut self, mine: &[Mine]) {
         self.promised.give_back(mine);
         for supplies in [&mut self.slow, &mut self.middle, &mut self.fast] {
@@ -55,7 +55,7 @@ impl Sweep {
 }
 
 impl Fares {
-    /// What goes straight to the destination that plans count on, when it goes slowly.
+    /// Returns what goes straight to the destination on which plans count, at the slow rate.
     pub(super) fn straight(&self, request: &Request, places: &Places) -> Bytes {
         let lead = request.lead().map(|lane| request.lanes[lane].depot);
         let lead = lead.and_then(|depot| places.get(&depot));
@@ -80,7 +80,7 @@ impl Fares {
 }
 
 impl Mind {
-    /// Space of each depot that is kept for a request, or on its way to be used by it.
+    /// Returns the space of each depot that is kept for a request, or on its way to be used by it.
     pub(crate) fn space_of(&self, id: RequestId, places: &Places) -> Vec<Mine> {
         let Some(request) = self.requests.get(&id) else {
             return Vec::new();

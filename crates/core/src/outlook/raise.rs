@@ -1,4 +1,4 @@
-//! What is reserved, in what depots carry over time.
+//! Reserved rate, within depots' rates over time.
 
 use alloc::vec::Vec;
 use posthaste_plan::{Curve, Load};
@@ -7,18 +7,18 @@ use posthaste_types::{ByteRate, DepotId, Timestamp};
 use super::{Belief, HOURS_AHEAD, Promised, Sweep};
 use crate::{Mind, books::Depot};
 
-/// Another rate on the way to some depots, over some time, as a trial.
+/// Trial of another rate on the path to some depots, over some time.
 pub(crate) struct Raise<'a> {
     pub(crate) depots: &'a [DepotId],
     pub(crate) from: Timestamp,
     pub(crate) until: Timestamp,
-    /// What each of them has of it now, and has then.
+    /// Rate that each of them has of it now, and has then.
     pub(crate) before: ByteRate,
     pub(crate) after: ByteRate,
 }
 
 impl Mind {
-    /// Lets a depot carry what is reserved for data to it.
+    /// Raises a depot's rate by what is reserved for data to it.
     pub(super) fn raise(&self, id: DepotId, depot: &Depot, curve: &mut Curve) {
         if depot.is_expected()
             && let Some(floor) = self.circuits.counted(id)
@@ -27,7 +27,7 @@ impl Mind {
         }
     }
 
-    /// By how much a raise changes what each of its depots carries, and where and when.
+    /// Returns by how much a raise changes the rate of each of its depots, and where and when.
     fn steps(
         &self,
         raise: &Raise<'_>,
@@ -61,7 +61,7 @@ impl Mind {
         steps
     }
 
-    /// When a load would be done with what is left, were that raised.
+    /// Returns when a load would be done with what is left, if that were raised.
     pub(crate) fn finish_raised(
         &self,
         sweep: &Sweep,
@@ -80,7 +80,7 @@ impl Mind {
         supplies.early(load, self.now).edge
     }
 
-    /// What is left for a newcomer, were it raised.
+    /// Returns what is left for a newcomer, if it were raised.
     pub(crate) fn left_raised(&self, left: &Promised, raise: &Raise<'_>) -> Promised {
         let mut left = left.clone();
         let places = left.places.clone();
@@ -98,7 +98,7 @@ impl Mind {
     }
 }
 
-/// What was taken of a curve stays taken, whatever it carries then.
+/// Changes a curve; what was taken of it stays taken.
 fn change(
     curve: &mut Curve,
     (from, until): (Timestamp, Timestamp),

@@ -18,16 +18,16 @@ use crate::{
 
 /// Slots between now and the last deadline, besides those that end at deadlines.
 const SLOTS: u32 = 24;
-/// No slot is shorter, but for those that end at deadlines.
+/// Shortest slot, except for those that end at deadlines.
 const STEP_MIN: Duration = Duration::from_secs(1);
-/// What a byte costs where money is nobody's concern.
+/// Price of a byte if no request asks for low cost.
 const ANYWHERE: (Money, Bytes) = (Money::from_micro_usd(1000), Bytes::new(1 << 20));
-/// What was promised comes before who is not taken yet.
+/// Weights that put promises before newcomers.
 const WEIGHTS: (u32, u32) = (2, 1);
 
 impl Mind {
-    /// The problem of all that can be on time, and of a newcomer. None where it is too large, or has to
-    /// do with depots that send on to others: of those a plan knows nothing.
+    /// Draws the problem of all that can be on time, and of a newcomer. None if it is too large, or
+    /// involves depots that send on to others: a plan does not know those.
     pub(super) fn draw(&self, newcomer: Option<(RequestId, &Request)>) -> Option<Asked> {
         let belief = match newcomer {
             Some(_) => Belief::Hopeful,
@@ -74,8 +74,8 @@ impl Mind {
         })
     }
 
-    /// The requests a plan is for: those that can be on time and have a way. None where a newcomer has
-    /// none, or there are too many.
+    /// Returns the requests for a plan: those that can be on time and have a way. None if a
+    /// newcomer has none, or there are too many.
     fn plannable<'a>(
         &'a self,
         newcomer: Option<(RequestId, &'a Request)>,
@@ -108,7 +108,8 @@ impl Mind {
         ((2..=most).contains(&all.len()) && has_newcomer).then_some(all)
     }
 
-    /// Every depot they can use, in order; none where there is one only, or too many, or of several levels.
+    /// Returns every depot they can use, in order; none if there is only one, or too many, or
+    /// several levels.
     fn used_by(&self, requests: &[(RequestId, &Request)]) -> Option<Vec<DepotId>> {
         let mut depots: Vec<DepotId> = Vec::new();
         let mut levels: Vec<u8> = Vec::new();
@@ -130,7 +131,7 @@ impl Mind {
         (are_alike && are_few).then_some(depots)
     }
 
-    /// Slots that end at each deadline.
+    /// Returns slots that end at each deadline.
     fn slots(&self, requests: &[(RequestId, &Request)]) -> Grid {
         let deadlines = requests.iter();
         let marks: Vec<Duration> = deadlines
@@ -140,14 +141,14 @@ impl Mind {
         Grid::with_marks(&marks, (end / SLOTS).max(STEP_MIN), end)
     }
 
-    /// The centre and the depots. What they hold of demands is added to their space later.
+    /// Returns the centre and the depots. What they hold of demands is added to their space later.
     fn nodes(&self, depots: &[DepotId]) -> Vec<Node> {
         let known: Vec<Option<&Depot>> = depots.iter().map(|id| self.depots.get(id)).collect();
         let node = |(place, depot): (usize, &Option<&Depot>)| {
             let Some(depot) = depot else {
                 return Node::default();
             };
-            // A name's number is where it comes first.
+            // The number of a name is its first place.
             let first = |name: &str| {
                 let all = known.iter().enumerate().take(place + 1);
                 let mut all = all.filter_map(|(at, depot)| {
@@ -168,7 +169,7 @@ impl Mind {
         [Node::default()].into_iter().chain(depots).collect()
     }
 
-    /// A link to each depot.
+    /// Returns a link to each depot.
     fn links(
         &self,
         requests: &[(RequestId, &Request)],
@@ -191,7 +192,8 @@ impl Mind {
         depots.iter().enumerate().map(link).collect()
     }
 
-    /// What the request alone may send to depots that are lent for it at some hours only, or below some load.
+    /// Returns what the request alone may send to depots that are lent for it at some hours only,
+    /// or below some load.
     fn lent_over(
         &self,
         request: &Request,
@@ -209,8 +211,9 @@ impl Mind {
         lent.collect()
     }
 
-    /// What a byte to a depot costs: sending it, its share of a PUT, and keeping it to the end. The same everywhere where nobody
-    /// asked for little cost: then as few as possible are sent, and soon. Where requests differ, as for the dearest.
+    /// Returns the price of a byte to a depot: sending it, its share of a PUT, and keeping it to
+    /// the end. Equal everywhere if no request asked for low cost: then the fewest bytes are sent,
+    /// and soon. If requests differ, the dearest counts.
     fn price_of_link(&self, requests: &[(RequestId, &Request)], id: DepotId) -> Price {
         let Some(depot) = self.depots.get(&id) else {
             return Price::FREE;
@@ -228,7 +231,7 @@ impl Mind {
         prices.max().unwrap_or(Price::FREE)
     }
 
-    /// What is left of a budget, with what is on its way: that counts as still to be sent.
+    /// Returns what is left of a budget, with the flights' share, which counts as still to be sent.
     fn budget_left(&self, request: &Request) -> Option<Money> {
         request.wishes.budget_micro_usd?;
         let lanes = request.lanes.iter().enumerate();
@@ -240,8 +243,8 @@ impl Mind {
         Some(Money::from_micro_usd(left))
     }
 
-    /// What is left of a request as a demand, with what its lanes hold. What is on its way counts as still
-    /// to be sent: the rates of its depots count in full.
+    /// Returns the rest of a request as a demand, with what its lanes hold. Flights count as still
+    /// to be sent: the rates of their depots count in full.
     fn demand(
         &self,
         request: &Request,
@@ -263,7 +266,7 @@ impl Mind {
         let pinned = request
             .depot_lanes()
             .filter(|&lane| request.is_pinned(lane));
-        // One that is away gets its share when it is back: of that a plan knows nothing.
+        // A pinned depot that is away gets its share when it is back, which a plan does not know.
         let pinned = pinned.filter_map(usable).map(|place| place + 1);
         let demand = Demand {
             source: 0,
@@ -275,7 +278,8 @@ impl Mind {
             held: Vec::new(),
             release: Duration::ZERO,
             offload_by: Some(request.aim().since(self.now)),
-            // Destinations take it from depots, of which a plan knows nothing: when it must be safe for that is its aim.
+            // Destinations take it from depots, which a plan does not know: the time at which it
+            // must be safe is its aim.
             deliver_by: None,
             not_before: None,
             via: if has_enough { via } else { Vec::new() },
@@ -296,8 +300,8 @@ impl Mind {
     }
 }
 
-/// What depots hold of chunks that are not safe, as far as it counts: a column each, and of those that fail
-/// together no more than may be lost.
+/// Returns what depots hold of chunks that are not safe, as far as it counts. That is a column
+/// each, and in a failure domain no more than may be lost.
 fn held(
     request: &Request,
     demand: &Demand,

@@ -1,4 +1,4 @@
-//! A plan turned into quotas, and quotas taken back.
+//! Quotas of a plan, set and taken back.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use crate::{
     contract::Reason,
 };
 
-/// Looks in a row at which a plan must be late before it is not followed any more.
+/// Consecutive looks at which a plan must be late before it is dropped.
 const DOUBTS: u32 = 2;
 
-/// How requests were fed before a plan.
+/// Feeding of requests before a plan.
 pub(super) type Before = Vec<(RequestId, Way)>;
 
-/// How one was.
+/// Feeding of one of them.
 pub(super) struct Way {
     route: Route,
     lanes: Vec<(bool, Option<Quota>)>,
@@ -44,7 +44,7 @@ impl Way {
         }
     }
 
-    /// Whether the request is fed to the same depots again.
+    /// Returns whether the request is fed to the same depots again.
     fn is_same(&self, request: &Request) -> bool {
         let mut lanes = request.lanes.iter().zip(&self.lanes);
         lanes.all(|(lane, (was_active, _))| lane.is_active == *was_active)
@@ -52,7 +52,7 @@ impl Way {
 }
 
 impl Asked {
-    /// Pieces that each lane of a demand may hold in the end.
+    /// Returns the pieces that each lane of a demand may hold in the end.
     pub(super) fn pieces(
         &self,
         schedule: &Schedule,
@@ -76,7 +76,7 @@ impl Asked {
     }
 }
 
-/// Gives the lanes of a request their quotas; those a plan knows nothing of stay as they are.
+/// Gives the lanes of a request their quotas; those outside the plan stay as they are.
 pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
     let mut is_staged = false;
     for (place, pieces) in pieces.iter().enumerate().take(request.lanes.len()) {
@@ -85,7 +85,7 @@ pub(super) fn give_quotas(request: &mut Request, pieces: &[Option<u32>]) {
         let is_pinned = request.is_pinned(place);
         is_staged |= is_pinned;
         let lane = &mut request.lanes[place];
-        // A newcomer's are not yet. One that is away is fed as soon as it is back.
+        // A newcomer's lanes are not active yet. A depot that is away is fed as soon as it is back.
         lane.is_active |= is_whole || is_pinned;
         let Some(pieces) = pieces.filter(|_| !is_pinned) else {
             continue;
@@ -136,7 +136,7 @@ impl Mind {
         before
     }
 
-    /// Feeds requests as they were.
+    /// Feeds requests as before.
     pub(super) fn unfollow(&mut self, before: Before) {
         for (id, way) in before {
             if let Some(request) = self.requests.get_mut(&id) {
@@ -159,8 +159,8 @@ impl Mind {
         self.refresh_stripes(id);
     }
 
-    /// Remembers with each request that is fed otherwise by the plan where its data goes. Returns how
-    /// many those are.
+    /// Records with each request that the plan feeds otherwise where its data goes. Returns their
+    /// number.
     pub(super) fn tell_plan(&mut self, before: &Before, reason: &Reason) -> u32 {
         let mut changed = 0;
         for (id, way) in before {
@@ -175,7 +175,7 @@ impl Mind {
         changed
     }
 
-    /// What a request is given by the plan, as a person would say it.
+    /// Returns a request's shares by the plan, in words.
     pub(super) fn shares_of(&self, request: &Request) -> String {
         let given = (0..request.lanes.len()).filter_map(|lane| {
             let left = request.quota_bytes(lane).min(request.spec.bytes);
@@ -191,9 +191,9 @@ impl Mind {
         format!("planned: {}", given.join(", "))
     }
 
-    /// Takes back quotas at depots that no request with a plan needs any more, of requests that are over or
-    /// late, and of those that they leave no place for a fragment. Who is the last to need a depot may have
-    /// what it gets of it.
+    /// Takes back quotas at depots that no request with a plan needs any more. Also takes back all
+    /// those of requests that are over or late, or whose fragments find no place by them. The last
+    /// request to need a depot may have what it gets of it.
     pub(super) fn lift_quotas(&mut self) {
         let mut needed: BTreeMap<DepotId, u32> = BTreeMap::new();
         let (mut over, mut kept) = (Vec::new(), Vec::new());
@@ -274,7 +274,7 @@ impl Mind {
         self.fed_otherwise(id);
     }
 
-    /// The plan is not followed any more: requests take their turns without quotas.
+    /// Drops the plan: requests take their turns without quotas.
     pub(crate) fn unplan(&mut self) {
         let all: Vec<RequestId> = self.planning.in_force.iter().copied().collect();
         for id in all {
@@ -284,7 +284,7 @@ impl Mind {
         self.planning.late_looks = 0;
     }
 
-    /// A plan by which somebody would be late after all is not followed.
+    /// Drops a plan by which some request would be late after all.
     pub(super) fn doubt_plan(&mut self) {
         let is_late = |id: &RequestId| {
             let request = self.requests.get(id);
@@ -303,19 +303,19 @@ impl Mind {
 }
 
 impl Drawn {
-    /// Whether the request still has the lanes it was drawn with.
+    /// Returns whether the request still has the lanes with which it was drawn.
     fn fits(&self, request: &Request) -> bool {
         self.lanes.len() == request.lanes.len()
     }
 }
 
-/// Whether something of the request still waits to be sent.
+/// Returns whether something of the request still waits to be sent.
 fn has_more(request: &Request) -> bool {
     let mut stripes = request.stripes.values();
     !request.replica.is_all_open() || stripes.any(|stripe| stripe.wanted != 0)
 }
 
-/// Whether quotas keep a request from sending what is left of it.
+/// Returns whether quotas keep a request from sending what is left of it.
 fn is_stuck(request: &Request) -> bool {
     let open = |lane: usize| request.quota_left(lane) != Some(0);
     let is_whole_open = request.destinations().any(open);

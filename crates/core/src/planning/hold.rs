@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Holds the answer to a newcomer that turns would refuse, where a plan could take it: there are
-    /// others in its way, and without them it would be on time. Gives it back where not.
+    /// Holds the answer to a newcomer that turns would refuse, if a plan could accept it. Others
+    /// must be in its way, and without them it would be on time. Returns it if not.
     pub(crate) fn hold(
         &mut self,
         id: RequestId,
@@ -24,7 +24,7 @@ impl Mind {
         reason: &Reason,
         out: &mut Outbox,
     ) -> Option<Request> {
-        // Where space is what lacks, plans were found to promise more than they kept.
+        // If space is missing, plans were found to promise more than they kept.
         let is_crowded_out = matches!(reason, Reason::Infeasible { .. });
         let has_time = request.spec.deadline.since(self.now) > self.settings.plan_wait * 2;
         let has_room = self.planning.held.len() < self.settings.plan_held_max as usize;
@@ -42,24 +42,24 @@ impl Mind {
         None
     }
 
-    /// Whether the newcomer would be on time if there were nobody else.
+    /// Returns whether the newcomer would be on time without any others.
     fn fits_alone(&self, request: &Request) -> bool {
         let nobody = self.begin_sweep().into_promised();
         self.try_hopeful(request, &nobody).is_some()
     }
 
-    /// Takes back a newcomer whose answer waits.
+    /// Removes and returns a newcomer whose answer waits.
     pub(crate) fn release_held(&mut self, id: RequestId) -> Option<Request> {
         self.planning.held.remove(&id)
     }
 
-    /// A newcomer whose answer waits.
+    /// Returns a newcomer whose answer waits.
     pub(crate) fn held_mut(&mut self, id: RequestId) -> Option<&mut Request> {
         self.planning.held.get_mut(&id)
     }
 
-    /// Answers newcomers for which no plan is under way any more: each is weighed again, and waits for a
-    /// plan of its own if that refuses it.
+    /// Answers newcomers for which no plan is in progress any more. Each is weighed again, and
+    /// waits for a plan of its own if that refuses it.
     pub(super) fn answer_held(&mut self, out: &mut Outbox) {
         while self.planning.asked.is_none()
             && let Some((id, request)) = self.planning.held.pop_first()
@@ -68,8 +68,8 @@ impl Mind {
         }
     }
 
-    /// Answers the newcomer a plan was asked for: it is taken if the plan keeps its deadline and all that
-    /// are kept without, else as if no plan had been asked for.
+    /// Answers the newcomer for which a plan was asked. It is accepted if the plan keeps its
+    /// deadline and all that are kept without, otherwise judged as if no plan had been asked for.
     pub(super) fn answer_newcomer(
         &mut self,
         id: RequestId,

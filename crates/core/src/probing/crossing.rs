@@ -1,6 +1,6 @@
-//! Which path from one depot to another is probed: one over which a request may come to push or deliver, that nothing measured lately and
-//! on which nothing is. Both ends are left alone while they send to, or get from, anybody; whoever is fed from the
-//! centre may be the one that sends while no deadline is in danger.
+//! Choice of paths between depots to probe. Such a path may come to carry a push or delivery of a
+//! request, was not measured recently, and is idle. Both ends must be idle; a depot fed from the
+//! centre may be the sender while no deadline is in danger.
 
 use alloc::{format, vec::Vec};
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
@@ -12,7 +12,7 @@ use crate::{
     contract::{Command, Outbox, Reason},
 };
 
-/// Depots of a request that are looked at as those that send, and as those that get: the first of them.
+/// Most depots of a request that are considered as senders, and as receivers: the first of them.
 const ENDS_MAX: usize = 16;
 
 impl Mind {
@@ -54,7 +54,7 @@ impl Mind {
         });
     }
 
-    /// Starts a probe that a person asked for, where neither end sends or gets anything.
+    /// Starts a probe that a person asked for, if neither end sends or receives anything.
     pub(super) fn probe_crossing_asked(&mut self, out: &mut Outbox) {
         let is_idle = |id: DepotId| {
             let depot = self.depots.get(&id);
@@ -70,7 +70,8 @@ impl Mind {
         }
     }
 
-    /// The path between two depots that is worth a probe for the request most, and what that may cost.
+    /// Returns the path between two depots that is most worth a probe for the request, and what
+    /// that may cost.
     pub(super) fn find_stale_crossing(&self, id: RequestId) -> Option<(DepotId, DepotId, Bytes)> {
         let settings = &self.settings;
         let request = self.requests.get(&id)?;
@@ -103,7 +104,8 @@ impl Mind {
         Some((from, to, wanted.min(most).min(settings.probe_bytes_max)))
     }
 
-    /// Depots from which something of the request goes on, or will, and that send nothing now.
+    /// Returns depots from which something of the request goes on, or will, and that send nothing
+    /// now.
     fn givers(&self, request: &Request) -> Vec<End> {
         let ends = self.probe_ends(request, |lane, depot| {
             let is_fed = request.lanes[lane].is_active && request.is_on_route(lane);
@@ -115,7 +117,8 @@ impl Mind {
         ends.take(ENDS_MAX).collect()
     }
 
-    /// Depots to which something of the request is to go from others, and that get nothing now.
+    /// Returns depots to which something of the request should go from others, and that receive
+    /// nothing now.
     fn takers(&self, request: &Request) -> Vec<End> {
         let is_delivered = request.delivery.is_some();
         let first = request
@@ -141,7 +144,7 @@ impl Mind {
         })
     }
 
-    /// Depots of the request that are up and open for as long as a probe takes.
+    /// Returns depots of the request that are up and open for as long as a probe takes.
     fn probe_ends(
         &self,
         request: &Request,
@@ -161,7 +164,7 @@ impl Mind {
     }
 }
 
-/// One end of a path between depots.
+/// End of a path between depots.
 struct End {
     depot: DepotId,
     level: u8,

@@ -1,4 +1,4 @@
-//! What a push that failed comes to: who is left alone, and for how long, and what is given up.
+//! Failed pushes: which depots rest, for how long, and what is given up.
 
 use alloc::format;
 use core::time::Duration;
@@ -11,12 +11,12 @@ use crate::{
     dispatch::backoff,
 };
 
-/// Failures in a row after which a pair of depots, or one that codes, is left alone for long.
+/// Consecutive failures after which a pair of depots, or a coding one, rests for long.
 const HOPELESS: u32 = 8;
 
 impl Mind {
-    /// A push ended without the fragment being stored. No depot is lost by that: who is at fault can't
-    /// be told, and nothing is less safe than before.
+    /// Handles a push that ended without the fragment being stored. No depot is lost by that: the
+    /// culprit can't be identified, and nothing is less safe than before.
     pub(crate) fn on_push_failed(
         &mut self,
         key: FlightKey,
@@ -26,7 +26,7 @@ impl Mind {
     ) {
         let (to, id) = (key.depot, key.request);
         let givers = flight.givers.iter();
-        // What never came is nobody's fault there.
+        // A fragment that never came is not the fault of the depot there.
         let did_not_arrive = flight.is_following && fault == Fault::SourceVanished;
         let attempts = match flight.is_blamed || did_not_arrive {
             true => 0,
@@ -67,7 +67,7 @@ impl Mind {
         self.refresh_stripe(id, key.chunk);
     }
 
-    /// A depot no longer holds what is believed: what it does hold, it says itself.
+    /// Asks a depot for its inventory, as it no longer holds what is believed.
     pub(crate) fn ask_giver(
         &mut self,
         id: RequestId,
@@ -85,14 +85,14 @@ impl Mind {
             .fail(from, to, |failures| now + pause(settings, failures))
     }
 
-    /// A depot did not code a chunk: it is not asked to for a while. Returns how often that was in a row.
+    /// Lets a depot rest from coding after a failure. Returns the number of consecutive failures.
     pub(crate) fn rest_coder(&mut self, depot: DepotId) -> u32 {
         let (now, settings) = (self.now, &self.settings);
         self.pushes
             .rest(depot, |failures| now + pause(settings, failures))
     }
 
-    /// A depot is gone: what it was sending on will not arrive.
+    /// Abandons what a lost depot was sending on.
     pub(crate) fn abandon_pushes_from(&mut self, from: DepotId, reason: &Reason, out: &mut Outbox) {
         for (id, to) in self.pushes.ways_from(from) {
             self.abandon_pushes(id, to, reason, out);
@@ -116,7 +116,7 @@ impl Mind {
     }
 }
 
-/// How long whoever failed so often in a row is left alone.
+/// Returns the rest after so many consecutive failures.
 fn pause(settings: &Settings, failures: u32) -> Duration {
     match failures > HOPELESS {
         true => settings.hold_max,

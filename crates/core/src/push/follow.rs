@@ -1,4 +1,4 @@
-//! Sends fragments on while they still arrive from the centre, where nothing else goes that way.
+//! Sends fragments on while they still arrive from the centre, if nothing else goes that way.
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 use posthaste_plan::push::{self, Stand};
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Mind {
-    /// After a pass over what lies at depots: ways that are idle still take what is on its way to their
-    /// beginning. Only looks at what is on its way to depots that could send it on.
+    /// Fills idle paths with fragments still on their way to their sender, after a pass over what
+    /// lies at depots. Only looks at flights to depots that could send them on.
     pub(super) fn follow_over(
         &mut self,
         id: RequestId,
@@ -21,7 +21,7 @@ impl Mind {
         push: &mut Push,
         pass: &mut Pass,
     ) {
-        // What was not looked at yet may go over any of the ways.
+        // Fragments that were not looked at yet may go over any of the paths.
         if pass.is_cut_short {
             return;
         }
@@ -38,7 +38,7 @@ impl Mind {
         }
     }
 
-    /// Lets one fragment of a chunk go on over a way that is idle. Returns whether one could.
+    /// Lets one fragment of a chunk go on over an idle path. Returns whether one could.
     fn follow_one(
         &mut self,
         id: RequestId,
@@ -77,7 +77,7 @@ impl Mind {
         self.begin_flight_between(to.lane, key, flight.clone());
         push.flying += 1;
         pass.started.push((to.lane, from.depot, key, flight));
-        // No second one of the chunk is to go there.
+        // No second one of the chunk should go there.
         self.refresh_stripe(id, chunk);
         idle.remove(&(way.from, way.to));
         // The space may have been for one alone.
@@ -87,7 +87,8 @@ impl Mind {
         true
     }
 
-    /// Whether one depot can send on what it still gets, and nothing goes to the other from there.
+    /// Returns whether one depot can send on what it still receives, and nothing goes to the other
+    /// from there.
     fn is_idle(&self, from: &Sight, to: &Sight) -> bool {
         let follows = |depot: DepotId| self.depots.get(&depot).is_some_and(|depot| depot.follows);
         follows(from.depot) && self.pushes.is_idle(from.depot, to.depot)
@@ -111,8 +112,8 @@ impl Mind {
     }
 }
 
-/// Whether nothing of the chunk is left to be sent from the centre: making safe comes first, and a copy of what is on
-/// its way takes no place that a fragment could need.
+/// Returns whether nothing of the chunk is left to be sent from the centre. Making it safe comes
+/// first, and a copy of a flight takes no place that a fragment could need.
 pub(crate) fn is_all_sent(request: &Request, chunk: ChunkIndex) -> bool {
     let mut whole = request.destinations();
     let is_there = whole.any(|lane| request.replica.counts(lane, chunk));
@@ -123,7 +124,7 @@ pub(crate) fn is_all_sent(request: &Request, chunk: ChunkIndex) -> bool {
     !is_there && is_sent
 }
 
-/// What the hands are told of a fragment that goes from one depot to another.
+/// Returns the command to the hands for a fragment that goes from one depot to another.
 pub(crate) fn command(
     from: DepotId,
     key: FlightKey,

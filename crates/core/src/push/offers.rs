@@ -1,4 +1,4 @@
-//! What may go on between depots, after something about it changed.
+//! Offers of fragments that may go on between depots, after something about them changed.
 
 use alloc::{boxed::Box, collections::BTreeSet};
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
@@ -10,7 +10,8 @@ use crate::{
 };
 
 impl Mind {
-    /// Depots changed, or joined a request: finds out anew whether some lie nearer than others.
+    /// Re-evaluates whether some depots lie nearer than others, as depots changed, or joined a
+    /// request.
     pub(crate) fn sort_by_level(&mut self, id: RequestId) {
         let Some(request) = self.requests.get(&id) else {
             return;
@@ -20,7 +21,7 @@ impl Mind {
         if can_push == request.push.is_some() {
             return self.reset_push(id);
         }
-        // Levels may have been alike for a while, and something still be under way.
+        // Levels may have been equal for a while, with something still in progress.
         let lanes = request.depot_lanes().map(|lane| request.lanes[lane].depot);
         let flying = lanes.map(|depot| {
             let all = self.pushes.to(depot, Some(id));
@@ -33,7 +34,7 @@ impl Mind {
         }
     }
 
-    /// A fragment of the chunk was stored: it may go on.
+    /// Offers a chunk of which a fragment was stored: it may go on.
     pub(crate) fn offer_push(&mut self, id: RequestId, chunk: ChunkIndex) {
         let has_push = |request: &Request| request.push.is_some() && is_ripe(request, chunk);
         if self.requests.get(&id).is_some_and(has_push)
@@ -47,7 +48,7 @@ impl Mind {
         self.offer_mend(id, chunk);
     }
 
-    /// What depots hold of the request changed at many places.
+    /// Resets the push of a request whose holdings changed at many places.
     pub(crate) fn reset_push(&mut self, id: RequestId) {
         self.begin_mend(id);
         let goes_on = |request: &Request| request.goes_on().next().is_some();
@@ -60,7 +61,7 @@ impl Mind {
         }
     }
 
-    /// A depot is there again or has space: what waited for it has another chance.
+    /// Gives chunks that waited for a depot another chance, as it is up again or has space.
     pub(crate) fn revive_pushes(&mut self, depot: DepotId) {
         for id in self.index.users(depot) {
             let waits = |request: &Request| request.goes_on().any(Push::is_waiting);

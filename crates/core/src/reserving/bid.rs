@@ -1,5 +1,5 @@
-//! What to ask for: the least rate that keeps the deadline, as soon as it can be had and no longer than it
-//! takes, on the circuit that costs least.
+//! Choice of a reservation: the least rate that keeps the deadline, on the cheapest circuit. It
+//! begins as soon as it can be had and lasts no longer than needed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -14,17 +14,17 @@ use crate::{
     outlook::{Promised, Raise, Sweep},
 };
 
-/// Circuits that are tried for one request.
+/// Most circuits that are tried for one request.
 const CANDIDATES_MAX: usize = 8;
-/// A reservation ends later than it should suffice by so much of its length, in hundredths, and at least so
-/// long: what was forecast may come late.
+/// Margin at the end of a reservation, in hundredths of its length, and the least one: the forecast
+/// part may come late.
 const MARGIN_PERCENT: u32 = 10;
 const MARGIN_LEAST: Duration = Duration::from_secs(10);
 
-/// What to ask for.
+/// Reservation to ask for.
 pub(crate) struct Bid {
     pub(crate) circuit: CircuitId,
-    /// Depots of the request that it leads to.
+    /// Depots of the request to which it leads.
     pub(crate) depots: Vec<DepotId>,
     pub(crate) rate: ByteRate,
     pub(crate) from: Timestamp,
@@ -33,7 +33,7 @@ pub(crate) struct Bid {
     pub(crate) without: Option<Timestamp>,
     /// p90 finish with it.
     pub(crate) finish: Timestamp,
-    /// What it costs, in millionths of a dollar.
+    /// Cost, in millionths of a dollar.
     pub(crate) cost: u64,
 }
 
@@ -44,7 +44,7 @@ impl Bid {
 }
 
 impl Mind {
-    /// Circuits that may be asked now, the cheapest first.
+    /// Returns circuits that may be asked now, the cheapest first.
     fn open_circuits(&self) -> impl Iterator<Item = (CircuitId, &Circuit)> {
         let offered = self.circuits.offered.iter();
         let open = offered.filter(|(_, circuit)| circuit.not_before <= self.now);
@@ -53,8 +53,8 @@ impl Mind {
         open.into_iter()
     }
 
-    /// Depots that a circuit leads to and the request sends to; where it sends to none of them, those it
-    /// could send to.
+    /// Returns depots to which a circuit leads and the request sends; if it sends to none of them,
+    /// those to which it could send.
     fn ends(&self, request: &Request, circuit: &Circuit) -> Vec<DepotId> {
         let leads = |lane: &usize| {
             let id = request.lanes[*lane].depot;
@@ -70,7 +70,7 @@ impl Mind {
         ends.collect()
     }
 
-    /// The best there is to ask for; none where nothing helps, pays or can be paid.
+    /// Returns the best reservation to ask for; none if nothing helps, pays or can be paid.
     pub(super) fn best_bid(&self, id: RequestId, sweep: &Sweep) -> Option<Bid> {
         let request = self.requests.get(&id)?;
         let able = self.open_circuits().filter_map(|(circuit, offered)| {
@@ -110,7 +110,7 @@ impl Mind {
         } else {
             let pays = self.does_pay(load.bytes, without, top, terms.lead);
             let least = lease::least(top, |rate| with(rate).is_some_and(|finish| finish <= aim));
-            // Of what its owner said would fit, any is better than none.
+            // Any rate that its owner said would fit is better than none.
             let partly = circuit.fits.and_then(|_| lease::whole_steps(top));
             least.or(partly).filter(|_| pays)?
         };
@@ -131,7 +131,7 @@ impl Mind {
         })
     }
 
-    /// Whether setting up a circuit that carries so much takes less time than it saves.
+    /// Returns whether setting up a circuit of that rate takes less time than it saves.
     fn does_pay(
         &self,
         bytes: Bytes,
@@ -145,7 +145,7 @@ impl Mind {
         lease::pays(bytes, direct, rate, lead)
     }
 
-    /// The same for a newcomer that would be refused: what to ask for, and how it is taken then.
+    /// Returns what to ask for a newcomer that would be refused, and how it is accepted then.
     pub(crate) fn bid_newcomer(
         &self,
         request: &Request,
@@ -181,8 +181,8 @@ impl Mind {
         Some((bid, verdict))
     }
 
-    /// The least rate on a circuit that makes a newcomer feasible: when it would be safe then, from when it
-    /// is reserved, and for which depots.
+    /// Returns the least rate on a circuit that makes a newcomer feasible. The result also says
+    /// when it would be safe then, from when it is reserved, and for which depots.
     pub(crate) fn least_for(
         &self,
         request: &Request,
@@ -209,7 +209,7 @@ impl Mind {
         Some((rate, hopeful(rate)?, from, depots))
     }
 
-    /// Whether a newcomer that would be refused may be taken on what it asks for.
+    /// Returns whether a newcomer that would be refused may be accepted on what it asks for.
     pub(crate) fn may_bid(&self, request: &Request, reason: &Reason) -> bool {
         let is_late = matches!(reason, Reason::Infeasible { .. });
         is_late && !self.circuits.offered.is_empty() && request.wishes.reserve != Reserve::Never
@@ -217,14 +217,15 @@ impl Mind {
 }
 
 impl Circuit {
-    /// Most that may be asked for now.
+    /// Returns the most that may be asked for now.
     fn top(&self) -> ByteRate {
         let most = self.terms.rate_max;
         self.fits.map_or(most, |fits| fits.min(most))
     }
 }
 
-/// So much more from the beginning until the request is due, or for as long as it must last.
+/// Returns so much more rate from the beginning until the request is due, or for as long as it must
+/// last.
 fn raise<'a>(
     depots: &'a [DepotId],
     request: &Request,
@@ -240,18 +241,18 @@ fn raise<'a>(
     }
 }
 
-/// What carries all of it in that time, as far as there is so much.
+/// Returns the rate that carries all of it in that time, as far as available.
 fn wished(bytes: Bytes, span: Duration, most: ByteRate) -> Option<ByteRate> {
     let wanted = ByteRate::over(bytes, span.max(Duration::from_secs(1)));
     lease::least(most, |rate| rate >= wanted).or_else(|| lease::whole_steps(most))
 }
 
-/// The first whole second at which a circuit can be up that is asked for now.
+/// Returns the first whole second at which a circuit asked for now can be up.
 fn begin(now: Timestamp, lead: Duration) -> Timestamp {
     whole_second(now + lead)
 }
 
-/// When a reservation ends with which something should be done at `finish`.
+/// Returns when a reservation ends with which something should be done at `finish`.
 pub(super) fn end(from: Timestamp, finish: Timestamp, least: Duration) -> Timestamp {
     let margin = (finish.since(from) / 100 * MARGIN_PERCENT).max(MARGIN_LEAST);
     whole_second((finish + margin).max(from + least))

@@ -1,5 +1,6 @@
-//! What a request has reserved, looked at every tick: less where less suffices, longer where it would end too
-//! early, none where none is needed. Each only after as many looks in a row as say so, and seldom.
+//! Review of a request's reservations at every tick: less if less suffices, longer if it would end
+//! too early, none if none is needed. Each change needs enough consecutive looks that agree, and is
+//! rare.
 
 use core::time::Duration;
 use posthaste_plan::{Load, lease};
@@ -13,22 +14,24 @@ use crate::{
     outlook::{Raise, Sweep},
 };
 
-/// Looks in a row that must say so before anything is given back.
+/// Consecutive looks that must agree before anything is given back.
 const SPARE_LOOKS: u32 = 10;
-/// The same before more time is asked for: what is late has none to lose.
+/// Consecutive looks that must agree before more time is asked for: a late request has none to
+/// lose.
 const SHORT_LOOKS: u32 = 3;
-/// Changes of one reservation, and the time between two: so long after the first, twice after the second.
+/// Most changes of one reservation, and the time between two: so long after the first, twice after
+/// the second.
 const CHANGES_MAX: u32 = 8;
 const CHANGE_EVERY: Duration = Duration::from_secs(30);
-/// Less is asked for only where at most so many quarters suffice.
+/// Most quarters that may suffice for less to be asked for.
 const WORTH_QUARTERS: u64 = 3;
-/// With less than this to go less is not worth the asking.
+/// Time to go below which less is not worth asking for.
 const NEARLY_OVER: Duration = Duration::from_secs(60);
-/// A reservation is made longer by this at most: another look will tell of more.
+/// Longest extension of a reservation: another look will show more.
 const LONGER_MAX: Duration = Duration::from_secs(86_400);
 
 impl Mind {
-    /// Looks at what a request has reserved. Returns whether something was done about it.
+    /// Reviews what a request has reserved. Returns whether something was done about it.
     pub(super) fn review_held(&mut self, id: RequestId, sweep: &Sweep, out: &mut Outbox) -> bool {
         let mine = self.circuits.of(id).filter(|(_, held)| held.is_counted());
         let Some((held, until)) = mine
@@ -47,7 +50,7 @@ impl Mind {
         is_auto && self.review_spare(id, held, sweep, out)
     }
 
-    /// Asks for more time where it has been too short for a while.
+    /// Asks for more time if it has been too short for a while.
     fn review_short(
         &mut self,
         id: RequestId,
@@ -72,8 +75,8 @@ impl Mind {
         true
     }
 
-    /// Until when a reservation would have to last for its request to be done; none where that brings
-    /// nothing or is not paid.
+    /// Returns until when a reservation would have to last for its request to be done; none if that
+    /// gains nothing or is not paid.
     fn longer(
         &self,
         id: RequestId,
@@ -99,13 +102,14 @@ impl Mind {
         (is_better && is_paid && until > held.until).then_some(until)
     }
 
-    /// What a reservation costs with another end; none where its circuit is not offered any more.
+    /// Returns the cost of a reservation with another end; none if its circuit is no longer
+    /// offered.
     fn cost_until(&self, held: &Reservation, until: Timestamp) -> Option<u64> {
         let circuit = self.circuits.offered.get(&held.circuit)?;
         Some(circuit.terms.cost(until.since(held.from)))
     }
 
-    /// Gives back what has not been needed for a while.
+    /// Gives back rate that has not been needed for a while.
     fn review_spare(
         &mut self,
         id: RequestId,
@@ -140,8 +144,8 @@ impl Mind {
         true
     }
 
-    /// The least rate with which the deadline is kept well, zero where none is needed. Twice as far from the
-    /// deadline as for asking: else the one would undo the other.
+    /// Returns the least rate that keeps the deadline well, zero if none is needed. The margin is
+    /// twice that for asking, so that the two don't undo each other.
     fn needed(&self, id: RequestId, reservation: ReservationId, sweep: &Sweep) -> Option<ByteRate> {
         let held = self.circuits.reservations.get(&reservation)?;
         let request = self.requests.get(&id)?;
@@ -161,7 +165,7 @@ impl Mind {
         lease::least(held.rate, |rate| is_kept(rate, by))
     }
 
-    /// When a load would be done were a reservation of that rate from now on.
+    /// Returns when a load would be done with a reservation of that rate from now on.
     fn finish_with(
         &self,
         sweep: &Sweep,
@@ -205,7 +209,7 @@ impl Mind {
         });
     }
 
-    /// A reservation was changed as asked, or stays as it is.
+    /// Handles the end of a change: the reservation was changed as asked, or stays as it is.
     pub(crate) fn end_change(&mut self, id: ReservationId, is_changed: bool, out: &mut Outbox) {
         let Some(held) = self.circuits.reservations.get_mut(&id) else {
             return;
@@ -242,7 +246,7 @@ impl Mind {
 }
 
 impl Reservation {
-    /// Whether another change may be asked for.
+    /// Returns whether another change may be asked for.
     fn may_change(&self, now: Timestamp) -> bool {
         self.changes < CHANGES_MAX && self.change_at <= now
     }

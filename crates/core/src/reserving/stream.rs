@@ -1,19 +1,20 @@
-//! Which reservation data is sent under, where streams say which one they belong to.
+//! Reservation under which data is sent, if streams name theirs.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, CircuitId, DepotId, RequestId, ReservationId};
 
 use crate::{Mind, books::Reservation, contract::ReservationState};
 
-/// 2^64 over the golden ratio: multiples of it, modulo 2^64, are spread most evenly (Knuth, The Art of Computer
-/// Programming 3, 6.4, theorem S), so that chunks in a row go to each reservation in proportion.
+/// Quotient of 2^64 and the golden ratio. Multiples of it, modulo 2^64, are spread most evenly
+/// (Knuth, The Art of Computer Programming 3, 6.4, theorem S). So consecutive chunks go to each
+/// reservation in proportion.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Mind {
-    /// The reservation under which a chunk of the request goes to the depot now; none where it goes at best effort. Only
-    /// what was reserved for this request is taken, while it is up, and only on circuits that `is_named` says
-    /// carry what names its reservation. Several of them get chunks in proportion to their rates; a chunk that is sent
-    /// again goes under the same one while nothing changes.
+    /// Returns the reservation under which a chunk of the request goes to the depot now; none if it
+    /// goes at best effort. Only reservations for this request that are up are used, on circuits
+    /// whose streams name their reservation, as `is_named` says. Several of them get chunks in
+    /// proportion to their rates; a repeated chunk goes under the same one while nothing changes.
     #[must_use]
     pub fn reservation_for(
         &self,
@@ -29,7 +30,7 @@ impl Mind {
         };
         let mine = self.circuits.of(request);
         let able = mine.filter(|(_, held)| is_able(held));
-        // In KiB a second, so that all there can be add up to less than 2^64.
+        // In KiB a second, so that all possible sums stay below 2^64.
         let weight = |held: &Reservation| (held.share().get() >> 10).max(1);
         let able: Vec<(ReservationId, u64)> = able.map(|(id, held)| (id, weight(held))).collect();
         let total: u64 = able.iter().map(|(_, weight)| weight).sum();

@@ -1,4 +1,4 @@
-//! The story of a stage-in.
+//! Story of a stage-in.
 
 use alloc::{
     format,
@@ -12,7 +12,8 @@ use crate::contract::{
     ArrivalState, ArrivalTale, ArrivalView, Decision, Dollars, Happening, Reason, SourceShareView,
 };
 
-/// Tells the story of a stage-in, a sentence an entry. Times are UTC; a date is said where the day changes.
+/// Tells the story of a stage-in, a sentence an entry. Times are UTC; a date is given if the day
+/// changes.
 #[must_use]
 pub fn tell_arrival(tale: &ArrivalTale) -> Vec<String> {
     let mut teller = Teller {
@@ -30,13 +31,13 @@ pub fn tell_arrival(tale: &ArrivalTale) -> Vec<String> {
 
 struct Teller<'a> {
     tale: &'a ArrivalTale,
-    /// The moment that was said last.
+    /// Last moment given.
     told: Option<Timestamp>,
     lines: Vec<String>,
 }
 
 impl Teller<'_> {
-    /// A moment; with its date where that is another than the last one said.
+    /// Returns a moment; with its date if that differs from the last one given.
     fn moment(&mut self, at: Timestamp) -> String {
         words::next_moment(&mut self.told, at)
     }
@@ -199,7 +200,7 @@ impl Teller<'_> {
     }
 }
 
-/// Where it is when it has arrived.
+/// Returns where it is once it has arrived.
 const fn place_of(view: &ArrivalView) -> &'static str {
     if view.goes_out { "there" } else { "here" }
 }
@@ -208,7 +209,7 @@ fn gave(share: &SourceShareView) -> String {
     format!("{} came from {}", share.arrived, share.name)
 }
 
-/// Why a source was left, without its name again.
+/// Returns why a source was dropped, without repeating its name.
 fn lost(why: &Reason) -> String {
     match why {
         Reason::SourceLost { fault, .. } => fault.to_string(),

@@ -1,4 +1,4 @@
-//! What happened on the way and what was done about it, each cause with its effects in one sentence.
+//! Events on the way and the responses to them, each cause with its effects in one sentence.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -16,21 +16,21 @@ use posthaste_types::{ByteRate, Timestamp};
 use super::{Teller, words};
 use crate::contract::{Decision, DeliveryReason, Fault, Happening, Reason, Step, Tale};
 
-/// The same of the same depot is told so often in full; what comes more often is summed up.
+/// Times that an event of one depot is told in full; further ones are summed up.
 const TOLD_MAX: u32 = 3;
-/// Troubles named as the cause of one effect.
+/// Most troubles named as the cause of one effect.
 const TROUBLES_MAX: usize = 3;
 
-/// What is summed up at the end.
+/// Events that are summed up at the end.
 #[derive(Default)]
 struct Sums {
-    /// How often each optimizer chose, the fewest and the most at once, by depot.
+    /// Choices of each optimizer, the fewest and the most at once, by depot.
     tuned: BTreeMap<String, (u32, u32, u32)>,
-    /// Sends tried again, by depot and fault.
+    /// Retried sends, by depot and fault.
     retried: BTreeMap<(String, Fault), u32>,
     /// Paths that were probed.
     probed: Vec<String>,
-    /// How often something was told, and when last where it is no longer.
+    /// Number of times that an event happened, and the last time.
     told: BTreeMap<(String, String), (u32, Timestamp)>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn tell(teller: &mut Teller<'_>, decisions: &[Decision]) {
     sums.tell(teller);
 }
 
-/// Tells the loss of a depot with what followed from it at once. Returns how many decisions that took.
+/// Tells the loss of a depot with its immediate consequences. Returns how many decisions that took.
 fn tell_loss(teller: &mut Teller<'_>, loss: &Decision, after: &[Decision]) -> usize {
     let why = match &loss.reason {
         Reason::DepotLost { fault } => fault.to_string(),
@@ -81,7 +81,7 @@ fn tell_loss(teller: &mut Teller<'_>, loss: &Decision, after: &[Decision]) -> us
                 let chunks = words::count(*chunks, "chunk");
                 effects.push(format!("{chunks} had to be made again in part"));
             }
-            // Said by the line before or after it.
+            // The line before or after says so.
             (Some(Happening::Unsafe { .. }), _) => {}
             (Some(Happening::DepotActivated), Reason::Repair { .. }) => {
                 effects.push(format!("{} was added in its place", decision.depot));
@@ -105,7 +105,7 @@ fn note(troubles: &mut Vec<String>, trouble: String) {
     }
 }
 
-/// What led to an effect that is told now; nothing is named twice.
+/// Returns the causes of an effect told now; nothing is named twice.
 fn because(troubles: &mut Vec<String>) -> String {
     let all = core::mem::take(troubles);
     let last = &all[all.len().saturating_sub(TROUBLES_MAX)..];
@@ -115,7 +115,7 @@ fn because(troubles: &mut Vec<String>) -> String {
     }
 }
 
-/// One decision as a sentence without its moment; none where it is told elsewhere.
+/// Returns one decision as a sentence without its moment; none if it is told elsewhere.
 fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Option<String> {
     let (depot, why) = (&decision.depot, tale.why(decision));
     let Some(happening) = &decision.happening else {
@@ -189,7 +189,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
     })
 }
 
-/// What is said of a path's forecast.
+/// Returns the sentence about a path's forecast.
 fn told_of_forecast(decision: &Decision, why: &str, troubles: &mut Vec<String>) -> String {
     let depot = &decision.depot;
     let Reason::RateMoved { from, to } = decision.reason else {
@@ -202,7 +202,7 @@ fn told_of_forecast(decision: &Decision, why: &str, troubles: &mut Vec<String>) 
     format!("the forecast of {depot} {verb} from {from} to {to}")
 }
 
-/// What is said of being at the destinations in time.
+/// Returns the sentence about timely delivery.
 fn told_of_delivery(happening: &Happening, why: &str, troubles: &mut Vec<String>) -> String {
     match happening {
         Happening::DeliveryAtRisk { .. } => {
@@ -217,7 +217,7 @@ fn told_of_delivery(happening: &Happening, why: &str, troubles: &mut Vec<String>
     }
 }
 
-/// What is said of rate that is reserved, or no longer.
+/// Returns the sentence about a reservation.
 fn told_of_circuit(step: Step, why: &str) -> String {
     let what = match step {
         Step::Asked => "a reservation was asked for",
@@ -236,7 +236,7 @@ fn told_of_circuit(step: Step, why: &str) -> String {
     format!("{what}: {why}")
 }
 
-/// What a user did to the most that may be sent.
+/// Returns the phrase for a user's change of a rate limit.
 fn limit_changed(from: Option<ByteRate>, to: Option<ByteRate>) -> String {
     match (from, to) {
         (_, None) => "the limit on what may be sent was taken away".into(),
@@ -252,7 +252,7 @@ fn missed(why: &str, troubles: &mut Vec<String>) -> String {
     format!("the deadline passed and it was not safe: {why}{because}")
 }
 
-/// A decision that is no event.
+/// Returns the sentence for a decision that is no event.
 fn plain(decision: &Decision, why: &str) -> Option<String> {
     match &decision.reason {
         Reason::NewDeadline { from, to } => {
@@ -273,7 +273,7 @@ fn are(number: u32, noun: &str) -> String {
     format!("{} {verb}", words::count(number, noun))
 }
 
-/// A depot was added: why, and what led to that.
+/// Returns the sentence for an added depot, with the reason and its causes.
 fn added(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> String {
     let depot = &decision.depot;
     let why = tale.why(decision);
@@ -297,7 +297,7 @@ fn added(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> String
 }
 
 impl Sums {
-    /// Takes what is summed up. Returns whether it is not told for itself.
+    /// Counts a decision that is summed up. Returns whether it is not told by itself.
     fn take(&mut self, decision: &Decision) -> bool {
         let depot = || String::from(&*decision.depot);
         match &decision.reason {

@@ -1,4 +1,4 @@
-//! Where the slack of a request went, in one sentence.
+//! Account of a request's slack, in one sentence.
 
 use alloc::{
     format,
@@ -11,18 +11,18 @@ use posthaste_types::Timestamp;
 use super::{Tale, words};
 use crate::contract::{ArrivalTale, Cause, Charge, Decision, Happening, Party};
 
-/// What moved the finish by less than this share of what moved it most is not named.
+/// Share of the largest cause below which a cause is not named, as its divisor.
 const NAMED_SHARE: i64 = 50;
-/// Causes that are named, the largest first.
+/// Most causes that are named, the largest first.
 const NAMED_MAX: usize = 6;
 
-/// One thing that cost slack, or won some.
+/// Item that cost or won slack.
 struct Item {
     name: String,
     cost_micros: i64,
 }
 
-/// Whether a decision was that a deadline is in danger, or missed.
+/// Returns whether a decision was that a deadline is in danger, or missed.
 pub(super) fn is_alarm(decision: &Decision) -> bool {
     let happening = &decision.happening;
     matches!(
@@ -31,19 +31,19 @@ pub(super) fn is_alarm(decision: &Decision) -> bool {
     )
 }
 
-/// What the sentence is told from.
+/// Facts for the sentence.
 struct Account<'a> {
-    /// The deadline as it was when an answer was given, and the p90 finish that was answered.
+    /// Deadline at the time of the answer, and the p90 finish in it.
     answered: Option<(Timestamp, Timestamp)>,
-    /// The deadline as it is.
+    /// Present deadline.
     deadline: Timestamp,
     charges: &'a [Charge],
     has_ended: bool,
-    /// What else than rates and losses people or the mind chose.
+    /// Phrase for choices by people or the mind, other than rates and losses.
     course: &'a str,
 }
 
-/// Where the slack of a request went; none where nothing was answered or nothing moved.
+/// Returns the sentence about a request's slack; none if nothing was answered or nothing moved.
 pub(super) fn told(tale: &Tale) -> Option<String> {
     let account = Account {
         answered: tale.answered,
@@ -58,7 +58,7 @@ pub(super) fn told(tale: &Tale) -> Option<String> {
     })
 }
 
-/// The same of a stage-in.
+/// Returns the sentence about a stage-in's slack.
 pub(super) fn told_of_arrival(tale: &ArrivalTale) -> Option<String> {
     let account = Account {
         answered: tale.answered,

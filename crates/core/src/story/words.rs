@@ -9,18 +9,19 @@ use posthaste_types::Timestamp;
 
 const DAY_S: u64 = 86400;
 
-/// A moment as it is read on the day of another: with its date where that is not the same.
+/// Returns a moment as read on the day of another: with its date if the days differ.
 pub(super) fn moment(at: Timestamp, on: Timestamp) -> String {
     on.undate(&at.to_string())
 }
 
-/// The next moment of a story: with its date where that is another than that of the one `told` before.
+/// Returns the next moment of a story: with its date if that differs from the date of the one
+/// `told` before.
 pub(super) fn next_moment(told: &mut Option<Timestamp>, at: Timestamp) -> String {
     let before = told.replace(at);
     before.map_or_else(|| at.to_string(), |before| moment(at, before))
 }
 
-/// A length of time: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
+/// Returns a length of time: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
 pub(super) fn span(span: Duration) -> String {
     let tenths = |unit_ms: u128| {
         let tenths = (span.as_millis() * 10 + unit_ms / 2) / unit_ms;
@@ -38,12 +39,13 @@ pub(super) fn span(span: Duration) -> String {
     }
 }
 
-/// The same of signed microseconds, without their sign.
+/// Returns a length of signed microseconds, without their sign.
 pub(super) fn span_micros(micros: i64) -> String {
     span(Duration::from_micros(micros.unsigned_abs()))
 }
 
-/// How something stands that is to be done by a deadline: a finish after that, or none, is never on time.
+/// Returns the verdict on something due by a deadline: a finish after that, or none, is never on
+/// time.
 pub(super) fn verdict(
     (missed, at_risk): (bool, bool),
     finish: Option<Timestamp>,
@@ -56,13 +58,13 @@ pub(super) fn verdict(
     }
 }
 
-/// `1 chunk`, `2 chunks`.
+/// Returns `1 chunk`, `2 chunks`.
 pub(super) fn count(number: u32, noun: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{end}")
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Returns `a`, `a and b`, `a, b and c`.
 pub(super) fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
     let Some((end, rest)) = items.split_last() else {
         return String::new();
@@ -82,7 +84,7 @@ pub(super) fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
     text + end.as_ref()
 }
 
-/// `a third` of three; what comes after twelve is `another`.
+/// Returns `a third` of three; after twelve it is `another`.
 pub(super) fn one_more(fan_out: u32) -> &'static str {
     const ORDINALS: [&str; 13] = [
         "another",

@@ -33,7 +33,7 @@ impl Mind {
             .collect()
     }
 
-    /// What comes from one source, or goes to the address.
+    /// Returns the transfer from one source, or to the address.
     fn way_from(
         &self,
         arrival: &Arrival,
@@ -101,7 +101,7 @@ impl Mind {
         }
     }
 
-    /// What goes to a depot near the centre first.
+    /// Returns the transfer to a depot near the centre.
     fn way_to_near(&self, arrival: &Arrival, near: &Near) -> TransferView {
         let sources = arrival.prestages.iter();
         let sources = sources.filter(|(_, prestage)| prestage.depot == near.depot);

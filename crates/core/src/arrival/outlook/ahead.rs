@@ -1,4 +1,4 @@
-//! What is left of one stage-in at each of its sources, for whoever looks at its transfers.
+//! Rest of one stage-in at each of its sources, for views of its transfers.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, RequestId, SourceId, Timestamp};
@@ -11,23 +11,23 @@ use crate::{
     contract::Forecast,
 };
 
-/// Stage-ins that are looked at before one, at most: some milliseconds.
+/// Most stage-ins that are visited before one: some milliseconds.
 const LOOKS_MAX: usize = 128;
 
-/// What comes from one source yet.
+/// Data still to come from one source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Coming {
-    /// Chunks that come here, as likely as not.
+    /// Bytes of the chunks that come here, in the median.
     pub(crate) bytes: Bytes,
-    /// When the last of them is here.
+    /// Time at which the last of them is here.
     pub(crate) finish: Option<Forecast>,
 }
 
-/// What each source gives, and when the last of that is here.
+/// Bytes that each source gives, and when the last of them is here.
 pub(in crate::arrival) type Given = BTreeMap<SourceId, (Bytes, Option<Timestamp>)>;
 
 impl Inbound {
-    /// Lets one stage-in take its share, and tells what of it comes from each source.
+    /// Lets one stage-in take its share, and returns what comes from each source.
     pub(in crate::arrival) fn give(
         &mut self,
         arrival: &Arrival,
@@ -51,8 +51,9 @@ impl Inbound {
 }
 
 impl Mind {
-    /// What is left of a stage-in at each of its sources, after the more urgent ones: the same look as that at all stage-ins, up to
-    /// this one. None where it is over, or too many are more urgent for a quick look.
+    /// Returns the rest of a stage-in at each of its sources, after the more urgent ones: the look
+    /// at all stage-ins, up to this one. None if it is over, or too many are more urgent for a
+    /// quick look.
     pub(crate) fn coming(&self, id: RequestId) -> Option<BTreeMap<SourceId, Coming>> {
         let now = self.now;
         let order = self.arrivals.in_turn();

@@ -6,41 +6,41 @@ use posthaste_types::{DepotId, FragmentIndex, RequestId, Timestamp, record};
 use super::{super::FlightKey, Pushes};
 
 record! {
-    /// A depot that failed to code chunks so often since one that it did.
+    /// Rest of a depot after failures to code chunks, counted since its last success.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub(crate) struct Rest {
         failures: u32,
-        /// It is not asked before.
+        /// Time before which it is not asked.
         resume_at: Timestamp,
     }
 }
 
 impl Rest {
-    /// Whether it was left alone until after that.
+    /// Returns whether it rested until after that.
     pub(super) fn lasts_beyond(&self, before: Timestamp) -> bool {
         self.resume_at > before
     }
 }
 
 impl Pushes {
-    /// Whether the way from one depot to another is not being left alone, whatever is under way.
+    /// Returns whether the path from one depot to another is not at rest, whatever is in progress.
     pub(crate) fn is_rested(&self, from: DepotId, to: DepotId, now: Timestamp) -> bool {
         let pair = self.pairs.get(&(from, to));
         pair.is_none_or(|pair| pair.resume_at <= now)
     }
 
-    /// Whether a depot may be asked to code a chunk.
+    /// Returns whether a depot may be asked to code a chunk.
     pub(crate) fn may_code(&self, depot: DepotId, now: Timestamp) -> bool {
         let rest = self.rests.get(&depot);
         rest.is_none_or(|rest| rest.resume_at <= now)
     }
 
-    /// A depot coded a chunk.
+    /// Records that a depot coded a chunk.
     pub(crate) fn has_coded(&mut self, depot: DepotId) {
         self.rests.remove(&depot);
     }
 
-    /// It did not: it is left alone for a while. Returns how often that was in a row.
+    /// Records that it did not: it rests for a while. Returns the number of consecutive failures.
     pub(crate) fn rest(&mut self, depot: DepotId, resume: impl Fn(u32) -> Timestamp) -> u32 {
         let rest = self.rests.entry(depot).or_default();
         rest.failures = rest.failures.saturating_add(1);
@@ -48,12 +48,12 @@ impl Pushes {
         rest.failures
     }
 
-    /// Whether any depot codes something now.
+    /// Returns whether any depot codes something now.
     pub(crate) fn has_pieces(&self) -> bool {
         self.flights.values().any(|flight| flight.is_piece)
     }
 
-    /// What a depot that codes sends on of chunks it was sent, of one request or of all.
+    /// Returns what a coding depot sends on of chunks it was sent, of one request or of all.
     pub(crate) fn pieces_from(
         &self,
         from: DepotId,

@@ -1,28 +1,28 @@
-//! What there is of a chunk, and what that is worth: a chunk is safe once any of those that hold something of it may be
-//! lost, as many as its code has parity. A destination that has it whole is one of them, however much it has.
+//! Content and worth of a chunk: it is safe once as many of its holders may be lost as its code has
+//! parity. A destination that has it whole is one of them, however much it has.
 
 use super::{NOTHING, Replica, WHOLE};
 
-/// What lies where it counts of one chunk.
+/// Counted content of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Have {
     /// Fragments at depots, as a mask.
     pub(super) fragments: u64,
-    /// A destination has all of it.
+    /// True if a destination has all of it.
     pub(super) is_whole: bool,
-    /// Destinations that have all of it and fail with nobody else.
+    /// Destinations that have all of it and fail with no other holder.
     pub(super) holders: u32,
 }
 
 impl Have {
-    /// How many hold something of it.
+    /// Counts the holders.
     pub(super) fn count(self) -> u32 {
         self.fragments.count_ones() + self.holders
     }
 }
 
 impl Replica {
-    /// What counts of the chunk.
+    /// Returns what counts of the chunk.
     pub(super) fn have(&self, chunk: u32) -> Have {
         let nothing = Have {
             fragments: 0,
@@ -36,7 +36,7 @@ impl Replica {
         })
     }
 
-    /// The same, with what a lane holds besides.
+    /// Returns that, with what a lane holds besides.
     pub(super) fn with(&self, mut have: Have, lane: usize, held: u8) -> Have {
         match held {
             NOTHING => {}
@@ -49,30 +49,32 @@ impl Replica {
         have
     }
 
-    /// How many losses a chunk is to survive now.
+    /// Returns how many losses a chunk must survive now.
     pub(super) fn losses(&self) -> u32 {
         let wanted = u32::from(self.code.total());
         let wanted = self.enough.map_or(wanted, |enough| enough.min(wanted));
         wanted.saturating_sub(u32::from(self.code.data()))
     }
 
-    /// Whether one destination that has all of a chunk is enough for it: where no loss is to be survived.
+    /// Returns whether one destination that has all of a chunk is enough for it, as no loss must be
+    /// survived.
     pub(crate) fn is_safe_whole(&self) -> bool {
         self.losses() == 0
     }
 
-    /// Destinations that count for the safety of what they have whole, as a mask.
+    /// Returns the destinations that count for the safety of chunks that they have whole, as a
+    /// mask.
     pub(crate) fn holders(&self) -> u64 {
         self.holders
     }
 
-    /// Whether a whole chunk at the destination of this lane counts for its safety.
+    /// Returns whether a whole chunk at the destination of this lane counts for its safety.
     pub(crate) fn is_holder(&self, lane: usize) -> bool {
         self.is_safe_whole() || self.holders >> lane & 1 == 1
     }
 
-    /// These destinations fail with no depot and none of each other. Visits every chunk where that is news; those being sent must be
-    /// taken out of `todo` again by [`Replica::open`].
+    /// Sets the destinations that fail with no depot and none of each other. Visits every chunk if
+    /// that is new; those being sent must be taken out of `todo` again by [`Replica::open`].
     pub(crate) fn set_holders(&mut self, holders: u64) {
         let holders = holders & self.lanes();
         let is_news = core::mem::replace(&mut self.holders, holders) != holders;

@@ -5,15 +5,17 @@ use posthaste_types::ChunkIndex;
 use super::{super::Bitmap, Replica};
 
 impl Replica {
-    /// The next chunk to send in fragments, which the caller then either opens, parks or puts back.
+    /// Returns the next chunk to send in fragments, which the caller then opens, parks or puts
+    /// back.
     pub(crate) fn next(&mut self) -> Option<ChunkIndex> {
         let chunk = self.todo.pop().or_else(|| self.again.pop());
         let chunk = chunk.or_else(|| self.copies_todo.pop());
         chunk.map(ChunkIndex::new)
     }
 
-    /// The next chunk to send whole, likewise: first those that no depot can take, then from behind, so
-    /// that both ways meet and hardly a chunk goes both. Where all of it at one destination is not safe, no others.
+    /// Returns the next chunk to send whole, which the caller treats likewise. Chunks that no depot
+    /// can take come first, then those from behind, so that both ways meet and hardly a chunk goes
+    /// both. There are no others if all of it at one destination is not safe.
     pub(crate) fn next_whole(&mut self) -> Option<ChunkIndex> {
         let chunk = self.parked.pop_last();
         if !self.is_safe_whole() {
@@ -24,13 +26,13 @@ impl Replica {
         chunk.map(ChunkIndex::new)
     }
 
-    /// Whether some chunk could be sent whole.
+    /// Returns whether some chunk could be sent whole.
     pub(crate) fn has_next_whole(&self) -> bool {
         let waiting = self.todo.len() > 0 || self.again.len() > 0;
         self.parked.len() > 0 || waiting && self.is_safe_whole()
     }
 
-    /// The chunk is being sent.
+    /// Marks the chunk as being sent.
     pub(crate) fn open(&mut self, chunk: ChunkIndex) {
         self.todo.remove(chunk.get());
         self.again.remove(chunk.get());
@@ -39,7 +41,7 @@ impl Replica {
         self.copies_parked.remove(chunk.get());
     }
 
-    /// The chunk is not being sent any more, or not yet.
+    /// Puts back a chunk that is not being sent any more, or not yet.
     pub(crate) fn put_back(&mut self, chunk: ChunkIndex) {
         if self.lacking(chunk) != 0 {
             self.await_turn(chunk.get());
@@ -65,7 +67,7 @@ impl Replica {
         from.remove(chunk);
     }
 
-    /// No depot fed now can take more of the chunk.
+    /// Parks a chunk of which no depot fed now can take more.
     pub(crate) fn park(&mut self, chunk: ChunkIndex) {
         match self.is_for_copies(chunk.get()) {
             true => self.copies_parked.insert(chunk.get()),
@@ -73,14 +75,14 @@ impl Replica {
         }
     }
 
-    /// Depots changed: parked chunks get another chance.
+    /// Gives parked chunks another chance, as depots changed.
     pub(crate) fn unpark(&mut self) {
         self.todo.absorb(&mut self.parked);
         self.copies_todo.absorb(&mut self.copies_parked);
     }
 
-    /// Something more of the chunk was stored, though it may be what others hold too: where it was parked it gets another chance, since
-    /// one of those copies can make room.
+    /// Gives a parked chunk another chance when something more of it was stored. That may be a copy
+    /// of what others hold: one of those copies can make room.
     pub(super) fn unpark_one(&mut self, chunk: ChunkIndex) {
         let chunk = chunk.get();
         if self.parked.contains(chunk) || self.copies_parked.contains(chunk) {
@@ -90,17 +92,17 @@ impl Replica {
         }
     }
 
-    /// Whether chunks were set aside because no depot fed could take more of them.
+    /// Returns whether chunks were parked because no depot fed could take more of them.
     pub(crate) fn has_parked(&self) -> bool {
         self.parked.len() > 0 || self.copies_parked.len() > 0
     }
 
-    /// Whether no chunk waits to be sent.
+    /// Returns whether no chunk waits to be sent.
     pub(crate) fn is_all_open(&self) -> bool {
         self.todo.len() == 0 && self.again.len() == 0 && self.copies_todo.len() == 0
     }
 
-    /// Every set of chunks that wait.
+    /// Returns every set of waiting chunks.
     pub(super) fn queues(&self) -> [&Bitmap; 5] {
         [
             &self.todo,

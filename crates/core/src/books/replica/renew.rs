@@ -1,4 +1,4 @@
-//! Chunks that their source can't give any more as they were.
+//! Chunks that their source can no longer give unchanged.
 
 use posthaste_types::ChunkIndex;
 
@@ -10,8 +10,8 @@ impl Replica {
         self.have(chunk.get()).fragments.count_ones() >= u32::from(self.code.data())
     }
 
-    /// Returns whether depots can rebuild what lacks of the chunk: the lanes that give hold enough of it, and of those that hold
-    /// nothing as many take what they rebuild as it lacks fragments.
+    /// Returns whether depots can rebuild what the chunk lacks. The giving lanes must hold enough
+    /// of it, and enough empty lanes must take the rebuilt fragments.
     pub(crate) fn is_rebuildable(&self, chunk: ChunkIndex, givers: u64, takers: u64) -> bool {
         let lanes = (0..self.columns.len()).filter(|&lane| !self.columns[lane].is_destination);
         let (mut given, mut empty) = (0u64, 0u64);
@@ -23,12 +23,13 @@ impl Replica {
             }
             empty |= u64::from(!self.holds(lane, chunk)) << lane;
         }
-        // Where all depots together are too few, others may come.
+        // If all depots together are too few, others may come.
         let wanted = self.lacking(chunk).count_ones().min(empty.count_ones());
         given.count_ones() >= u32::from(self.code.data()) && (empty & takers).count_ones() >= wanted
     }
 
-    /// Leaves the chunk to the depots, as long as they can rebuild it: it waits for no send. Returns whether that is news.
+    /// Leaves the chunk to the depots, as long as they can rebuild it: it waits for no send.
+    /// Returns whether that is new.
     pub(crate) fn leave(&mut self, chunk: ChunkIndex) -> bool {
         let is_news = !self.left.contains(chunk.get());
         self.left.insert(chunk.get());
@@ -36,7 +37,8 @@ impl Replica {
         is_news
     }
 
-    /// The centre reads the chunk again, as its source is now: no depot rebuilds what it was.
+    /// Returns the chunk to the centre, which reads it as its source is now: no depot rebuilds its
+    /// earlier content.
     pub(crate) fn take_back(&mut self, chunk: ChunkIndex) {
         self.left.remove(chunk.get());
     }
@@ -51,7 +53,7 @@ impl Replica {
         self.left.len() > 0
     }
 
-    /// The chunk is another one now: nothing of it lies anywhere.
+    /// Discards what is stored of the chunk, as its content changed.
     pub(crate) fn renew(&mut self, chunk: ChunkIndex) {
         let at = chunk.get();
         self.left.remove(at);

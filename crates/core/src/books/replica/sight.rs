@@ -1,11 +1,11 @@
-//! What lies at one depot.
+//! Holdings of one depot.
 
 use posthaste_types::{ChunkIndex, FragmentIndex};
 
 use super::{NOTHING, Replica, WHOLE};
 
 impl Replica {
-    /// Lanes whose depots' holdings count now, as a mask.
+    /// Returns the lanes whose depots' holdings count now, as a mask.
     pub(crate) fn live(&self) -> u64 {
         let live = self.columns.iter().enumerate();
         let live = live.filter(|(_, column)| column.is_live);
@@ -16,7 +16,7 @@ impl Replica {
         self.damaged.contains(chunk.get())
     }
 
-    /// The fragment of the chunk that the depot has, or had when it was last heard of.
+    /// Returns the fragment of the chunk that the depot has, or had when last heard of.
     pub(crate) fn fragment_at(&self, lane: usize, chunk: ChunkIndex) -> Option<FragmentIndex> {
         match self.columns[lane].at(chunk.get()) {
             NOTHING => None,
@@ -25,12 +25,12 @@ impl Replica {
         }
     }
 
-    /// Whether the depot has something of the chunk that counts now.
+    /// Returns whether the depot has something of the chunk that counts now.
     pub(crate) fn counts(&self, lane: usize, chunk: ChunkIndex) -> bool {
         self.columns[lane].is_live && self.holds(lane, chunk)
     }
 
-    /// What a depot holds, in the order of chunks.
+    /// Returns the holdings of a depot, in the order of chunks.
     pub(crate) fn held(
         &self,
         lane: usize,

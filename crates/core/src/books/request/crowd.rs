@@ -1,4 +1,4 @@
-//! How close together fragments of a chunk may lie.
+//! Bounds on fragments of a chunk in one failure domain.
 
 use posthaste_types::{Bytes, ChunkIndex};
 
@@ -6,13 +6,13 @@ use super::Request;
 use crate::domains::{Kin, apart, together};
 
 impl Request {
-    /// Notes which of its depots fail together.
+    /// Records which of its depots fail together.
     pub(crate) fn set_kin(&mut self, kin: Kin) {
         self.domain_max = kin.most;
         self.replica.set_holders(kin.holders);
         (self.uncommon.crowded_most, self.uncommon.is_crowd_unsaid) = (0, false);
         self.uncommon.crowded.clear();
-        // Few have groups that overlap: the others take no memory for them.
+        // Few have groups that overlap: the others use no memory for them.
         if !kin.groups.is_empty() || !self.uncommon.groups.is_empty() {
             (self.uncommon.groups, self.uncommon.apart) = (kin.groups, kin.apart);
         }
@@ -21,19 +21,22 @@ impl Request {
         }
     }
 
-    /// Whether the lane may get a fragment of a chunk of which those `taken` have one: it has none, of those that fail
-    /// together with it not too many that are there have one, and the rest of the chunk finds its places after it.
+    /// Returns whether the lane may get a fragment of a chunk whose fragments lie on the lanes
+    /// `taken`. The lane must hold none, and its failure domains must be below their limit among
+    /// lanes that are up. The remaining fragments must still find places.
     pub(crate) fn is_free(&self, taken: u64, lane: usize) -> bool {
         self.is_free_among(taken, lane, self.domain_max, u64::MAX)
     }
 
-    /// The same, where of those that fail together `most` may have one, and the rest goes to lanes among those.
+    /// Returns whether the lane is free if its failure domains may have `most`, and the rest goes
+    /// to lanes `among` those.
     pub(crate) fn is_free_among(&self, taken: u64, lane: usize, most: u32, among: u64) -> bool {
         let is_free = taken >> lane & 1 == 0 && self.crowd(taken, lane) < most;
         is_free && (self.uncommon.groups.is_empty() || self.leaves_places(taken, lane, most, among))
     }
 
-    /// Whether as many fragments find a place with one at the lane as without. Where groups are disjoint, they do.
+    /// Returns whether as many fragments find a place with one at the lane as without. If groups
+    /// are disjoint, they do.
     fn leaves_places(&self, taken: u64, lane: usize, most: u32, among: u64) -> bool {
         let live = self.replica.live();
         let taken = taken & !self.destinations;
@@ -56,18 +59,19 @@ impl Request {
         is_one || 1 + places(taken | 1 << lane, wanted - 1).count_ones() >= without.count_ones()
     }
 
-    /// Whether the lane has nothing of a chunk of which those `taken` have something, and of those that fail together with it
-    /// not too many have, whatever becomes of the rest.
+    /// Returns whether the lane has nothing of the chunk that the lanes `taken` hold, with its
+    /// failure domains below their limit. The places of the rest don't matter.
     pub(crate) fn fits(&self, taken: u64, lane: usize) -> bool {
         taken >> lane & 1 == 0 && self.crowd(taken, lane) < self.domain_max
     }
 
-    /// Whether its depots can be used without more of a chunk failing together than the parity covers.
+    /// Returns whether its depots can be used without more of a chunk failing together than the
+    /// parity covers.
     pub(crate) fn is_spread(&self) -> bool {
         self.domain_max <= 1.max(u32::from(self.spec.code.parity()))
     }
 
-    /// Whether so many lanes suffice for all fragments of a chunk.
+    /// Returns whether so many lanes suffice for all fragments of a chunk.
     pub(crate) fn can_hold(&self, lanes: u64) -> bool {
         let total = u32::from(self.spec.code.total());
         let is_enough = lanes.count_ones() >= total;
@@ -77,7 +81,7 @@ impl Request {
                 || apart(groups, 0, lanes, self.domain_max, total).count_ones() >= total)
     }
 
-    /// How many of those lanes at most fail together, by the groups of this one.
+    /// Returns how many of those lanes at most fail together, by the groups of this one.
     pub(crate) fn together(&self, lane: usize, lanes: u64) -> u32 {
         match self.uncommon.groups.is_empty() {
             true => (lanes & self.lanes[lane].kin).count_ones(),
@@ -85,7 +89,7 @@ impl Request {
         }
     }
 
-    /// Depots that fail together may hold one more fragment of this chunk than of others.
+    /// Allows depots that fail together one more fragment of this chunk than of others.
     pub(crate) fn crowd_chunk(&mut self, chunk: ChunkIndex) {
         let (stripes, kept) = (&self.stripes, &mut *self.uncommon);
         kept.crowded.retain(|chunk, _| stripes.contains_key(chunk));
@@ -95,29 +99,31 @@ impl Request {
         kept.crowded_most = kept.crowded_most.max(*more);
     }
 
-    /// How many more fragments of this chunk than of others depots that fail together may hold.
+    /// Returns how many more fragments of this chunk than of others depots that fail together may
+    /// hold.
     pub(crate) fn crowded_by(&self, chunk: ChunkIndex) -> u32 {
         self.uncommon.crowded.get(&chunk).copied().unwrap_or(0)
     }
 
-    /// Most fragments of any chunk that depots which fail together may hold.
+    /// Returns the most fragments of any chunk that depots which fail together may hold.
     pub(crate) fn crowd_max(&self) -> u32 {
         self.domain_max + self.uncommon.crowded_most
     }
 
-    /// How many of those `taken` fail together with the lane and are there: in the fullest of its groups.
+    /// Counts the lanes `taken` that are up and fail together with the lane, in the fullest of its
+    /// groups.
     pub(crate) fn crowd(&self, taken: u64, lane: usize) -> u32 {
         self.together(lane, taken & self.replica.live())
     }
 
-    /// The same, and how many fail together with it in any way, to choose among lanes.
+    /// Returns that count, and how many fail together with it in any way, to choose among lanes.
     pub(crate) fn crowds(&self, taken: u64, lane: usize) -> (u32, u32) {
         let any = taken & self.lanes[lane].kin & self.replica.live();
         (self.crowd(taken, lane), any.count_ones())
     }
 
-    /// What the lane may get of `room`, which it shares with those that fail together with it. Those of them that are
-    /// pinned get all of theirs.
+    /// Returns the lane's share of `room`, which it shares with those that fail together with it.
+    /// Pinned lanes among them get all of theirs.
     pub(crate) fn share_of_domain(&self, lane: usize, room: Bytes) -> Bytes {
         let kept = &self.uncommon;
         if self.is_pinned(lane) || kept.apart >> lane & 1 == 1 {
@@ -132,7 +138,7 @@ impl Request {
         }
     }
 
-    /// What one of those that fail together may get of `room`.
+    /// Returns the share of `room` for one of those that fail together.
     fn share_of(&self, kin: u64, room: Bytes) -> Bytes {
         let pinned = (kin & self.pinned_lanes()).count_ones();
         let kin = (kin.count_ones() - pinned).max(1);

@@ -1,18 +1,18 @@
-//! What became of a request that was safe: depots may be lost afterwards.
+//! Losses of a request that was safe: depots may be lost afterwards.
 
 use super::Request;
 use crate::contract::RequestState;
 
 impl Request {
-    /// Whether what was said to be safe is so no longer. Where less sufficed by its deadline, that much is what was said. Visits
-    /// every chunk there.
+    /// Returns whether a request that was reported as safe is no longer. If less sufficed by its
+    /// deadline, that counts as reported. Visits every chunk there.
     pub(crate) fn is_unsafe_again(&self) -> bool {
         let was_safe = self.safe_at.is_some() && self.has_promise();
         was_safe && !self.replica.is_safe() && !self.survives_what_suffices()
     }
 
-    /// Chunks that nobody who is there can give any more, and that can't be sent again since the source is gone. Visits every chunk
-    /// where some are not safe.
+    /// Counts chunks that no available depot can give any more, and that can't be sent again since
+    /// the source is gone. Visits every chunk if some are not safe.
     pub(crate) fn chunks_out_of_reach(&self) -> u32 {
         let is_gone = self.release.is_over() && self.has_promise();
         match is_gone && !self.replica.is_safe() {
@@ -21,12 +21,14 @@ impl Request {
         }
     }
 
-    /// Whether what depots hold of it matters to anybody: where somebody has all of it, only if destinations have.
+    /// Returns whether what depots hold of it matters: once the data is complete elsewhere, only if
+    /// destinations have it.
     pub(crate) fn counts_on_depots(&self) -> bool {
         self.has_promise() || self.state == RequestState::Delivered && self.due.whole_at.is_some()
     }
 
-    /// Whether its deadline is in danger, as was said or as its finish is forecast now, or it is unsafe again.
+    /// Returns whether its deadline is in danger, as reported or by its present forecast, or it is
+    /// unsafe again.
     pub(crate) fn is_in_danger(&self) -> bool {
         let is_open = self.is_moving() && self.safe_at.is_none();
         let finish = self.finish.filter(|_| is_open);
@@ -34,17 +36,19 @@ impl Request {
         self.at_risk || is_short || self.is_unsafe_again()
     }
 
-    /// Whether its source is gone and it was said that chunks are not safe, and not yet that they are again.
+    /// Returns whether its source is gone and chunks were reported as unsafe, and not yet as safe
+    /// again.
     pub(crate) fn is_thin(&self) -> bool {
         self.is_thin && self.state == RequestState::Released
     }
 
-    /// Whether its deadline passed before it was safe.
+    /// Returns whether its deadline passed before it was safe.
     pub(crate) fn is_late(&self) -> bool {
         self.missed && self.safe_at.is_none_or(|at| at > self.spec.deadline)
     }
 
-    /// Whether anything is still promised of what depots hold: nothing is once whoever wanted it has it.
+    /// Returns whether anything is still promised about what depots hold: nothing is once every
+    /// recipient has it.
     fn has_promise(&self) -> bool {
         match self.state {
             RequestState::Moving | RequestState::Safe | RequestState::Released => true,

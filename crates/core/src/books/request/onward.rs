@@ -1,15 +1,15 @@
-//! What of a request goes on between depots.
+//! Chunks of a request that go on between depots.
 
 use super::{Push, Request};
 
 impl Request {
-    /// What of it may go on from where it lies, whatever for.
+    /// Returns what may go on from where it lies, for any purpose.
     pub(crate) fn goes_on(&self) -> impl Iterator<Item = &Push> {
         let all = self.push.iter().chain(&self.delivery);
         all.chain(&self.mend).map(|onward| &**onward)
     }
 
-    /// The same to be changed.
+    /// Returns the same pushes, to be changed.
     pub(crate) fn goes_on_mut(&mut self) -> impl Iterator<Item = &mut Push> {
         let all = self.push.iter_mut().chain(&mut self.delivery);
         all.chain(&mut self.mend).map(|onward| &mut **onward)

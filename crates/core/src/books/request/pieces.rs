@@ -1,11 +1,11 @@
-//! What comes to a lane from depots that code.
+//! Pieces that come to a lane from coding depots.
 
 use posthaste_types::{ChunkIndex, DepotId};
 
 use super::{Lane, Request};
 
 impl Lane {
-    /// A depot that nothing was sent to yet, at this place among the lanes.
+    /// Returns a lane to a depot at this place, to which nothing was sent yet.
     pub(super) fn new(depot: DepotId, place: usize) -> Self {
         Self {
             depot,
@@ -23,7 +23,7 @@ impl Lane {
 }
 
 impl Request {
-    /// A fragment of the chunk will come to the lane from a depot that codes.
+    /// Expects a fragment of the chunk at the lane from a coding depot.
     pub(crate) fn await_piece(&mut self, lane: usize, chunk: ChunkIndex) {
         let fed = &mut self.lanes[lane];
         fed.awaited += 1;
@@ -32,7 +32,7 @@ impl Request {
         *self.flying.entry(chunk).or_default() += 1;
     }
 
-    /// It came, or will not.
+    /// Ends the wait for such a fragment, which came or will not.
     pub(crate) fn end_piece(&mut self, lane: usize, chunk: ChunkIndex) {
         self.lanes[lane].awaited -= 1;
         self.end_one(chunk);

@@ -1,4 +1,4 @@
-//! Depots that a request is pinned to.
+//! Pinned depots of a request.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, DepotId};
@@ -6,7 +6,7 @@ use posthaste_types::{ChunkIndex, DepotId};
 use super::{Lane, Request};
 
 impl Request {
-    /// Lanes to depots that must hold their share of every chunk, as a mask.
+    /// Returns the lanes to depots that must hold their share of every chunk, as a mask.
     pub(crate) fn pinned_lanes(&self) -> u64 {
         match self.uncommon.pinned.is_empty() {
             true => 0,
@@ -14,12 +14,12 @@ impl Request {
         }
     }
 
-    /// Whether the depot of a lane must hold its share of every chunk.
+    /// Returns whether the depot of a lane must hold its share of every chunk.
     pub(crate) fn is_pinned(&self, lane: usize) -> bool {
         self.uncommon.pinned.contains(&self.lanes[lane].depot)
     }
 
-    /// A depot is pinned no longer. Returns whether it was.
+    /// Removes a depot's pin. Returns whether it had one.
     pub(crate) fn unpin(&mut self, depot: DepotId) -> bool {
         let before = self.uncommon.pinned.len();
         self.uncommon.pinned.retain(|pinned| *pinned != depot);
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// The lanes to any of these depots, as a mask.
+/// Returns the lanes to any of these depots, as a mask.
 pub(super) fn mask(lanes: &[Lane], depots: &[DepotId]) -> u64 {
     let lanes = lanes.iter().enumerate();
     let named = lanes.filter(|(_, lane)| depots.contains(&lane.depot));

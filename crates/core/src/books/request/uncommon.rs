@@ -8,57 +8,61 @@ use crate::{
 };
 
 record! {
-    /// What few requests have, at least as long as they wait.
+    /// Data that few requests have, at least while they wait.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Uncommon {
-        /// On which terms depots are lent for it alone.
+        /// Terms on which depots are lent for it alone.
         pub(crate) lent: Vec<LentTerms>,
         /// Depots that must hold their share of every chunk.
         pub(crate) pinned: Vec<DepotId>,
-        /// What keeps such a depot from taking what it still lacks.
+        /// Reason why such a depot can't accept what it still lacks.
         pub(crate) pin_trouble: Option<PinReason>,
-        /// When its source is to be purged, where that is known: the deadline is the earlier of both.
+        /// Time of its source's purge, if known: the deadline is the earlier of both.
         pub(crate) purge_at: Option<Timestamp>,
         /// Files that were left out, in the order of the list.
         pub(crate) omissions: Vec<Omission>,
-        /// Chunks that became others when files were left out, and when they did last.
+        /// Chunks that changed when files were left out, and the last time of each.
         pub(crate) renewed: BTreeMap<ChunkIndex, Timestamp>,
-        /// Releases that failed, and when the next one is due.
+        /// Failed releases, and the time of the next.
         pub(crate) release_failures: u32,
         pub(crate) release_at: Option<Timestamp>,
-        /// Every depot was asked what it holds before its source is removed, and none was found to lack anything since.
+        /// True if every depot was asked what it holds before the source is removed, and none was
+        /// found to lack anything since.
         pub(crate) has_asked_all: bool,
-        /// What depots stored since they were asked what they hold: their answers may be older.
+        /// Fragments stored since depots were asked what they hold: their answers may be older.
         pub(crate) stored_since_asked: BTreeMap<DepotId, Vec<(ChunkIndex, FragmentIndex)>>,
-        /// Holds it to the rate that is wished.
+        /// Throttle to the rate limit.
         pub(crate) throttle: Throttle,
         pub(crate) paused: Option<Pause>,
-        /// It gets what is left since it could not be on time any more, and others could without it.
+        /// True if it gets what is left because it could not be on time, while others could without
+        /// it.
         pub(crate) has_conceded: bool,
-        /// Among those that get what is left.
+        /// Turn among those that get what is left.
         pub(crate) turn: Turn,
-        /// The chance that it is lost, in billionths, where its code was chosen by what must be survived.
+        /// Chance that it is lost, in billionths, if its code was chosen by durability.
         pub(crate) loss_ppb: Option<u32>,
-        /// Lanes that would break what was wished, as a mask.
+        /// Lanes that would break a wish, as a mask.
         pub(crate) barred: u64,
         /// Lanes that its budget does not pay, as a mask.
         pub(crate) dear: u64,
-        /// Lanes to depots that are drained, as a mask; destinations apart.
+        /// Lanes to drained depots, as a mask, except destinations.
         pub(crate) drained: u64,
-        /// Its budget pays nothing of what it lacks.
+        /// True if its budget pays nothing of what it lacks.
         pub(crate) is_broke: bool,
         /// Chunks being sent of which depots that fail together may hold more, and how many more.
         pub(crate) crowded: BTreeMap<ChunkIndex, u32>,
-        /// The most that was allowed to any chunk: what plans count on.
+        /// Most that was allowed to any chunk, on which plans count.
         pub(crate) crowded_most: u32,
-        /// That was not said yet.
+        /// True until that is reported.
         pub(crate) is_crowd_unsaid: bool,
-        /// Lanes to depots that fail together, as masks, where some are in several such groups.
+        /// Lanes to depots that fail together, as masks, if some are in several such groups.
         pub(crate) groups: Vec<u64>,
-        /// Lanes on which a chunk finds all its places then, as a mask; none where even shares find them too.
+        /// Lanes on which a chunk then finds all its places, as a mask; none if even shares find
+        /// them too.
         pub(crate) apart: u64,
-        /// Depots coded chunks of it, and that was said, or not yet.
+        /// True once depots coded chunks of it and that was reported.
         pub(crate) is_scattered: bool,
+        /// True until that is reported.
         pub(crate) is_scatter_unsaid: bool,
         pub(crate) asks: Asks,
         pub(crate) duplicates: u32,
@@ -66,9 +70,10 @@ record! {
         pub(crate) last_lost: Option<DepotId>,
         /// Bytes that probes for it sent or may still send.
         pub(crate) probed: Bytes,
-        /// What those cost or may still cost, in millionths of a dollar.
+        /// Cost of those, or possible cost, in millionths of a dollar.
         pub(crate) probed_micro_usd: u64,
-        /// Its source failed before every depot had said what it holds: until then nothing is sent.
+        /// True if its source failed before every depot had reported what it holds: nothing is sent
+        /// until then.
         pub(crate) awaits_inventories: bool,
     }
 }
@@ -112,12 +117,12 @@ impl Blank for Uncommon {
 }
 
 impl Request {
-    /// Whether a depot has yet to say what it holds of it.
+    /// Returns whether a depot has yet to report what it holds of it.
     pub(crate) fn is_asking(&self) -> bool {
         self.lanes.iter().any(|lane| lane.asked_at.is_some())
     }
 
-    /// A depot stored a fragment: what it is being asked may have been answered before that.
+    /// Records a stored fragment: the depot may have answered an inventory query before that.
     pub(crate) fn note_stored(&mut self, lane: usize, chunk: ChunkIndex, fragment: FragmentIndex) {
         let lane = &self.lanes[lane];
         if lane.asked_at.is_some() {
@@ -126,19 +131,19 @@ impl Request {
         }
     }
 
-    /// Whether some of its source may be gone: a release began.
+    /// Returns whether some of its source may be gone, as a release began.
     pub(crate) fn has_tried_release(&self) -> bool {
         self.release == Release::Commanded
             || self.release.is_over()
             || self.uncommon.release_failures > 0
     }
 
-    /// Whether that decides if its source, which failed, is needed at all.
+    /// Returns whether inventories decide if its source, which failed, is needed at all.
     pub(crate) fn awaits_inventories(&self) -> bool {
         self.uncommon.awaits_inventories && self.is_asking()
     }
 
-    /// Takes no memory for what it does not have any more.
+    /// Frees memory of data that is empty again.
     pub(crate) fn settle(&mut self) {
         self.uncommon.settle();
         self.due.settle();

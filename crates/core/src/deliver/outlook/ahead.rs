@@ -1,4 +1,4 @@
-//! When each destination of one request has all of it, for whoever looks at its transfers.
+//! Forecast for each destination of one request, for views of its transfers.
 
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, RequestId};
@@ -11,21 +11,21 @@ use crate::{
     outlook::Belief,
 };
 
-/// How one destination fares.
+/// Forecast of one destination.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Awaited {
     pub(crate) lane: usize,
-    /// When it has all of it.
+    /// Time at which it has all of it.
     pub(crate) finish: Option<Forecast>,
-    /// What keeps it waiting.
+    /// Obstacle that keeps it waiting.
     pub(crate) hindrance: Hindrance,
-    /// The centre feeds it.
+    /// True if the centre feeds it.
     pub(crate) is_fed: bool,
 }
 
 impl Mind {
-    /// How each destination of a request fares after those that are wanted before: the same look as that at all deliveries, up
-    /// to this request.
+    /// Returns the forecast of each destination of a request after those wanted before: the look at
+    /// all deliveries, up to this request.
     pub(crate) fn awaited(&self, id: RequestId, request: &Request) -> Vec<Awaited> {
         const BELIEFS: [Belief; 3] = [Belief::P90, Belief::P50, Belief::P10];
         let mut busy: [Busy; 3] = Default::default();
@@ -36,7 +36,7 @@ impl Mind {
             };
             for (belief, busy) in BELIEFS.into_iter().zip(&mut busy) {
                 let safe = self.safe_at(known, belief);
-                // What it comes to shows in when the destinations are free.
+                // The result shows in the times at which destinations are free.
                 let _ = self.delivery(other, known, safe, belief, busy);
             }
         }
