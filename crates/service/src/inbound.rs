@@ -44,14 +44,14 @@ use crate::{
 pub(crate) use flow::Flow;
 use stage::Stage;
 
-/// What each source gives, by its number.
+/// Measured flows of the sources, by source number.
 #[derive(Default)]
 pub(crate) struct Flows {
     by_id: RwLock<BTreeMap<SourceId, Arc<Flow>>>,
 }
 
 impl Flows {
-    /// What a source gives; nothing yet of one that is new.
+    /// Returns the flow of a source, which is empty for a new source.
     pub(crate) fn of(&self, source: SourceId) -> Arc<Flow> {
         let mut flows = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(flows.entry(source).or_default())
@@ -250,7 +250,7 @@ impl Inbound {
                 Ok(stage) => stage.survey().await,
                 Err(error) => Err(error),
             };
-            // What can't be looked at now is asked for again: the mind waits for an answer.
+            // Chunks that can't be examined now are requested again: the mind waits for an answer.
             match chunks {
                 Ok(chunks) => {
                     let input = Input::ArrivalSurveyed { request, chunks };
@@ -349,7 +349,7 @@ fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
     }
 }
 
-/// What the mind is told of a chunk that its source did not give.
+/// Returns the input that reports a chunk its source did not deliver.
 fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
     tracing::warn!(%request, "{error}");
     let mut fault = fault_of(error);
@@ -390,7 +390,7 @@ pub(crate) async fn tell_unkept(
     }
 }
 
-/// What the mind decides by. Here everything that is not a source's fault is ours.
+/// Faults for the mind to decide by. Everything that is not the source's fault is ours.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"
@@ -419,7 +419,8 @@ fn fault_of(error: &Error) -> Fault {
     }
 }
 
-/// What sources share one way by: the server or bucket of an address, or the path of a file system.
+/// Returns the name of the path that sources share: the server or bucket of an address, or the path
+/// of a file system.
 pub(crate) fn way_of(address: &str) -> String {
     let is_local = Location::parse(std::ffi::OsStr::new(address))
         .is_ok_and(|location| matches!(location, Location::Local(_)));

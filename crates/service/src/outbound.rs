@@ -49,16 +49,16 @@ pub(crate) use complaints::Complaints;
 pub(crate) use expected::{Expected, Wanted};
 pub(crate) use places::{Places, places, places_as_written};
 
-/// Whether a request goes to an address: of a stage-in the destination is a path.
+/// Returns whether a request goes to an address: the destination of a stage-in is a path.
 pub(crate) fn goes_out(record: &RequestRecord) -> bool {
     record.stage_in.is_some() && !record.destination.starts_with('/')
 }
 
-/// What is known of stage-outs to addresses beside the mind and the journal.
+/// State of exports (stage-outs to addresses) beside the mind and the journal.
 pub(crate) struct Outgoing {
     pub(crate) places: Places,
     pub(crate) complaints: Complaints,
-    /// Directories that were listed for somebody: what is written to them makes that untrue.
+    /// Cached directory listings, which an export invalidates by writing there.
     listings: Arc<Listings>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Outbound {
     movers: Arc<Movers>,
     depots: Arc<Depots>,
     inputs: mpsc::Sender<Arrival>,
-    /// Those that are under way; of other requests, none.
+    /// Carriers of exports under way; none for other requests.
     carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
 }
 
@@ -99,17 +99,18 @@ impl Outbound {
         }
     }
 
-    /// What is known beside the mind and the journal.
+    /// Returns the state of exports beside the mind and the journal.
     pub(crate) fn outgoing(&self) -> Arc<Outgoing> {
         Arc::clone(&self.outgoing)
     }
 
-    /// Whether a request is one of these. Reads the journal where it is new; nobody else may touch one that can't be read.
+    /// Returns whether a request is an export. Reads the journal for a new request; if that fails,
+    /// nobody else may touch the request.
     pub(crate) fn has(&mut self, request: RequestId) -> bool {
         self.find(request).is_none_or(|found| found.is_some())
     }
 
-    /// One of these, if the request is one; none where nobody can tell now.
+    /// Returns the carrier of an export, or none if that can't be determined now.
     fn find(&mut self, request: RequestId) -> Option<Option<Arc<Carrier>>> {
         if let Some(known) = self.carriers.get(&request) {
             return Some(known.clone());
@@ -314,8 +315,8 @@ async fn tell_refused(
     }
 }
 
-/// What the mind decides by: the source is on scratch, and what fails elsewhere is the path's fault or that of where it
-/// goes.
+/// Faults for the mind to decide by. The source is on scratch, so other failures are faults of the
+/// path or the destination.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"

@@ -10,15 +10,16 @@ use posthaste_types::{ChunkIndex, Digest};
 use super::{Flow, stage::Stage};
 use crate::movers::{Ending, Movers, News, Offered};
 
-/// What became of a chunk that movers might fetch.
+/// Result of offering a chunk to the movers.
 pub(super) enum Fetched {
-    /// It is in its draft, durable, and has this digest.
+    /// The chunk is durable in its draft and has this digest.
     Done(Digest),
     /// No mover is to fetch it, or this one could not.
     Ours(Option<MoverId>),
 }
 
-/// Lets a mover fetch a chunk into its draft, whose files are made here: a mover writes to what is there, and makes nothing.
+/// Lets a mover fetch a chunk into its draft. This creates the draft's files: a mover writes to
+/// existing files and creates none.
 ///
 /// # Errors
 /// Those of making the files.
@@ -85,10 +86,11 @@ async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
 /// Bytes that say what one chunk consists of: what takes more, with very many small files, stays here. An answer to a mover has some
 /// of these.
 const CHORE_BYTES_MAX: usize = 2 << 20;
-/// What a piece takes beside its names.
+/// Bytes that a piece takes besides its names.
 const PIECE_BYTES: usize = 160;
 
-/// What is to be done; none where it can't be said in text, takes too much of it, or is of several sources.
+/// Returns the chore for a chunk. Returns none if it can't be written as text, the text is too
+/// long, or the chunk has several sources.
 fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchChore> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let piece = |piece: super::list::Piece| {

@@ -1,8 +1,9 @@
-//! Fetches one chunk: reads its pieces from a source, writes them where they belong, digests them.
+//! Fetches one chunk: reads its pieces from a source, writes them to their places and computes
+//! their digests.
 //!
-//! One fetch of a chunk writes as it reads. A second one, from another source because the first is late,
-//! keeps what it reads in memory; whoever is done first has its bytes written, and the other's must be the
-//! same. So what was noted of a chunk is never written over.
+//! A fetch writes as it reads. A second fetch, from another source because the first is late,
+//! buffers its bytes in memory. The first fetch to finish has its bytes written, and the other must
+//! have read the same bytes. So recorded bytes of a chunk are never overwritten.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -104,10 +105,10 @@ pub(super) async fn fetch(
     Ok(record)
 }
 
-/// Reads a chunk into memory, to go elsewhere.
+/// Reads a chunk into memory, to be used elsewhere.
 ///
 /// # Errors
-/// As [`fetch`], but those of writing.
+/// Errors of [`fetch`], except those of writing.
 pub(super) async fn read_whole(
     stage: &Arc<Stage>,
     source: SourceId,
@@ -125,10 +126,10 @@ pub(super) async fn read_whole(
     Ok((bytes.freeze(), digest))
 }
 
-/// Writes a chunk that came in one, and returns its digest, once it is durable.
+/// Writes a chunk that arrived in one piece and returns its digest once it is durable.
 ///
 /// # Errors
-/// What writing brings, with [`Locus::Destination`].
+/// Errors of writing, with [`Locus::Destination`].
 pub(super) async fn write_whole(
     stage: &Arc<Stage>,
     chunk: ChunkIndex,
@@ -164,7 +165,7 @@ struct Intake<'a> {
     goes: Goes<'a>,
 }
 
-/// Where it goes.
+/// Destination of the bytes of a fetch.
 enum Goes<'a> {
     /// To where it belongs.
     Draft(&'a Arc<Turn>),
@@ -227,10 +228,10 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// What a chunk turned out to be.
+/// Result of fetching a chunk.
 struct Came {
     digest: Digest,
-    /// What came of each file that goes on in other chunks, where its source keeps a checksum.
+    /// Checksum states of files that continue in other chunks, if their source keeps a checksum.
     sums: Vec<(usize, StoredSum)>,
 }
 

@@ -1,4 +1,4 @@
-//! What one source gives, measured as it comes.
+//! Measures the flow of one source as its bytes arrive.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_millis(900);
 pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     pub(crate) window: Duration,
-    /// Whether there was always something to fetch, and had been when the window opened.
+    /// Set if there was always something to fetch, also when the window opened.
     pub(crate) saturated: bool,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Sample {
 struct Window {
     opened: Option<Instant>,
     bytes: u64,
-    /// Of all windows that have closed.
+    /// Sum over all closed windows.
     closed: u64,
     fetches: u32,
-    /// How much ever came from it, where it is known by that, as of the last look.
+    /// Total that ever came from the source at the last look, for a source measured by its total.
     seen: Option<u64>,
     /// Nothing was asked for at some time of the window, or it was only just begun.
     was_idle: bool,
@@ -69,12 +69,12 @@ impl Flow {
         });
     }
 
-    /// What ever came from it.
+    /// Returns the total that ever came from the source.
     pub(crate) fn total(&self) -> Bytes {
         self.with(|window| Bytes::new(window.closed + window.bytes))
     }
 
-    /// What it gave lately.
+    /// Returns the recent rate of the source.
     pub(crate) fn latest(&self) -> ByteRate {
         self.with(|window| window.latest)
     }

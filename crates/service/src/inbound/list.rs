@@ -1,4 +1,4 @@
-//! What a stage-in consists of: its files, and what each of them was at each source when it was looked at.
+//! Contents of a stage-in: its files, and each file's metadata at each source when it was listed.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ record! {
 }
 
 record! {
-    /// What a source said of a file.
+    /// Metadata of a file as a source reported it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Stamp {
         secs: Option<i64>,
@@ -28,7 +28,7 @@ record! {
 }
 
 impl Stamp {
-    /// Of what nobody said anything.
+    /// Stamp without any metadata.
     pub(super) const NONE: Self = Self {
         secs: None,
         nanos: 0,
@@ -82,8 +82,8 @@ record! {
         pub(super) runs: Vec<Run>,
         /// For each source, for each file that lies there.
         pub(super) stamps: Vec<Vec<Stamp>>,
-        /// What the first source that has it said of each directory, and of what all are in before those; empty in a list of a former
-        /// release.
+        /// Metadata of each directory as its first source reported it, preceded by that of the
+        /// root. Empty in a list of a former release.
         pub(super) directory_stamps: Vec<Stamp>,
     }
 }
@@ -97,7 +97,8 @@ pub(super) struct Piece {
 }
 
 impl List {
-    /// What the stage-in becomes and all directories below, as they are to be: parents before what is in them.
+    /// Returns the root of the stage-in and all directories below with their attributes, parents
+    /// first.
     pub(super) fn folders(&self) -> Vec<Folder<'_>> {
         let paths = [&b""[..]].into_iter();
         let paths = paths.chain(self.directories.iter().map(|path| &path[..]));
@@ -126,7 +127,7 @@ impl List {
         }
     }
 
-    /// What a source said of a file; none when it does not lie there.
+    /// Returns the metadata of a file at a source, or none if the file does not lie there.
     fn stamp(&self, source: usize, file: usize) -> Option<&Stamp> {
         let (mut first, mut held) = (0, 0);
         for run in &self.runs {
@@ -142,7 +143,7 @@ impl List {
         None
     }
 
-    /// Whether two of its sources list a file with what may be two checksums of its bytes.
+    /// Returns whether two of a file's sources list it with possibly different checksums.
     pub(super) fn may_differ(&self, file: usize) -> bool {
         let sources = 0..self.singles.len();
         let stamps = sources.filter_map(|source| self.stamp(source, file));
@@ -151,7 +152,7 @@ impl List {
         first.is_some_and(|first| digits.any(|other| !other.eq_ignore_ascii_case(first)))
     }
 
-    /// What the first of its sources said of a file.
+    /// Returns the metadata of a file at its first source.
     pub(super) fn first_stamp(&self, file: usize) -> Option<&Stamp> {
         (0..self.singles.len()).find_map(|source| self.stamp(source, file))
     }
@@ -199,12 +200,13 @@ impl List {
         runs.map(size).collect()
     }
 
-    /// How it is cut into chunks.
+    /// Returns how the byte stream is cut into chunks.
     pub(super) fn cut(&self, chunk_size: Bytes) -> Option<Cut> {
         Cut::new(&self.sizes(), chunk_size)
     }
 
-    /// What lies where, by the numbers of its sources in their order; nothing where each holds all of it.
+    /// Returns the holdings, by source numbers in source order. Returns nothing if each source
+    /// holds all files.
     pub(super) fn holdings(&self, numbers: &[SourceId]) -> Vec<Holding> {
         if self
             .runs
@@ -225,7 +227,7 @@ impl List {
         runs.map(holding).collect()
     }
 
-    /// Where each file begins in the byte stream of all.
+    /// Returns the offset of each file in the byte stream.
     pub(crate) fn starts(&self) -> Vec<u64> {
         let mut at = 0;
         let start = |file: &File| {
@@ -258,7 +260,7 @@ impl List {
         pieces
     }
 
-    /// Whether bytes from a file make a list that can be used.
+    /// Reads a list from the bytes of a file and checks that it is usable.
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         let list = Self::from_bytes(bytes).or_else(|_| {
             let mut bytes = bytes.to_vec();
@@ -304,7 +306,7 @@ impl List {
     }
 }
 
-/// Whether a path leads nowhere but below where it begins.
+/// Returns whether a path stays below its start.
 pub(super) fn is_within(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/');
     names.all(|name| !matches!(name, b"" | b"." | b"..") && !name.contains(&0))

@@ -17,7 +17,7 @@ use super::{list::List, stage::Stage};
 /// Chunks as large as a file may be that comes from one source: longer than for these no source waits for another.
 const CHUNKS_MAX: u64 = 2;
 
-/// Where files came from.
+/// Sources of the fetched bytes, by file.
 #[derive(Debug, Default)]
 pub(super) struct Mixed {
     known: Mutex<Known>,
@@ -29,7 +29,7 @@ pub(super) struct Mixed {
 struct Known {
     /// The place that each comes from.
     from: HashMap<usize, Origin>,
-    /// Those that came of several.
+    /// Files whose bytes came from several sources.
     mixed: BTreeSet<usize>,
 }
 
@@ -44,7 +44,7 @@ enum Origin {
 }
 
 impl Mixed {
-    /// As it was kept; some of these files came before.
+    /// Restores the kept state; some of these files had arrived in part before.
     pub(super) fn restore(kept: &[u8], partly: impl Iterator<Item = usize>) -> Self {
         let (numbers, _) = kept.as_chunks::<8>();
         let numbers = numbers.iter().copied().map(u64::from_le_bytes);
@@ -98,10 +98,10 @@ impl Mixed {
         !is_one && known.mixed.insert(file)
     }
 
-    /// Keeps those that came of several, as they are known then.
+    /// Keeps the files that came from several sources, as known now.
     ///
     /// # Errors
-    /// Those of `keep`.
+    /// Errors of `keep`.
     pub(super) fn keep(&self, keep: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let _alone = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers: Vec<u64> = self.known().mixed.iter().map(|file| *file as u64).collect();
@@ -114,7 +114,7 @@ impl Mixed {
     }
 }
 
-/// Whether a file is to come from one source, where nobody keeps a checksum of it.
+/// Returns whether a file should come from one source, because no source keeps a checksum of it.
 pub(super) fn is_watched(list: &List, chunk_bytes: u64, file: usize) -> bool {
     let mut sources = (0..list.singles.len()).filter(|source| list.entry(*source, file).is_some());
     list.files[file].size <= chunk_bytes * CHUNKS_MAX && sources.nth(1).is_some()
@@ -154,10 +154,11 @@ impl Stage {
         }
     }
 
-    /// What a source holds of a file that came of several, none of which keeps anything of it; none of any other.
+    /// Returns a source's contents of a file that came from several sources, none of which keeps a
+    /// checksum. Returns none for other files.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where none of them can be read now.
+    /// [`ErrorKind::Busy`] if no source can be read now.
     pub(super) async fn hold_mixed(
         self: &Arc<Self>,
         file: usize,
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(mixed.place(1, 1), 0, "another one failed");
         mixed.give_up(1, 0);
         assert_eq!(mixed.place(1, 1), 1);
-        // What is kept is enough to know it again.
+        // The kept state is enough to recognise it again.
         assert!(mixed.came(1, 1) && mixed.has(1) && !mixed.has(2));
         assert!(!mixed.came(1, 1), "it is known");
         let mut kept = Vec::new();
@@ -217,9 +218,9 @@ mod tests {
         keep.unwrap();
         let again = Mixed::restore(&kept, std::iter::empty());
         assert!(again.has(1) && !again.has(9));
-        // Of what came before nobody knows from where.
+        // The source of earlier bytes is unknown.
         assert!(mixed.came(9, 0) && mixed.has(9));
-        // Who gave nothing of it leaves no trace.
+        // A source that delivered nothing leaves no trace.
         assert_eq!(mixed.place(2, 0), 0);
         mixed.give_up(2, 0);
         assert_eq!((mixed.place(2, 1), mixed.came(2, 1)), (1, false));

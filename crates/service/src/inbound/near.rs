@@ -18,7 +18,7 @@ use crate::{
     hands::Metered,
 };
 
-/// How often it is looked at what came from a depot.
+/// Interval between looks at bytes that a depot delivered.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Memory for chunks on their way to such depots, of all stage-ins together, in MiB.
@@ -36,13 +36,13 @@ pub(super) async fn reserve(
     Arc::clone(memory).acquire_many_owned(mebi).await.ok()
 }
 
-/// What the journal calls a depot as a source.
+/// Returns the journal's name of a depot as a source.
 pub(super) fn way(name: &str) -> String {
     format!("depot:{name}")
 }
 
-/// Whether what was noted of a chunk says that it is here. Of one that lies near the centre only, the digest is noted as
-/// that of its copy there, too.
+/// Returns whether a chunk is here by its record. A chunk that lies only near the centre has the
+/// digest of its copy there on record too.
 pub(super) fn is_here(known: &ChunkRecord) -> bool {
     known.digests.len() == 1
 }

@@ -39,15 +39,15 @@ use crate::store::Store;
 /// Files that are held open at their sources: a chunk of large files follows on the one before.
 const READERS_MAX: usize = 512;
 
-/// Who writes a chunk, and what it turned out to be.
+/// State of a chunk: its writer and its digest.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The fetch that writes it; none: 0.
     pub(super) writer: u64,
     pub(super) done: Option<Digest>,
-    /// What it is, where it lies at a depot near the centre.
+    /// Digest of the chunk if it lies at a depot near the centre.
     pub(super) near: Option<Digest>,
-    /// Of files that go on in other chunks: what came of them here.
+    /// Checksum states of files that continue in other chunks.
     pub(super) sums: Vec<(usize, StoredSum)>,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Stage {
     pub(super) draft: Draft,
     store: Arc<Store>,
     pub(super) wanted: StageIn,
-    /// As whom its files are touched.
+    /// Account that touches the files.
     pub(super) behalf: Behalf,
     /// The number of each source, in their order.
     numbers: Vec<SourceId>,
     /// The depots near the centre on which it may wait, by as what they are read.
     near: Vec<(SourceId, String)>,
-    /// What it is called there.
+    /// Id of the dataset at the depots.
     pub(super) dataset: DatasetId,
     /// By when it was wanted as it was asked for.
     pub(super) deadline: Timestamp,
@@ -190,7 +190,7 @@ impl Stage {
         let endpoint = self.endpoint(place).await?;
         let path = self.list.path_there(place, file);
         let entry = self.list.entry(place, file).ok_or_else(|| {
-            // It is never asked for what it lacks.
+            // No endpoint is asked for an operation it lacks.
             Error::new(ErrorKind::Other, "read", endpoint.show(path)).at(Locus::Source)
         })?;
         let reader = endpoint.open(path, &entry).await?;
@@ -234,7 +234,7 @@ impl Stage {
         Arc::clone(slots.entry(chunk).or_default())
     }
 
-    /// A number that tells a fetch from all others.
+    /// Returns a unique number for a fetch.
     pub(super) fn next_fetch(&self) -> u64 {
         self.fetches.fetch_add(1, Ordering::Relaxed)
     }
@@ -251,7 +251,7 @@ impl Stage {
         *is_over = true;
     }
 
-    /// The chunks that are noted and whose files are there.
+    /// Returns the chunks that are recorded and whose files exist.
     ///
     /// # Errors
     /// The journal's.
@@ -292,7 +292,7 @@ impl Stage {
         .await
     }
 
-    /// Whether what lies in the draft of a chunk is what was noted of it.
+    /// Returns whether the draft of a chunk matches the chunk's record.
     fn is_as_noted(&self, known: &ChunkRecord) -> bool {
         let mut hasher = blake3::Hasher::new();
         let mut take = |bytes: &[u8]| {
@@ -323,17 +323,18 @@ impl Stage {
             .at(Locus::Destination))
     }
 
-    /// Whether it got its name, and nobody was told.
+    /// Returns whether the stage-in was published but not yet reported.
     fn has_landed(&self) -> bool {
         let noted = self.store.landing(self.request);
         noted.is_some_and(|noted| self.draft.has_landed(&noted))
     }
 
-    /// Gives the files their names, all at once, and tells what they are without there.
+    /// Publishes all files at once under their names, and returns the attributes that could not be
+    /// kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when something came to be at the destination, [`ErrorKind::Corrupt`] when a file is not what its source
-    /// keeps, and the operating system's.
+    /// [`ErrorKind::Conflict`] if something appeared at the destination, [`ErrorKind::Corrupt`] if
+    /// a file does not match its source's checksum, and the operating system's.
     pub(super) async fn land(self: &Arc<Self>) -> Result<Unkept> {
         if !self.blocking(|stage| Ok(stage.has_landed())).await? {
             self.compare_spread().await?;
@@ -403,10 +404,11 @@ impl Stage {
     }
 }
 
-/// Whether a stage-in can go there: nothing is there, and its parent is a directory that may be written to.
+/// Checks that a stage-in can go to its destination: nothing is there, and the parent is a writable
+/// directory.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when something is there, [`ErrorKind::NotFound`] when its parent isn't.
+/// [`ErrorKind::Conflict`] if something is there, [`ErrorKind::NotFound`] if the parent isn't.
 pub(super) fn check_destination(destination: &str) -> Result<()> {
     let path = Path::new(destination);
     let invalid = |why: &str, hint: &str| {
@@ -445,7 +447,7 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
         Access::WRITE_OK | Access::EXEC_OK,
         AtFlags::EACCESS,
     );
-    // Where the kernel can't tell it is seen when the first chunk is here.
+    // If the kernel can't check this, the first chunk shows it.
     match may {
         Err(cause @ (Errno::ACCESS | Errno::ROFS)) => {
             let shown = parent.display().to_string();

@@ -53,11 +53,11 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
     Ok((record, true))
 }
 
-/// What would be decided of a stage-in, were it submitted: asked of a copy of the mind, so that nothing
+/// Returns the decision that a stage-in would get. It is asked of a copy of the mind, so nothing
 /// changes.
 ///
 /// # Errors
-/// As [`accept`], and what looking at the sources brings.
+/// Errors of [`accept`] and of examining the sources.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
     let owner = new.owner.as_deref().unwrap_or_default();
     let _leave = centre.scans.rehearse(owner).await;
@@ -99,10 +99,10 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     Ok(shown(centre, &mind, &record))
 }
 
-/// Looks at the sources of a request and keeps what they hold.
+/// Lists the sources of a request and stores the list.
 ///
 /// # Errors
-/// What looking brings, and the operating system's.
+/// Errors of listing, and the operating system's.
 pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result<Scan> {
     let wanted = record.stage_in.as_ref();
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
@@ -168,7 +168,8 @@ fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     })
 }
 
-/// Hands a stage-in whose sources were looked at to the mind. One whose profile or credentials are gone since fails.
+/// Submits a stage-in whose sources are listed to the mind. It fails if its profile or credentials
+/// have gone since.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -222,7 +223,7 @@ fn near(centre: &Centre, record: &RequestRecord) -> Vec<Arc<Depot>> {
     named.filter_map(|name| centre.depots.named(name)).collect()
 }
 
-/// What the mind is told of them.
+/// Returns the inputs that report depots near the centre for which the stage-in may wait.
 fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Input> {
     if depots.is_empty() {
         return Vec::new();
@@ -243,7 +244,7 @@ fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Inpu
         .collect()
 }
 
-/// What the mind is told of a stage-in.
+/// Returns the inputs for the mind that submit a stage-in.
 fn inputs(
     record: &RequestRecord,
     numbers: &[(SourceId, String)],
@@ -300,7 +301,8 @@ fn inputs(
         .collect()
 }
 
-/// What the mind is told of what it may cost, and of what its sources cost, where there is anything to tell.
+/// Returns the inputs for the mind about the request's budget and its sources' costs, if there are
+/// any.
 fn costs<'a>(
     request: RequestId,
     budget: Option<u64>,
@@ -319,7 +321,7 @@ fn costs<'a>(
     is_said.then_some(Input::StageInTold { request, news })
 }
 
-/// What the mind is told of whose it is, where anybody said that.
+/// Returns the input that reports owner and project, if either is given.
 pub(crate) fn whose(request: RequestId, wishes: &Wishes) -> Option<Input> {
     let (owner, project) = (wishes.owner.clone(), wishes.project.clone());
     let is_said = !owner.is_empty() || !project.is_empty();

@@ -12,13 +12,14 @@ use posthaste_types::ChunkIndex;
 
 use super::{stage::Stage, union::differs};
 
-/// What is known of the files of a stage-in that come in several chunks.
+/// Checksums of stage-in files that span several chunks.
 #[derive(Debug, Default)]
 pub(super) struct Sums(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What sources keep of each that was read since the service began, with their places.
+    /// Checksums that the sources keep, by file and source place, of each file read since the
+    /// service started.
     told: HashMap<usize, BTreeMap<usize, Option<StoredSum>>>,
     /// Files that came of several sources and were not what one keeps: from where alone each comes then.
     only: HashMap<usize, usize>,
@@ -31,7 +32,7 @@ impl Sums {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the source at a place keeps of a file.
+    /// Records the checksum that the source at a place keeps of a file.
     pub(super) fn tell(&self, file: usize, place: usize, told: Option<StoredSum>) {
         let mut known = self.known();
         known.told.entry(file).or_default().insert(place, told);
@@ -50,12 +51,12 @@ impl Sums {
         }
     }
 
-    /// Whether a chunk has to be fetched again.
+    /// Returns whether a chunk must be fetched again.
     pub(super) fn is_damaged(&self, chunk: ChunkIndex) -> bool {
         self.known().damaged.contains(&chunk)
     }
 
-    /// It was fetched again.
+    /// Records that a chunk was fetched again.
     pub(super) fn mend(&self, chunk: ChunkIndex) {
         self.known().damaged.remove(&chunk);
     }
@@ -140,8 +141,9 @@ impl Stage {
         spread
     }
 
-    /// What its sources keep of a file, with their places: all that were read, and where those keep nothing, the others until one does.
-    /// One that can't be asked any more keeps nothing up: what came of it is what it was then.
+    /// Returns the checksums that the sources of a file keep, with their places. These are all the
+    /// sources that were read; if those keep none, the others until one does. A source that can no
+    /// longer be asked delays nothing: its bytes are judged by what is known.
     async fn told(self: &Arc<Self>, file: usize) -> Vec<(usize, StoredSum)> {
         let mut told = self
             .sums
@@ -168,7 +170,7 @@ impl Stage {
             .collect()
     }
 
-    /// What came of a file, summed as its source does.
+    /// Computes the checksum of an arrived file by its source's algorithm.
     fn sum_of(&self, file: usize, pieces: &Pieces, way: StoredSum) -> Result<StoredSum> {
         let mut whole = way.summer();
         let path = &self.list.files[file].path;
@@ -203,7 +205,7 @@ impl Stage {
         Ok(sum)
     }
 
-    /// What people call a file.
+    /// Returns the name of a file for messages.
     pub(super) fn show(&self, file: usize) -> String {
         String::from_utf8_lossy(&self.list.files[file].path).into_owned()
     }

@@ -1,9 +1,9 @@
-//! What several sources hold together.
+//! Combines the contents of several sources.
 //!
-//! The same path with the same size is the same file, wherever it lies. The byte stream takes first what
-//! lies at one source, then what lies at two, and so on: a run for each set of sources, cut into chunks of its own, so
-//! that a chunk never mixes what lies at one source with what lies at another. Whoever may be asked for a
-//! chunk then has all of it.
+//! The same path with the same size is the same file, wherever it lies. The byte stream begins with
+//! the files at one source, then those at two, and so on. Each set of sources has a run, cut into
+//! chunks of its own. So a chunk never mixes files of different sets, and every source of a chunk
+//! has all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +16,18 @@ use super::{
     submit::SOURCES_MAX,
 };
 
-/// Runs that keep all their sources. Those of the fewest bytes beyond are taken from the first of theirs
-/// only, and together with what lies there alone that is one more run for each source.
+/// Runs that keep all their sources. Files of smaller runs count for their first source only: with
+/// the files that lie there alone they make one more run for each source.
 const RUNS_KEPT: usize = Cut::HOLDINGS_MAX - SOURCES_MAX;
 
 /// A set of sources: a bit for the place of each.
 type Places = u32;
 
-/// One file at all its sources.
+/// File with all its sources.
 struct Found {
     file: File,
     places: Places,
-    /// What each of them said of it, by their places.
+    /// Metadata that each source reported, by source place.
     stamps: Vec<(usize, Stamp)>,
 }
 
@@ -121,7 +121,7 @@ fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>)
     list
 }
 
-/// Forgets replicas where there are too many sets of sources to tell apart.
+/// Drops replicas if there are too many sets of sources to keep apart.
 fn keep_largest(found: &mut [Found]) {
     let mut bytes: BTreeMap<Places, u64> = BTreeMap::new();
     for found in found.iter() {

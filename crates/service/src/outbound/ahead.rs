@@ -14,14 +14,14 @@ use super::{
 };
 use crate::credentials::Behalf;
 
-/// Who submits waits no longer for an address: a port that says nothing, a file system that stands still.
+/// Longest wait of a submission for an address, such as a silent port or a hung file system.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
-/// written, and what was found is returned to be said.
+/// Checks that a request can go to its address, as far as can be seen now. An address that does not
+/// answer is examined again before anything is written; that finding is returned to be reported.
 ///
 /// # Errors
-/// What is found there.
+/// Problems found at the address.
 pub(super) async fn look_ahead(
     record: &RequestRecord,
     behalf: &Behalf,
@@ -67,7 +67,7 @@ async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     };
     let actor = behalf.actor().clone();
     let is_inside = actor.blocking(move || {
-        // What is not there yet lies in what is.
+        // A missing path lies in its nearest existing parent.
         let above = to.ancestors().find_map(|path| path.canonicalize().ok());
         let source = source.canonicalize().ok().filter(|source| source.is_dir());
         let both = source.zip(above);
@@ -100,7 +100,7 @@ pub(super) async fn check_free(
             .cause("something is there already")
             .hint("name another place, or remove it: nothing is ever replaced")
             .at(Locus::Destination);
-        // It stays there, however often this is tried.
+        // Retrying does not remove it.
         clash(error)
     };
     let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
@@ -127,7 +127,7 @@ pub(super) async fn check_free(
             for entry in page {
                 let path = join(&folder, &entry.name);
                 match (items.get(&path[..]), entry.kind) {
-                    // What a copy left in its middle is in nobody's way.
+                    // Remains of an unfinished copy are in nobody's way.
                     _ if is_unfinished(&entry.name) => {}
                     (None, _) if folder.is_empty() => {}
                     (Some(Item::Directory), Kind::Directory) => open.push(path),

@@ -18,10 +18,10 @@ use crate::{
     movers::{Ending, Movers, News, Offered},
 };
 
-/// Where movers write: elsewhere, by what is opened from any host in the same way.
+/// Schemes that movers write to: remote ones that any host opens the same way.
 const SCHEMES: [&str; 5] = ["s3", "azblob", "gs", "sftp", "webdav"];
 
-/// Movers, as those who help with one stage-out.
+/// Movers that help with one stage-out.
 pub(super) struct ByMover {
     movers: Arc<Movers>,
     request: RequestId,
@@ -71,7 +71,7 @@ impl ByMover {
         })
     }
 
-    /// What is to be done; none where it can't be said in text.
+    /// Returns the chore, or none if it can't be written as text.
     fn chore(&self, errand: &Errand) -> Option<Box<api::CarryChore>> {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         let entry = &errand.entry;

@@ -40,7 +40,7 @@ use crate::{
 
 /// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
 const IDLE_LOOKS: u32 = 15;
-/// As good as not at all.
+/// Rate of a paused copy: practically zero.
 const PAUSED: ByteRate = ByteRate::new(1);
 
 /// Leave to move a chunk's bytes.
@@ -57,17 +57,17 @@ struct State {
     /// Chunks that arrived.
     arrived: u32,
     runs: bool,
-    /// It moves no faster.
+    /// Rate limit of the copy.
     rate_max: Option<ByteRate>,
     copy: Option<AbortHandle>,
     /// All of it is there, but for what was left out.
     is_complete: bool,
     left_out: LeftOut,
-    /// What arrived without something of its own.
+    /// Attributes that could not be kept at the destination.
     unkept: Unkept,
 }
 
-/// One that is under way.
+/// Export under way.
 pub(super) struct Carrier {
     store: Arc<Store>,
     movers: Arc<Movers>,
@@ -81,7 +81,7 @@ pub(super) struct Carrier {
     more: Notify,
     /// Opened by the first copy.
     written: Mutex<Option<Arc<Written>>>,
-    /// Held by whoever copies.
+    /// Held by the running copy.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -130,7 +130,8 @@ impl Carrier {
         &self.record
     }
 
-    /// What the mind decides by. What depots don't give now they may give later.
+    /// Returns the fault for the mind to decide by. Depots may deliver later what they don't
+    /// deliver now.
     pub(super) fn fault_of(&self, error: &Error) -> Fault {
         let is_of_depots = onward::of(&self.record).is_some();
         if is_of_depots && error.locus() == Locus::Source {
@@ -139,7 +140,7 @@ impl Carrier {
         super::fault_of(error)
     }
 
-    /// Whether what it reads is removed in the end.
+    /// Returns whether the source is removed at the end.
     pub(super) fn releases(&self) -> bool {
         self.record.release
     }
@@ -152,7 +153,7 @@ impl Carrier {
         !std::mem::replace(&mut state.runs, true)
     }
 
-    /// It moves no faster from its next look on.
+    /// Sets the rate limit, which applies from the next look on.
     pub(super) fn limit(&self, rate_max: Option<ByteRate>) {
         locked(&self.state).rate_max = rate_max;
     }
@@ -245,7 +246,7 @@ impl Carrier {
         }
     }
 
-    /// Whether there is leave to move more, and whether more moved than there was leave for.
+    /// Returns whether the copy may move more, and whether it exceeds its allowance.
     fn standing(&self, done: u64) -> (bool, bool) {
         let state = locked(&self.state);
         let granted = u64::try_from(state.granted.len()).unwrap_or(u64::MAX);
@@ -260,11 +261,11 @@ impl Carrier {
         !state.runs
     }
 
-    /// How much of it is there.
+    /// Returns the bytes at the destination.
     fn done(&self, figures: &Figures) -> u64 {
         let sent = figures.bytes + figures.resumed_bytes;
         if figures.walked {
-            // What is left out of the total was there already.
+            // Bytes excluded from the total were already there.
             return self
                 .bytes
                 .saturating_sub(figures.total_bytes.saturating_sub(sent));
@@ -337,10 +338,11 @@ impl Carrier {
         Ok((state.left_out.clone(), state.unkept))
     }
 
-    /// Compares what is there with what scratch is to let go of: others may have replaced it since it was written.
+    /// Compares the destination with the files that scratch is to release: others may have replaced
+    /// it since.
     ///
     /// # Errors
-    /// As [`verify`].
+    /// Errors of [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
@@ -424,7 +426,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// What it wrote, also before this service started.
+    /// Returns the files it wrote, also before this service started.
     fn written(&self) -> Result<Arc<Written>> {
         let mut written = locked(&self.written);
         if let Some(written) = &*written {

@@ -1,4 +1,4 @@
-//! What somebody says a file is, by a checksum of their choice: compared with what lies there in the end.
+//! Expected checksums of files, compared with the destination at the end.
 
 use futures_util::StreamExt;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Result};
@@ -115,7 +115,7 @@ impl Expected {
     }
 }
 
-/// What a file is to be in the end.
+/// Expected size and checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wanted {
     /// Its checksum.
@@ -125,7 +125,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// As it is written down: `adler32:0123abcd`, `3000000`, or both with a space between; nothing where nothing was said.
+    /// Returns the text form: `adler32:0123abcd`, `3000000`, or both separated by a space. Returns
+    /// none if nothing is expected.
     pub(crate) fn to_text(&self) -> Option<String> {
         let words = [
             self.sum.as_ref().map(ToString::to_string),
@@ -150,10 +151,10 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Looks at what lies at an endpoint, reads it back where a checksum was said, and compares.
+    /// Reads back the file at an endpoint if a checksum is given, and compares it.
     ///
     /// # Errors
-    /// As [`Expected::compare`].
+    /// Errors of [`Expected::compare`].
     pub(super) async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
         if let Some(bytes) = self.bytes {
             let at = |error: Error| error.at(Locus::Destination);
@@ -228,7 +229,7 @@ impl Sum {
 mod tests {
     use super::*;
 
-    /// Of the nine digits from 1, as their specifications and other programs give them.
+    /// Checksums of the digits 1 to 9, from the specifications and other programs.
     const NINE: [(&str, &str); 5] = [
         ("adler32", "091e01de"),
         ("crc32", "cbf43926"),

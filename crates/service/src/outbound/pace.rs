@@ -1,16 +1,17 @@
-//! How fast a stage-out to an address moves, as it is looked at.
+//! Speed of an export, measured at each look.
 
 use std::time::Duration;
 
-/// How often it is looked at how far the copy is.
+/// Interval between looks at the progress of the copy.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
 const QUIET_LOOKS: u32 = 3;
 
-/// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
+/// Recent rate: a copy may exceed its allowance by one second's bytes, or it would wait for each
+/// answer.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Since the last look.
+    /// Bytes moved since the last look.
     pub(super) moved: u64,
     bytes_per_s: u64,
     /// Looks in a row in which nothing did.
@@ -31,8 +32,8 @@ impl Pace {
         self.bytes_per_s
     }
 
-    /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
-    /// take their time.
+    /// Returns whether a lack of progress says nothing about the path: stores compose large files
+    /// at the end, which takes them time.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet_looks >= QUIET_LOOKS
     }

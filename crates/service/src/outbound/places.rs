@@ -1,4 +1,5 @@
-//! Where stage-outs to addresses write: what one wrote another would take for its own, so each place has one at a time.
+//! Places that exports write to: one export would take the other's files for its own, so each place
+//! has one at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,10 +38,10 @@ const STUCK_MAX: usize = 64;
 const NOBODY_MAX: u64 = u64::MAX - 2;
 
 impl Places {
-    /// Sees that all of these places are free, and of those in whose way `is_over` says that nobody stands any more too.
+    /// Checks that all of these places are free, also of requests that are finished by `is_over`.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where another request goes there too.
+    /// [`ErrorKind::Conflict`] if another request goes there too.
     pub(super) fn check(
         &self,
         (shown, places): (&str, &[String]),
@@ -49,11 +50,11 @@ impl Places {
         free(&mut self.locked(), (shown, places), is_over)
     }
 
-    /// Takes the places of a request that `write` writes down, in one step with seeing that they are free: of two at once the second
-    /// finds them taken. Blocking.
+    /// Reserves the places of a request that `write` records, in the same step as the check that
+    /// they are free: of two concurrent requests the second fails. Blocking.
     ///
     /// # Errors
-    /// As [`Places::check`], and those of `write`.
+    /// Errors of [`Places::check`] and of `write`.
     pub(super) fn take_for<T>(
         &self,
         (shown, places): (&str, Vec<String>),
@@ -119,7 +120,8 @@ fn conflict(shown: &str, other: RequestId) -> Error {
         .at(Locus::Destination)
 }
 
-/// What a request writes: everything below these. A path that leads through links is taken by where it leads too.
+/// Returns the places under which a request writes. A path through symbolic links also reserves its
+/// target.
 pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
     let mut roots = Vec::new();
     if let Ok(Location::Local(path)) = Location::parse(record.destination.as_ref()) {
@@ -130,12 +132,13 @@ pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
     below(record, roots)
 }
 
-/// The same without a look at any directory: a file system that stands still holds nobody up. Who asked for it may be unknown now.
+/// Returns the same places without examining any directory, so that a hung file system delays
+/// nobody. The owner may be unknown by now.
 pub(crate) fn places_as_written(record: &RequestRecord, behalf: Option<&Behalf>) -> Vec<String> {
     below(record, vec![spelled(record, behalf)])
 }
 
-/// Where a request goes, spelled in one way as far as that can be.
+/// Returns the destination of a request in one canonical spelling, as far as possible.
 fn spelled(record: &RequestRecord, behalf: Option<&Behalf>) -> String {
     let destination = &record.destination;
     let spelled = Location::parse(destination.as_ref()).and_then(|location| match behalf {
@@ -159,7 +162,8 @@ fn below(record: &RequestRecord, mut roots: Vec<String>) -> Vec<String> {
     roots.into_iter().flat_map(of_root).collect()
 }
 
-/// As [`real_path`], unless a file system that stands still is on the way: that counts as leading nowhere else. Blocking, for a while.
+/// Returns [`real_path`], or none if a hung file system is on the way, which counts as no link.
+/// Blocking, for a while.
 fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     let stuck = || STUCK.lock().unwrap_or_else(PoisonError::into_inner);
     {
@@ -180,7 +184,7 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     let found = looking.map(|_| seen.recv_timeout(LOOK_WITHIN));
     if let Ok(Err(RecvTimeoutError::Timeout)) = found {
         stuck().insert(path.to_owned());
-        // It may have ended just now.
+        // It may have finished just now.
         if let Ok(real) = seen.try_recv() {
             stuck().remove(path);
             return real;
@@ -189,7 +193,7 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     found.ok()?.ok()?
 }
 
-/// Where a path leads whose end is not there yet.
+/// Resolves a path whose end does not exist yet.
 fn real_path(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {

@@ -15,7 +15,7 @@ pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()
         let record = store.request(request)?;
         let list = store.list(request)?;
         let root = PathBuf::from(OsStr::from_bytes(&record.source));
-        // Of a directory of which files were named, they alone were asked to go.
+        // If files of a directory were named, only they are to go.
         let keeps_root = record.is_of_some();
         let backup = store.backup_of(request);
         let actor = store.actors.of(&record)?;

@@ -1,4 +1,4 @@
-//! What a copy that ended says of the whole.
+//! Overall result of a finished copy.
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::copy::{self, Ending, Figures, is_clash};
@@ -9,12 +9,12 @@ use super::left_out::{Reasons, is_of_one};
 /// Things that a destination does not take from us, after which that is no matter of single ones.
 const DENIALS_MAX: u64 = 16;
 
-/// What failed of a copy.
+/// Failures of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// What says most of why the whole fails: what lasts, before what may pass.
+    /// Main reason why the whole fails: lasting errors before temporary ones.
     worst: Option<Error>,
-    /// What says most of what fails by itself.
+    /// Main reason why single files fail.
     worst_of_one: Option<Error>,
     /// Things that the destination does not take from us.
     denials: u64,

@@ -14,17 +14,19 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
-/// Files compared at once, and of stores that tell checksums, which takes an answer each.
+/// Files compared at once; also files of stores that report checksums, which take one answer each.
 const AT_ONCE: usize = 4;
 const ASKED_AT_ONCE: usize = 32;
 /// Bytes of scratch read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Sees that each file, link and directory of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
+/// Checks that each file, link and directory of a list at the destination matches the one here. If
+/// the store reports its own checksum, nothing is read back.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, [`ErrorKind::Conflict`] where it is scratch itself
-/// by another name, and the endpoint's; and those of reading scratch.
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing,
+/// [`ErrorKind::Conflict`] where it is scratch itself by another name, and the endpoint's; and
+/// those of reading scratch.
 pub(super) async fn verify(
     destination: &dyn Endpoint,
     actor: &Actor,
@@ -125,7 +127,7 @@ async fn verify_one(
     let (path, size) = (file.below(root), file.size);
     let then = (file.mtime_s, i64::from(file.mtime_ns));
     let here = actor.blocking(move || sum_of(&path, size, then)).await?;
-    // What changed meanwhile stays on scratch whatever lies there.
+    // Files that changed meanwhile stay on scratch, whatever is at the destination.
     let Some(here) = here else {
         return Ok(());
     };
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of what is done there.
+    /// Description of a change, and the change.
     type Change = (&'static str, fn(&Path));
 
     fn tree(root: &Path) {

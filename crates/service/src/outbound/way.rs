@@ -5,7 +5,7 @@ use posthaste_journal::RequestRecord;
 use super::{onward, submit::is_far};
 use crate::{credentials::apart, inbound::way_of};
 
-/// Where a path begins that begins at the centre, in its name, and what stands between its ends.
+/// Name of the centre as the start of a path, and the separator between both ends.
 const HERE: &str = "here";
 const BETWEEN: &str = " to ";
 
@@ -20,7 +20,8 @@ pub(super) fn way_to(end: &str) -> String {
     format!("{HERE}{BETWEEN}{end}")
 }
 
-/// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.
+/// Returns both ends of the path with this name, as the mind's sources are named: none is the
+/// centre.
 pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
     let between = way.split_once(BETWEEN).filter(|_| !way.starts_with('/'));
     let Some((from, to)) = between else {

@@ -1,4 +1,4 @@
-//! Both ends of a stage-out to an address: what is copied, where it goes, and who helps.
+//! Both ends of an export: the source, the destination, and the movers that help.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -24,7 +24,7 @@ impl Carrier {
         Some(Arc::new(movers))
     }
 
-    /// What is copied, and whether it goes into the destination by its own name.
+    /// Returns the source, and whether it goes into the destination under its own name.
     pub(super) async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
         if let Some(request) = onward::of(&self.record) {
             let files = onward::open(&self.store, &self.depots, request).await?;
@@ -54,8 +54,8 @@ impl Carrier {
         Ok((source, is_single && self.record.one_file.is_none()))
     }
 
-    /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
-    /// rights but its own.
+    /// Returns the place of files on this machine. Another user's files are accessed as if remote:
+    /// the fast local copy knows only the service's own rights.
     pub(super) fn files_at(&self, path: PathBuf) -> Place {
         let files = Posix::new(path, submit::rules(&self.record));
         if self.behalf.is_oneself() {
@@ -90,7 +90,7 @@ impl Carrier {
         let there = destination.stat(b"", true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        // What was just not there is no other name of what is here.
+        // The destination was missing a moment ago, so it is no other name of the source.
         if root.is_absolute() && there.is_some_and(|there| there.kind == Kind::Directory) {
             refuse_source(destination, self.behalf.actor(), &root).await?;
         }
