@@ -1,8 +1,10 @@
-//! Directories of any endpoint, listed for whoever asks: kept for a while, listed ahead of those who go through a tree.
+//! Lists directories of any endpoint: listings are cached for a while, and listed ahead for callers
+//! that walk a tree.
 //!
-//! `place` says what is the same directory for the same somebody, `listed` keeps entries small, `cache` decides what is believed for
-//! how long, `agenda` what is listed ahead, `reader` lists. Nobody is given a listing here whom [`crate::tokens::Caller::reads`] does
-//! not let read that very address with that profile: whoever asks sees to that first, each time.
+//! `place` decides which directories are equal for which owner, `listed` keeps entries small,
+//! `cache` decides how long a listing is fresh, `agenda` what is listed ahead, `reader` lists.
+//! Before each call, the caller must check with [`crate::tokens::Caller::reads`] that the user may
+//! read that address with that profile.
 
 mod agenda;
 mod cache;
@@ -32,22 +34,22 @@ pub(crate) use listed::{Listed, Seen};
 pub(crate) use place::{Place, Written};
 use reader::{IDLE_FOR, Read, Reader};
 
-/// What is kept of listings unless the service is told otherwise.
+/// Default memory for cached listings.
 pub const CACHE_BYTES: u64 = 64 << 20;
-/// Directories that are listed at once, or wait for that, because somebody asked.
+/// Directories that are listed on request at once, or wait for it.
 pub(crate) const ASKED_MAX: usize = 1024;
-/// Whoever waits longer for a directory is told to ask again; it is listed all the same.
+/// Longest wait for a directory: the caller is then told to ask again, and the listing continues.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Nothing is listed ahead while so many directories are listed that somebody waits for.
+/// Number of directories listed on request at which listing ahead stops.
 const BUSY_AT: usize = 32;
-/// Directories behind the one that was asked for that are listed ahead with it: whoever goes through a tree asks for them next.
+/// Directories listed ahead after the requested one: callers that walk a tree ask for them next.
 const BESIDE: usize = 64;
 
-/// How a listing ended, for all who wait for it.
+/// Result of a listing, for all its waiters.
 type Outcome = Option<std::result::Result<Arc<Read>, Arc<Error>>>;
 type Waiter = watch::Receiver<Outcome>;
 
-/// A listing that somebody asked for.
+/// Listing that a caller requested.
 pub(crate) struct Start {
     place: Place,
     number: u64,
@@ -55,7 +57,7 @@ pub(crate) struct Start {
     outcome: watch::Sender<Outcome>,
 }
 
-/// How somebody asks.
+/// Options of a request for a listing.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
     /// The name behind which the page begins.
@@ -64,25 +66,25 @@ pub(crate) struct Ask {
     pub(crate) refresh: bool,
     /// Levels that are listed ahead.
     pub(crate) levels: u8,
-    /// What lies beside it is looked at even where it was known itself.
+    /// Examines neighbouring directories even if this one was cached.
     pub(crate) looks_beside: bool,
 }
 
-/// What is answered.
+/// Answer to a request for a listing.
 pub(crate) struct Answer {
     pub(crate) listed: Arc<Listed>,
-    /// When it was known to be so.
+    /// Moment at which the listing was known to be true.
     pub(crate) as_of: Timestamp,
-    /// It was not listed for this.
+    /// Set if it came from the cache.
     pub(crate) is_cached: bool,
-    /// It was, by a store that lists all that lies below in one go.
+    /// Set if the store lists everything below in one call.
     lists_trees: bool,
 }
 
 struct Books {
     cache: Cache<Waiter>,
     agenda: Agenda,
-    /// Directories that are listed because somebody waits.
+    /// Directories being listed for a waiting caller.
     asked: usize,
 }
 
@@ -129,7 +131,8 @@ impl Drop for Flight {
 }
 
 impl Listings {
-    /// Keeps so many bytes of listings, each made with the rights and credentials of whoever asks. What is asked for arrives where [`Listings::run`] takes it.
+    /// Creates a cache of this many bytes; each listing is made with its caller's rights and
+    /// credentials. Requests are queued for [`Listings::run`].
     pub(crate) fn new(
         cache_bytes: u64,
         actors: &Arc<Actors>,
@@ -213,7 +216,8 @@ impl Listings {
         }
     }
 
-    /// What is kept and fresh, or else what to wait for: somebody lists it, from now on if nobody did.
+    /// Returns a fresh cached listing, or what to wait for: a listing under way, started here if
+    /// there was none.
     fn begin(
         &self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! All who are told. They may become others while the service runs.
+//! Running alarms, which may be replaced while the service runs.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,10 +24,10 @@ pub(crate) struct Crew {
 type Ended = std::result::Result<(Id, Result<()>), JoinError>;
 
 impl Crew {
-    /// Has these go on where they left.
+    /// Starts these alarms from their marks.
     ///
     /// # Errors
-    /// Those of their marks.
+    /// Errors of their marks.
     pub(crate) fn new(centre: Arc<Centre>, tellers: Vec<Teller>) -> Result<Self> {
         let mut crew = Self {
             centre,
@@ -65,8 +65,8 @@ impl Crew {
         }
     }
 
-    /// Ends those that are no longer wanted as they are. What one was telling just then is told again, under the same id, where it is
-    /// still wanted.
+    /// Ends alarms that changed or are no longer wanted. A notice that was being sent is sent again
+    /// under the same id if it is still wanted.
     async fn become_others(&mut self, tellers: Vec<Teller>) -> Result<()> {
         let is_same = |known: &Alarm, teller: &Teller| {
             // Others have secrets that may be new, though they lie in the same files.
@@ -101,7 +101,7 @@ impl Crew {
     }
 }
 
-/// One that was ended did nothing wrong.
+/// Flattens the result: an alarm that was ended did not fail.
 fn flat(ended: Ended) -> Result<()> {
     match ended {
         Err(ended) if ended.is_cancelled() => Ok(()),

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{book, notice::Notice};
 use crate::secrets;
 
-/// How long a receiver may think, as Standard Webhooks recommends.
+/// Longest response time of a receiver, as Standard Webhooks recommends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Bytes of a secret, as Standard Webhooks bounds them.
@@ -35,7 +35,7 @@ pub(super) struct Webhook {
 
 impl Webhook {
     /// # Errors
-    /// Those of the files it names, and [`ErrorKind::Invalid`] for a secret that is none.
+    /// Errors of the files that it names, and [`ErrorKind::Invalid`] for an invalid secret.
     pub(super) fn open(of: &book::Webhook) -> Result<Self> {
         let is_secure = of.address.scheme_str() == Some("https");
         let tls = web_tls(is_secure, of.ca_file.as_deref())?;

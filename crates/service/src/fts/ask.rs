@@ -28,7 +28,7 @@ const PARAMS_BYTES_MAX: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
-/// When a job that names no moment is to be done.
+/// Deadline of a job that names none.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// Most attempts after the first, and most minutes between two.
 const RETRIES_MAX: u32 = 100;
@@ -50,7 +50,7 @@ const STRATEGIES: [&str; 10] = [
 /// Why a job is not taken: a line for people. FTS's clients show it with this status alone.
 pub(super) type Refused = String;
 
-/// What is said of a job that deletes: clients know it by a status of its own.
+/// Answer to a deletion job: clients recognise it by its status.
 pub(super) const DELETION: &str = "Deletion jobs are no longer supported by FTS";
 
 /// A job.
@@ -59,18 +59,18 @@ pub(super) struct Job {
     pub(super) asked: Asked,
     pub(super) priority: u8,
     pub(super) files: Vec<(u32, Pair)>,
-    /// Of a job that may be asked for twice: its id follows from this.
+    /// Id seed of a job that may be submitted twice: the job's id follows from it.
     pub(super) sid: Option<String>,
-    /// When it is to be done.
+    /// Deadline of the job.
     pub(super) deadline: Timestamp,
 }
 
-/// What holds for all of a job.
+/// Options that hold for all files of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) kind: Kind,
     pub(super) metadata: Map<String, Value>,
-    /// Whether what is there in the end is compared: `n`, or of whom checksums are wanted, `s`, `t` or `b`.
+    /// Comparison of the result: `n` for none, or whose checksums are wanted, `s`, `t` or `b`.
     pub(super) verify: char,
     pub(super) replaces: Replaces,
     pub(super) retries: u32,
@@ -78,13 +78,13 @@ pub(super) struct Asked {
     pub(super) retry_delay_min: u64,
     /// Seconds since 1970 after which nothing of it begins.
     pub(super) queue_until_s: Option<u64>,
-    /// Whether it named a moment by which it is to be done, and is refused where that can't be.
+    /// Set if the job named a deadline, and is refused if that is infeasible.
     pub(super) has_deadline: bool,
     /// Most seconds that a file may make no progress.
     pub(super) timeout_s: Option<u64>,
 }
 
-/// Whether a file takes the place of one that is there.
+/// Rule for replacing existing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Replaces {
     Never,
@@ -112,7 +112,7 @@ impl Replaces {
 pub(super) struct Pair {
     pub(super) source: String,
     pub(super) destination: String,
-    /// The same as they are opened, where that is with a credential of the owner's own.
+    /// Addresses as opened with a credential of the owner's own, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) own_source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,10 +132,10 @@ impl Pair {
         size_of::<Self>() + self.source.len() + self.destination.len() + self.metadata.len() + texts
     }
 
-    /// What is to be there in the end, where a value was given.
+    /// Returns the expected checksum, if a value was given.
     ///
     /// # Errors
-    /// Why it is no checksum.
+    /// The reason why it is no checksum.
     pub(super) fn expected(&self) -> Result<Option<Expected>, String> {
         match self.checksum.split_once(':') {
             None | Some((_, "")) => Ok(None),
@@ -216,7 +216,7 @@ pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
     })
 }
 
-/// What is asked for of tapes, which nobody here has.
+/// Refuses tape options: there are no tapes here.
 fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     for key in ["bring_online", "archive_timeout"] {
         // Clients also write what is no number, which means that nothing is wanted.
@@ -411,7 +411,7 @@ fn check_address(address: &str) -> Result<String, Refused> {
     if host.is_empty() {
         return wrong("Missing host");
     }
-    // A password in an address would be shown to whoever looks at the job.
+    // A password in an address would be shown to all who read the job.
     if host
         .rsplit_once('@')
         .is_some_and(|(user, _)| user.contains(':'))
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn a_job_is_read_as_the_clients_write_it() {
-        // As FTS's own command line writes it, nulls and all.
+        // Format of FTS's own command line, including its nulls.
         let params = json!({"overwrite": false, "reuse": false, "job_metadata": null, "verify_checksum": "n",
             "copy_pin_lifetime": -1, "bring_online": -1, "archive_timeout": -1, "timeout": null, "retry": 0,
             "priority": null, "multihop": false, "nostreams": "4", "buffer_size": null, "unmanaged_tokens": false});
@@ -513,7 +513,7 @@ mod tests {
             !format!("{read:?}").contains("secret"),
             "tokens are not kept"
         );
-        // As Rucio does.
+        // Format that Rucio writes.
         let params = json!({"account": "root", "verify_checksum": "both", "copy_pin_lifetime": 172_800,
             "job_metadata": {"issuer": "rucio", "multi_sources": false}, "overwrite": true, "priority": 4,
             "max_time_in_queue": "36h", "id_generator": "deterministic", "sid": "abc", "retry": 2});

@@ -1,4 +1,4 @@
-//! Bodies of calls: how large one may be, and how much memory all have together, whoever sends them at once.
+//! Request bodies: limits the size of each, and the memory of all together, over all senders.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const MEBI_TOGETHER: usize = 64;
 /// Jobs that are read and written down at once: what one becomes takes up to three times as much as its body, and the journal takes
 /// one after the other anyway.
 const READ_AT_ONCE: usize = 1;
-/// How long a body may take to come: as long as it does, others may wait for it.
+/// Time limit for receiving a body: others may wait for its memory.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
 
-/// What bodies share.
+/// Shared state of the bodies.
 #[derive(Debug)]
 pub(super) struct Bodies {
     memory: Semaphore,
@@ -46,10 +46,10 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Takes a body, of a job or of something else, once there is room for it.
+    /// Reads the body of a job or of another call once there is memory for it.
     ///
     /// # Errors
-    /// What the client is told where it is too large, or does not come.
+    /// The answer to the client if it is too large or does not arrive.
     pub(super) async fn take(
         &self,
         is_job: bool,

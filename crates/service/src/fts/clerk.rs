@@ -30,11 +30,11 @@ const ROUND_MAX: u32 = 256;
 /// Between two rounds while there is something to follow, where nothing happens; and at least.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 const ROUND_APART: Duration = Duration::from_millis(100);
-/// How long a file may make no progress while something goes wrong, where its job does not say.
+/// Longest time without progress while errors occur, unless its job sets one.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// After this a file is looked at again whose owner had no room for it.
+/// Delay until a file is retried whose owner's quota was full.
 const ROOM_AGAIN: Duration = Duration::from_secs(5);
-/// How long jobs are known that ended, and how many are forgotten in one go.
+/// Time for which ended jobs are kept, and how many are forgotten at once.
 const KEPT: Duration = Duration::from_secs(14 * 86_400);
 const FORGOTTEN_AT_ONCE: u32 = 100;
 /// Attempts that a file remembers.
@@ -82,20 +82,20 @@ struct Clerk {
     centre: Arc<Centre>,
     fts: Arc<Fts>,
     newest: tokio::sync::watch::Receiver<u64>,
-    /// Of files whose request complains: since when, and with how many chunks there.
+    /// Files whose request reports errors: since when, and with how many chunks there.
     stalls: HashMap<u64, (Timestamp, u32)>,
     forgot_at: Option<Timestamp>,
 }
 
-/// What a round leaves to be done.
+/// Work that a round leaves.
 struct Round {
-    /// Whether there is anything to follow.
+    /// Set if there are requests to follow.
     is_busy: bool,
     /// Requests that nobody wants any more.
     cancel: Vec<RequestId>,
 }
 
-/// What a round changed.
+/// Changes made by a round.
 #[derive(Default)]
 struct Changes {
     files: BTreeMap<u64, FtsFile>,
@@ -167,7 +167,7 @@ impl Clerk {
             if changes.files.contains_key(&file.id) {
                 continue;
             }
-            // Of an attempt that was given up: it may still write there.
+            // An attempt that was given up may still write there.
             if let Some(before) = file.request
                 && !matches!(
                     outcome(&self.centre, before)?,
@@ -222,7 +222,7 @@ impl Clerk {
         Ok(self.job(jobs, file)?.1)
     }
 
-    /// What became of a file that has a request.
+    /// Returns the state of a file that has a request.
     fn follow(&mut self, mut file: FtsFile, asked: &Asked, now: Timestamp) -> Result<FtsFile> {
         let Some(request) = file.request else {
             return Ok(file);
@@ -303,7 +303,7 @@ impl Clerk {
         }
         (file.state, file.is_settled) = (FtsState::Waiting, false);
         let again = now + Duration::from_secs(60 * asked.retry_delay_min);
-        // One that may not wait so long ends in time.
+        // A file with a shorter queue time ends in time.
         file.not_before = queue_until(asked).map_or(again, |until| again.min(until));
         file.reason = reason;
         file.begun = None;
@@ -468,7 +468,7 @@ impl Clerk {
     }
 }
 
-/// Whether nothing of a job may begin any more.
+/// Returns whether no file of a job may begin any more.
 fn is_overdue(asked: &Asked, now: Timestamp) -> bool {
     queue_until(asked).is_some_and(|until| until <= now)
 }

@@ -33,10 +33,10 @@ const JOBS_MAX: u32 = 500;
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
 /// Ids that one call may name.
 const IDS_MAX: usize = 1000;
-/// The release of FTS whose interface this is.
+/// FTS release of this interface.
 const VERSION: [u32; 3] = [3, 13, 4];
 
-/// What a query says.
+/// Parameters of a query.
 type Asked = HashMap<String, String>;
 type Answer = Result<Response, Denial>;
 
@@ -69,7 +69,7 @@ pub(crate) fn routes() -> Router<Desk> {
     Router::new().route(&format!("{PREFIX}/{{*path}}"), any(answer))
 }
 
-/// What a client asks first, to learn whom it talks to. Needs no token.
+/// Describes the server, a client's first call. Needs no token.
 pub(crate) async fn root() -> Json<Value> {
     Json(versions())
 }
@@ -85,7 +85,7 @@ fn versions() -> Value {
     })
 }
 
-/// The same routes, and nothing else, without the prefix: for a port of their own.
+/// Returns the routes without the prefix, and nothing else: for a port of their own.
 pub(crate) fn at_root(all: Router) -> Router {
     Router::new().fallback(move |mut request: Request| {
         let mut all = all.clone();
@@ -140,11 +140,11 @@ struct Call<'a> {
     desk: &'a Desk,
     caller: &'a Caller,
     asked: &'a Asked,
-    /// Whether a list is answered, of one too.
+    /// Set if the answer is a list, also of one.
     has_several: bool,
 }
 
-/// What became of one of several ids.
+/// Result for one of several ids.
 enum Each {
     Job(Box<Standing>, Option<&'static str>),
     Not(String, StatusCode, String),
@@ -192,7 +192,7 @@ impl Call<'_> {
         }
     }
 
-    /// Owner and project of whoever asks.
+    /// Returns owner and project of the caller.
     fn names(&self) -> (String, String) {
         let (mut owner, mut project) = (None, None);
         self.caller.claim(&mut owner, &mut project);
@@ -218,7 +218,8 @@ impl Call<'_> {
         })
     }
 
-    /// Nobody's credentials are delegated: storages are opened by profiles. Clients that ask are told that it is done.
+    /// Answers delegation calls. No credentials are delegated: storage is opened by profiles.
+    /// Clients that ask are told that it is done.
     fn delegation(&self) -> Response {
         let until = self.desk.centre.clock.now() + std::time::Duration::from_secs(86_400);
         Json(json!({ "termination_time": show::moment(until), "voms_attrs": [""] })).into_response()
@@ -298,7 +299,7 @@ impl Call<'_> {
         })
     }
 
-    /// Whether the caller may change a job; if not, what it is told.
+    /// Returns the refusal if the caller may not change a job.
     fn is_denied(&self, job: &FtsJob) -> Option<Each> {
         let may = self
             .caller

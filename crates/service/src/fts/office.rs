@@ -22,11 +22,12 @@ use crate::{
     tokens::Caller,
 };
 
-/// From this and the name of whoever asks follow the ids of jobs that may be asked for twice. Clients are told it.
+/// Namespace for the ids of jobs that may be submitted twice, together with the caller's name.
+/// Clients receive it.
 pub(super) const BASE: Uuid = Uuid::from_u128(0x6f1c_5e0a_7b0e_4a57_9d6c_0f5a_3c1d_2b44);
-/// On whose account a job goes that is on nobody's.
+/// Account of a job that has none.
 const NOBODY: &str = "posthaste";
-/// What somebody ended says so.
+/// Reason shown for a job that a user ended.
 const ENDED_BY_USER: &str = "Job canceled by the user";
 
 /// Why something is not done, and with which status that is said.
@@ -73,7 +74,7 @@ pub(super) struct Standing {
 pub(super) struct Seen {
     pub(super) file: FtsFile,
     pub(super) pair: Pair,
-    /// Whether its bytes move.
+    /// Set if bytes of the file are moving.
     pub(super) moves: bool,
 }
 
@@ -82,11 +83,12 @@ pub(super) fn account(project: &str) -> &str {
     if project.is_empty() { NOBODY } else { project }
 }
 
-/// An address as posthaste writes it, and the profile that has the name of its host; or the one that it is known by where it is
-/// opened with a credential of its owner's own. Of S3's the host is no part here.
+/// Returns an address as posthaste writes it, and the profile with the name of its host. If the
+/// owner has a credential for it, returns the address with that instead. S3's host is no part of
+/// the address here.
 ///
 /// # Errors
-/// That profiles can't be read, and [`ErrorKind::Invalid`] where one is needed and there is none.
+/// Fails if profiles can't be read; [`ErrorKind::Invalid`] if a profile is needed and missing.
 pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String, Option<String>)> {
     match own {
         Some(own) => Ok((own.clone(), None)),
@@ -98,7 +100,7 @@ pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String
 #[derive(Default)]
 struct Openers {
     has_profile: HashMap<String, bool>,
-    /// Servers that somebody knows.
+    /// Servers known from profiles or credentials.
     known: BTreeSet<String>,
 }
 
@@ -118,7 +120,7 @@ impl Openers {
         Ok(())
     }
 
-    /// As [`opened_with`].
+    /// Calls [`opened_with`] once per server.
     fn of(&mut self, address: &str) -> Result<(String, Option<String>)> {
         let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -172,7 +174,7 @@ fn refusal(message: String) -> Denial {
 fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         let own = |address: &str| {
-            // One with a signature is opened as it was given.
+            // A presigned URL is opened as it was given.
             if query_of(address).is_some() {
                 return Ok(None);
             }
@@ -325,7 +327,7 @@ pub(super) fn find(centre: &Centre, id: &str) -> Result<Option<Standing>> {
     job.map(|job| look(centre, job)).transpose()
 }
 
-/// How a job stands. Blocking.
+/// Returns the state of a job. Blocking.
 pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
     let files = centre.store.journal(|journal| journal.fts_files(&job.id))?;
     let asked = asked_of(&job)?;
@@ -349,7 +351,7 @@ pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
     })
 }
 
-/// Whether the bytes of a file that has a request move; since when.
+/// Returns whether bytes of a file with a request move, and notes since when.
 fn see(centre: &Centre, file: &mut FtsFile) -> bool {
     let mind = centre.mind();
     let view = file.request.and_then(|request| mind.arrival(request));
@@ -432,7 +434,7 @@ pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Sta
     Ok(standing)
 }
 
-/// Whether something still comes of a file, or may.
+/// Returns whether a file may still change.
 pub(super) fn is_open(state: FtsState) -> bool {
     matches!(
         state,

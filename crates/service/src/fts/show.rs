@@ -10,11 +10,11 @@ use super::{
 };
 use crate::credentials::shown;
 
-/// What FTS says of a job that did not go well.
+/// FTS's reason for a job that did not succeed.
 const SOME_FAILED: &str =
     "One or more files failed. Please have a look at the details for more information";
 
-/// What files have at FTS and never have here: clients look for some of these.
+/// Fields of FTS that files never have here: clients look for some of them.
 const NOTHING: [&str; 17] = [
     "dest_surl_uuid",
     "staging_host",
@@ -51,7 +51,7 @@ pub(super) fn name_of(owner: &str) -> String {
     format!("/CN={owner}")
 }
 
-/// Stands for whoever asks where FTS has delegated credentials.
+/// Returns the owner's stand-in for FTS's id of delegated credentials.
 pub(super) fn delegation_of(owner: &str) -> String {
     let hash = blake3::hash(name_of(owner).as_bytes());
     hash.to_hex().chars().take(16).collect()
@@ -109,7 +109,7 @@ fn server(files: &[Seen], kind: Kind, of: fn(&Seen) -> &String, is_last: bool) -
     if kind == Kind::Hops || servers.all(|server| server == end) {
         return end.into();
     }
-    // Of several ways the one that went well.
+    // The path that succeeded, of several.
     let winner = files
         .iter()
         .find(|seen| kind == Kind::Replicas && seen.file.state == FtsState::Finished);
@@ -191,7 +191,7 @@ fn file_reason(file: &FtsFile) -> Value {
     file.reason.clone().into()
 }
 
-/// How a file stands, in FTS's word.
+/// Returns FTS's word for the state of a file.
 pub(super) fn word(seen: &Seen) -> &'static str {
     match seen.file.state {
         FtsState::NotUsed => "NOT_USED",

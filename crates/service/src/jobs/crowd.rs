@@ -1,4 +1,4 @@
-//! How many jobs may be known, of all and of one user.
+//! Limits how many jobs may be known, in total and per user.
 
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_journal::{JobPhase, JobRecord, Journal, JournalError, PhaseName};
@@ -8,11 +8,12 @@ use crate::http::Desk;
 /// Jobs that are not gone, all of which are looked through whenever the queue moved: one more is refused, as each that was
 /// overlooked could lose its data. A centre of ten thousand nodes has as many in its queue.
 pub(super) const JOBS_MAX: u32 = 10_000;
-/// Of a service for all users: from so many on that are known a user who has more than the next of them has to wait, so that others
-/// find room. One who submits nothing but arrays with data of each job's own has ten thousands.
+/// Number of known jobs from which a service for all users limits single users: the user with the
+/// most jobs has to wait, so that others find room. A user who submits only arrays with data for
+/// each job has tens of thousands.
 const SHARED_FROM: u32 = JOBS_MAX / 2;
 const OF_ONE_MAX: u32 = JOBS_MAX / 8;
-/// Keeps a job that was told of, unless there is no room for one more; why there is none.
+/// Keeps a newly registered job, or returns why there is no room for it.
 ///
 /// # Errors
 /// The journal's.
@@ -31,9 +32,9 @@ pub(super) fn keep_new(
     Ok(None)
 }
 
-/// How many jobs may be known that are not gone.
+/// Limits of known jobs that are not gone.
 pub(super) struct Crowd {
-    /// Of all users.
+    /// Limit over all users.
     most: u32,
     /// From how many on one user may have no more than so many; no such bound where all are of one.
     shared: Option<(u32, u32)>,

@@ -19,16 +19,17 @@ use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
-/// From when somebody asks for a look until it is made: what a prolog or epilog tells of has ended by then.
+/// Delay from a request for a look to the look: the job whose prolog or epilog reports it has ended
+/// by then.
 const LOOK_SOON: Duration = Duration::from_secs(1);
 /// For so long what was asked for is looked at thoroughly: Slurm takes a while to put a job back into its queue.
 const ASKED_LASTS: Duration = Duration::from_secs(60);
-/// What has arrived is looked at on scratch at every so many looks: that takes a look at each file.
+/// Arrived data is checked on scratch once in this many looks, since each file must be examined.
 const LOOKS_PER_CHECK: u32 = 15;
 /// Slurm may not name a job for so long before it counts as forgotten: its controller may just have started.
 const MISSING_MAX: Duration = Duration::from_secs(60);
 
-/// Jobs that somebody wants to be looked at before it is time.
+/// Jobs to look at ahead of schedule.
 #[derive(Default)]
 pub(crate) struct Looks {
     /// At most [`JOBS_MAX`]: the next look is at all jobs anyway.
@@ -61,19 +62,19 @@ impl Looks {
     }
 }
 
-/// How the jobs stand, where Slurm says it.
+/// States of the jobs, as far as Slurm reports them.
 type States = Option<BTreeMap<u64, JobState>>;
 
-/// What is known of jobs between two looks, and may be lost.
+/// Notes on jobs between two looks, which may be lost.
 #[derive(Default)]
 struct Notes {
-    /// What was said last of each, so that it is said once.
+    /// Last message about each job, so that it is logged once.
     said: BTreeMap<String, String>,
-    /// What their comments say of us.
+    /// Our comments on the jobs.
     noted: BTreeMap<String, String>,
-    /// Since when Slurm has not named these.
+    /// Moments from which Slurm no longer lists these jobs.
     missing: BTreeMap<String, Timestamp>,
-    /// When somebody asked for a look at these.
+    /// Moments at which a look at these jobs was requested.
     asked: BTreeMap<String, Timestamp>,
 }
 
@@ -117,7 +118,7 @@ impl Notes {
 struct Look<'a> {
     desk: &'a Desk,
     states: States,
-    /// Whether what has arrived is looked at as well.
+    /// Set if this look also checks the arrived data.
     checks: bool,
 }
 
@@ -141,7 +142,7 @@ pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
             checks: number % LOOKS_PER_CHECK == 0,
         };
         for JobRecord { job, .. } in jobs {
-            // Looking at all of them takes its time, in which one may be told of anew or forgotten.
+            // A look at all jobs takes time, in which one may be registered again or forgotten.
             let record = journal.journal(|journal| journal.job(SLURM, &job))?;
             if let Some(record) = record {
                 look.at_one(record, &mut notes).await;
@@ -207,7 +208,7 @@ impl Look<'_> {
         asked.map(|job| job.trouble)
     }
 
-    /// Releases a job whose data is here.
+    /// Releases a job whose inputs are here.
     async fn at_held(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         let state = self.state(&record, notes);
         if state == Known::Standing(JobState::HeldByAdministrator)
@@ -231,7 +232,8 @@ impl Look<'_> {
                 }
                 Ok(job.trouble)
             }
-            // We released it and had no time to note it, or somebody else did, who wants it to start in any case.
+            // The service released it and could not record that, or another user released it to
+            // start it in any case.
             Known::Standing(JobState::Waiting | JobState::Running) => {
                 record.hold = if staged.is_ok_and(|job| job.ready) {
                     JobHold::Released
@@ -240,7 +242,7 @@ impl Look<'_> {
                 };
                 self.keep(&record).map(|()| None)
             }
-            // One that Slurm forgot while it was held has not run, as far as anybody knows.
+            // A job that Slurm forgot while it was held has not run, as far as is known.
             Known::Standing(JobState::NeverBegan) | Known::Vanished => {
                 Ok(remove(self.desk, record).map(|()| None)?)
             }
@@ -248,7 +250,7 @@ impl Look<'_> {
         }
     }
 
-    /// Sees when a job ends, and holds one again whose data went before it began.
+    /// Notes the end of a job, and holds a job again if its inputs vanished before it began.
     async fn at_released(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
             Known::Standing(state @ (JobState::Waiting | JobState::Held))
@@ -267,12 +269,13 @@ impl Look<'_> {
             ) => Ok(None),
             Known::Standing(JobState::NeverBegan) => Ok(remove(self.desk, record).map(|()| None)?),
             Known::Standing(JobState::Ended { well }) => self.end(record, well),
-            // It has ended, and nobody knows how: what it left is to leave.
+            // It has ended in an unknown way: its results are to be staged out.
             Known::Vanished => self.end(record, true),
         }
     }
 
-    /// Holds one whose data went before it began, and has that brought again; of one that its user holds only that.
+    /// Holds a job whose inputs vanished before it began, and stages them in again. A job that its
+    /// user holds gets only the stage-in.
     async fn at_checked(
         &self,
         mut record: JobRecord,
@@ -298,7 +301,7 @@ impl Look<'_> {
             self.keep(&record)?;
             scontrol::hold(&record.job).await?;
         }
-        // It is told of anew, so that what is missing is asked for again.
+        // Registered anew, so that missing data is requested again.
         record.phase = JobPhase::StagingIn;
         record.round += 1;
         record.created = self.now();
@@ -336,7 +339,7 @@ impl Look<'_> {
                 Ok(job.trouble)
             }
             Known::Not => Ok(None),
-            // It began, or is gone: from here on it is as any other that was released.
+            // It began or is gone: from here on it is like any released job.
             Known::Vanished | Known::Standing(_) => {
                 record.hold = JobHold::Released;
                 self.keep(&record).map(|()| None)
@@ -344,7 +347,8 @@ impl Look<'_> {
         }
     }
 
-    /// Whether all that a job reads is here. What can't even be asked for is not, whatever the reason.
+    /// Returns whether all inputs of a job are here. Data that can't even be requested is not, for
+    /// any reason.
     fn is_ready(&self, record: &JobRecord) -> bool {
         stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready)
     }
@@ -363,18 +367,18 @@ impl Look<'_> {
         self.desk.centre.clock.now()
     }
 
-    /// Whether what has arrived for a job is looked at.
+    /// Returns whether this look checks a job's arrived data.
     fn checks(&self, job: &str, notes: &Notes) -> bool {
         self.checks || notes.asked.contains_key(job)
     }
 
-    /// How a job stands that Slurm names.
+    /// Returns the state of a job that Slurm lists.
     fn named(&self, job: &str) -> Option<JobState> {
         let number: u64 = job.parse().ok()?;
         self.states.as_ref()?.get(&number).copied()
     }
 
-    /// How a job stands, as far as Slurm said it.
+    /// Returns the state of a job, as far as Slurm reported it.
     fn state(&self, record: &JobRecord, notes: &mut Notes) -> Known {
         if self.states.is_none() {
             return Known::Not;
@@ -393,7 +397,7 @@ impl Look<'_> {
     }
 }
 
-/// What is known of how a job stands.
+/// Known state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// Nothing, at this look.

@@ -5,7 +5,7 @@ use posthaste_batch::script;
 use posthaste_engine::dataset::chunk_size_for;
 use posthaste_types::{Bytes, Code};
 
-/// What is left of the disks that are lent for a job, in the order of its script.
+/// Space left on the disks that are lent for a job, in the order of its script.
 #[derive(Debug)]
 pub(super) struct Lent {
     rooms: Vec<(String, Bytes)>,
@@ -31,7 +31,7 @@ impl Lent {
         }
     }
 
-    /// When, and below which load of their machines, these depots are lent.
+    /// Returns when these depots are lent, and below which load of their machines.
     pub(super) fn terms(&self, via: &[String]) -> Vec<api::LentFor> {
         let terms = self.terms.iter();
         terms
@@ -40,7 +40,7 @@ impl Lent {
             .collect()
     }
 
-    /// Whether none are lent: then everything may go over whatever the service knows.
+    /// Returns whether no disks are lent: then data may go over any depot of the service.
     pub(super) fn is_empty(&self) -> bool {
         self.rooms.is_empty()
     }
@@ -60,8 +60,8 @@ impl Lent {
         }
     }
 
-    /// Those of the depots that have room for so much of a dataset, and its code: the one wished for, or the usual one for so many
-    /// depots. What is not lent for the job has room.
+    /// Returns the depots with room for a dataset of this size, and its code: the wished one, or
+    /// the usual one for their number. A depot not lent for the job counts as having room.
     pub(super) fn choose(
         &self,
         mut via: Vec<String>,
@@ -85,7 +85,8 @@ impl Lent {
     }
 }
 
-/// As `posthaste offload` does: one depot may be lost, where there are two.
+/// Returns the default code, as `posthaste offload` does: one depot may be lost if there are at
+/// least two.
 pub(super) fn usual_code(depots: usize) -> Code {
     let data = depots.saturating_sub(1).min(Code::FRAGMENTS_MAX.into());
     let data = u8::try_from(data).unwrap_or(Code::FRAGMENTS_MAX);

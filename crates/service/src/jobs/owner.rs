@@ -1,5 +1,5 @@
-//! For whom the service moves data, and where: for the user as whom it runs, or, as root, for each with their rights; so that the
-//! operating system says what that user may do.
+//! Decides for whom the service moves data, and where: for the user it runs as, or, as root, for
+//! each user with that user's rights. So the operating system decides what a user may do.
 
 use std::{
     ffi::OsStr,
@@ -12,13 +12,14 @@ use rustix::process::geteuid;
 
 use crate::{credentials::Behalf, driver::Centre, http::Desk, tokens::Caller};
 
-/// Files and directories that are looked at while somebody waits for the answer: half a minute of a busy parallel file system.
+/// Files and directories examined while a caller waits for the answer: half a minute on a busy
+/// parallel file system.
 pub(super) const LOOKED_AT_MAX: usize = 1_000_000;
 
-/// The directories below which jobs may have data moved, without links.
+/// Returns the directories below which jobs may have data moved, with links resolved.
 ///
 /// # Errors
-/// When one is not there.
+/// Fails if one does not exist.
 pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let root = |path: &PathBuf| {
         let root = fs::canonicalize(path);
@@ -27,10 +28,11 @@ pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     given.iter().map(root).collect()
 }
 
-/// On whose behalf the service does what jobs of a user ask.
+/// Returns on whose behalf the service does what a user's jobs request.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for root, where it acts for each, and [`ErrorKind::NotFound`] for who has no account.
+/// [`ErrorKind::PermissionDenied`] for root if it acts for each user, and [`ErrorKind::NotFound`]
+/// for a user without an account.
 pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
     let actors = &centre.store.actors;
     match actors.are_owners() {
@@ -39,10 +41,11 @@ pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
     }
 }
 
-/// Sees that a job may be submitted held: who serves all users asks Slurm for jobs of its own only, and would find no other's.
+/// Checks that jobs may be submitted held. A service for all users can't: it asks Slurm for its own
+/// jobs only, and would find no other user's.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where it may not.
+/// [`ErrorKind::Unsupported`] if they may not.
 pub(super) fn check_held(centre: &Centre) -> Result<()> {
     if !centre.store.actors.are_owners() {
         return Ok(());
@@ -53,7 +56,7 @@ pub(super) fn check_held(centre: &Centre) -> Result<()> {
         .hint("start a service of your own, or use `sbatch` where the plug-in is installed"))
 }
 
-/// Whose requests those of a user's jobs are, where they are somebody's.
+/// Returns the owner of the requests of a user's jobs, if they have one.
 pub(super) fn of_requests(behalf: &Behalf) -> Option<String> {
     let owner = behalf.owner();
     (!owner.is_empty()).then(|| owner.to_owned())
@@ -68,10 +71,10 @@ pub(super) fn reads(desk: &Desk, behalf: &Behalf, address: &mut String) -> Resul
     opens(desk, behalf, address, Caller::reads)
 }
 
-/// The same of writing.
+/// Checks [`reads`] for writing.
 ///
 /// # Errors
-/// As [`reads`].
+/// Errors of [`reads`].
 pub(super) fn writes(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
     opens(desk, behalf, address, Caller::writes)
 }
@@ -91,7 +94,7 @@ fn opens(
     let caller = Caller::job_of(owner, profiles);
     match Location::parse(OsStr::new(&**address))? {
         Location::Local(_) => behalf.run(|| check(&caller, address, None)),
-        // What profiles are for stands in a file of the service's own user.
+        // The scope of profiles is defined in a file of the service's own user.
         Location::S3 { .. }
         | Location::Sftp { .. }
         | Location::Bucket { .. }
@@ -183,7 +186,7 @@ fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
             |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
         let about = match fs::symlink_metadata(&path) {
             Ok(about) => about,
-            // It went meanwhile, or was never there.
+            // It disappeared meanwhile, or never existed.
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(failed(cause)),
         };
@@ -202,7 +205,7 @@ fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What is said of a tree that has more than is looked at.
+/// Returns the error for a tree with more entries than are examined.
 pub(super) fn too_many(path: &Path, most: usize) -> Error {
     let subject = path.display().to_string();
     Error::new(ErrorKind::Unsupported, "look through", subject)

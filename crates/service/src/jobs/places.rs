@@ -1,4 +1,5 @@
-//! Whether what a script names can be, before its job is submitted: what can't is told to who submits, not to a job that waits.
+//! Checks the places that a script names before its job is submitted: a problem is reported to the
+//! submitter, not to a waiting job.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,7 @@ pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// The same depots by their names, where they are named by where they listen.
+/// Returns the depots by name if they are given by their listening address.
 pub(super) fn by_name(desk: &Desk, lent: &[Lent]) -> Vec<Lent> {
     let named = |one: &Lent| {
         let known = desk.centre.depots.known("send via", &one.name);
@@ -84,7 +85,8 @@ fn in_the_books(desk: &Desk, depots: &[String]) -> Result<()> {
     depots.iter().try_for_each(|name| known(name).map(drop))
 }
 
-/// As [`owner::on_scratch`], of what its job makes too: links are followed as far as the path is there.
+/// Checks a path with [`owner::on_scratch`], also one that the job creates: links are followed as
+/// far as the path exists.
 fn on_scratch(desk: &Desk, path: &str) -> Result<()> {
     let place = as_far_as_it_is(Path::new(path));
     owner::on_scratch(desk, &place).map(|_| ())

@@ -1,5 +1,5 @@
-//! What jobs read: brought to scratch before they start, whole. Jobs that want the same at the same place share what
-//! brings it.
+//! Inputs of jobs: staged in whole before the jobs start. Jobs that want the same data at the same
+//! place share one stage-in.
 
 use std::{
     path::Path,
@@ -27,11 +27,12 @@ use crate::{
 
 /// By when it is wanted where the script does not say: the batch system waits for it.
 pub(super) const WANTED_WITHIN: Duration = Duration::from_secs(3600);
-/// What comes just in time is welcome so shortly before it is wanted: the API wants some time between the two.
+/// A just-in-time stage-in may start this long before its deadline: the API requires some time
+/// between the two.
 const WELCOME_BEFORE: Duration = Duration::from_secs(1);
 /// Stage-ins to one place that are looked through, newest first: more sources take turns there by mistake only.
 const LOOKED_THROUGH_MAX: u32 = 16;
-/// How the names of what jobs asked for begin.
+/// Prefix of the names of jobs' requests.
 const NAME_BEGINS: &str = "job-";
 
 /// The name of the request that brings the directive of that number.
@@ -45,14 +46,15 @@ fn name(record: &JobRecord, number: usize) -> String {
     format!("{NAME_BEGINS}{scheduler}-{job}.{round}-in-{number}")
 }
 
-/// Whether a job asked for it.
+/// Returns whether a job made this request.
 pub(crate) fn is_of_job(request: &RequestRecord) -> bool {
     let name = request.submission.as_deref();
     name.is_some_and(|name| name.starts_with(NAME_BEGINS))
 }
 
-/// The newest request that brings what a directive of a job names, whoever asked for it; where files are those of each request's
-/// owner, only one of its user's, and none where nobody knows that user any more.
+/// Returns the newest request that stages in what a job's directive names, whoever made it. If
+/// files belong to each request's owner, only requests of the job's user count; none if that user
+/// is no longer known.
 ///
 /// # Errors
 /// The journal's.
@@ -81,8 +83,8 @@ pub(super) fn newest(
     Ok(found.into_iter().find(is_it))
 }
 
-/// The request that brings what a directive of a job names. One that went wrong counts only where it was asked for since
-/// the job was told of: for a job that tries again it is asked for again.
+/// Returns the request that stages in what a job's directive names. A failed request counts only if
+/// it was made since the job was registered: a job that tries again gets a new one.
 ///
 /// # Errors
 /// The journal's.
@@ -100,7 +102,7 @@ pub(super) fn known(
     Ok(newest(centre, record, one)?.filter(is_of_use))
 }
 
-/// Whether what arrived before the job was told of is no longer there.
+/// Returns whether data that arrived before the job was registered has gone.
 fn is_gone(centre: &Centre, record: &JobRecord, found: &RequestRecord) -> Result<bool> {
     let is_from_before = found.created < record.created;
     Ok(is_from_before && has_arrived(centre, found) && !is_whole(centre, found)?)
@@ -138,7 +140,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     Ok(())
 }
 
-/// Held by whoever asks: two jobs that want the same must not both do so.
+/// Held during a request for inputs: two jobs that want the same data must not both request it.
 pub(super) fn asking(desk: &Desk) -> MutexGuard<'_, ()> {
     tokio::task::block_in_place(|| desk.asking.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -170,7 +172,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
                 || deadline(one.deadline, now, WANTED_WITHIN),
                 render::moment,
             ),
-            // As late as its deadline lets it come.
+            // Latest start that its deadline allows.
             not_before: just_in_time.map(|at| render::moment(at - WELCOME_BEFORE)),
             via: one.via.clone(),
             // The job waits for it anyway.
@@ -212,7 +214,7 @@ fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
     })
 }
 
-/// Whether another job that has not ended wants the same at the same place.
+/// Returns whether another job that has not ended wants the same data at the same place.
 ///
 /// # Errors
 /// The journal's.
@@ -237,7 +239,7 @@ pub(super) fn is_wanted_elsewhere(
     }))
 }
 
-/// Whether what was brought is still there, as far as sizes tell.
+/// Returns whether the staged-in data is still there, judged by sizes.
 fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     let Some(Scan::Sealed { bytes, .. }) = request.scan else {
         return Ok(false);
@@ -263,7 +265,7 @@ fn check_whole(centre: &Centre, request: &RequestRecord) -> Result<()> {
         .hint("release the job: what is missing is brought again, unless files there were changed"))
 }
 
-/// How far everything is.
+/// Returns the progress of all inputs.
 pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
     let mut shown = Vec::new();
     for one in &wanted.stage_ins {
@@ -280,7 +282,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
     Ok(shown)
 }
 
-/// Whether nothing more is to be waited for.
+/// Returns whether nothing more is to be waited for.
 pub(super) fn is_settled(state: api::RequestState) -> bool {
     state == api::RequestState::Arrived || is_bad(state)
 }

@@ -1,4 +1,4 @@
-//! What jobs leave: sent off when they have ended.
+//! Results of jobs: staged out after the jobs have ended.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ const SAFE_WITHIN: Duration = Duration::from_secs(86_400);
 /// Requests that one pattern may become: one for each directory that it matches, and for the files of one directory.
 const MATCHES_MAX: usize = 256;
 
-/// What leaves as one dataset: a directory, or files of one.
+/// Files that leave as one dataset: a directory, or files in one.
 #[derive(Debug, PartialEq, Eq)]
 struct Leaving {
     source: PathBuf,
@@ -89,11 +89,11 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
         return Ok(());
     }
     let mut lent = left_of_lent(desk, record, &wanted)?;
-    // One that can't leave keeps no other here.
+    // A result that can't leave must not keep others here.
     let mut refused: Option<Refusal> = None;
     for due in left {
         if let Err(refusal) = ask_one(desk, record, (at, &mut lent), due) {
-            // What may leave later is said rather than what never can: whoever is told asks again.
+            // Temporary refusals are reported before permanent ones: the caller then asks again.
             let stays = |said: &Refusal| said.may_pass() || !refusal.may_pass();
             if !refused.as_ref().is_some_and(stays) {
                 refused = Some(refusal);
@@ -114,7 +114,7 @@ fn asked(
     store.journal(|journal| journal.submission(&name))
 }
 
-/// What is left of the disks that are lent for a job by what was asked for already.
+/// Returns the space left on disks lent for a job, minus earlier requests.
 fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent> {
     let mut lent = Lent::new(&places::by_name(desk, &wanted.depots));
     if lent.is_empty() {
@@ -132,7 +132,7 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
     Ok(lent)
 }
 
-/// How much a request takes away, as far as can be told.
+/// Returns the bytes that a request stages out, as far as is known.
 fn size(behalf: &Behalf, request: &RequestRecord) -> Result<Bytes> {
     match request.scan {
         Some(Scan::Sealed { bytes, .. }) => Ok(bytes),
@@ -237,12 +237,12 @@ fn ask_for(
     Ok(())
 }
 
-/// Whether what a directive names goes to an address.
+/// Returns whether a directive's results go to an address.
 fn goes_to_address(desk: &Desk, one: &StageOut) -> bool {
     is_address(&one.destination) && desk.centre.depots.named(&one.destination).is_none()
 }
 
-/// Whether it goes there over no depots.
+/// Returns whether they go to that address without depots.
 fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
     one.via.is_empty() && goes_to_address(desk, one)
 }
@@ -308,7 +308,7 @@ fn ways(
     Ok((via, code))
 }
 
-/// What a directive says of all that it matches.
+/// Returns the request that a directive makes for all that it matches.
 fn request(one: &StageOut) -> api::NewRequest {
     api::NewRequest {
         source: String::new(),
@@ -339,8 +339,8 @@ fn request(one: &StageOut) -> api::NewRequest {
     }
 }
 
-/// What matches a pattern now: directories in order, then the files of each directory; a path without any of `*?[{` matches
-/// itself.
+/// Returns the current matches of a pattern: directories in order, then the files of each
+/// directory. A path without any of `*?[{` matches itself.
 fn matches(pattern: &str) -> Result<Vec<Leaving>> {
     let wrong = |kind, why: String| {
         Error::new(kind, "stage out", pattern)
@@ -418,7 +418,8 @@ fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
     Ok(whole.chain(files).collect())
 }
 
-/// What matches in any of these directories, of so many names at most; a directory that can't be read has nothing that matches.
+/// Returns the matches in any of these directories, up to the given number of names. An unreadable
+/// directory has no matches.
 fn below(
     directories: &[PathBuf],
     glob: &globset::GlobMatcher,
@@ -441,7 +442,7 @@ fn below(
     Ok(found)
 }
 
-/// How far everything is that counts for how the job ended.
+/// Returns the progress of all stage-outs that apply to how the job ended.
 pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
     let mut shown = Vec::new();
     for (one, number) in due(record, wanted) {
@@ -463,7 +464,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
     Ok(shown)
 }
 
-/// Whether the only copy is no longer the one on scratch.
+/// Returns whether scratch no longer holds the only copy.
 pub(super) const fn is_safe(state: api::RequestState) -> bool {
     use api::RequestState::{Arrived, Delivered, Released, Safe};
 

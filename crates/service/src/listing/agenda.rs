@@ -16,10 +16,11 @@ pub(crate) const LEVELS_MAX: u8 = 8;
 const DIRECTORIES_MAX: usize = 1_000;
 /// Bytes of listings that one ask may bring: an eighth of what is kept.
 const BYTES_MAX: usize = 8 << 20;
-/// For so long after somebody asked directories are listed ahead: whoever goes on asks again.
+/// Listing ahead continues for this long after a request: a caller that goes on asks again.
 const ASK_LASTS: Duration = Duration::from_secs(30);
-/// Directories listed ahead at once of one server; of one that takes all questions over one connection, where each costs four round
-/// trips and its program answers one after the other anyway; and of this machine, whose disk only seeks more.
+/// Directories listed ahead at once per server; per server with one connection, where a listing
+/// costs four round trips and the program answers in sequence; and on this machine, where more
+/// would only seek.
 const AT_ONCE: usize = 16;
 const SSH_AT_ONCE: usize = 64;
 const LOCAL_AT_ONCE: usize = 4;
@@ -39,7 +40,7 @@ pub(super) struct Wanted {
     ask: u64,
 }
 
-/// What one ask may still cost.
+/// Remaining budget of a request.
 #[derive(Debug)]
 struct Budget {
     directories: usize,
@@ -194,7 +195,7 @@ impl Agenda {
         }
     }
 
-    /// One was listed, or is known: it cost so many bytes, and these directories are in it.
+    /// Records a listed or cached directory: its bytes and its subdirectories.
     pub(super) fn done(
         &mut self,
         wanted: &Wanted,

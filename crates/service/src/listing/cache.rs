@@ -1,4 +1,5 @@
-//! What is kept of listings, for how long it is believed, and who lists what just now. Plain code: the time comes in, nothing waits.
+//! Caches listings, decides how long they are fresh, and knows which are being listed. Pure code:
+//! time is an input, nothing waits.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,24 +21,25 @@ pub(super) const FRESH_FOR: Duration = Duration::from_secs(60);
 pub(super) const PAGED_FOR: Duration = Duration::from_secs(600);
 /// For so long it is enough that the directory itself did not change. A file may grow without that.
 pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(600);
-/// What changed less than this before it was listed may have changed again within the same tick of its file system's clock, or of a
-/// clock that goes wrong.
+/// A directory changed less than this before its listing may have changed again within one tick of
+/// its file system's clock, or of a wrong clock.
 pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 /// A listing, and what was known of its directory.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) listed: Arc<Listed>,
-    /// When it was begun to be listed.
+    /// Moment at which the listing began.
     pub(super) listed_at: Timestamp,
-    /// When it was last known to be so.
+    /// Moment at which it was last known to be true.
     pub(super) as_of: Timestamp,
-    /// When the directory changed, where its server tells.
+    /// Modification time of the directory, if its server reports it.
     pub(super) mtime: Option<FileTime>,
 }
 
 impl Known {
-    /// Whether nothing was written there lately, so that the directory's own time tells whether names came or went since.
+    /// Returns whether the directory has not changed lately, so that its modification time shows
+    /// later changes of names.
     fn is_settled(&self) -> bool {
         let Some(mtime) = self.mtime else {
             return false;
@@ -48,7 +50,7 @@ impl Known {
         newest_s.saturating_add(settled_s) <= listed_s
     }
 
-    /// Whether it is still good if the directory's own time is as it was.
+    /// Returns whether an unchanged modification time confirms it.
     pub(super) fn may_be_confirmed(&self, now: Timestamp) -> bool {
         self.is_settled() && now.since(self.listed_at) < CONFIRMED_FOR
     }
@@ -65,7 +67,7 @@ struct Kept {
     bytes: usize,
     /// The number under which it was begun to be listed.
     number: u64,
-    /// When it was used last, in uses.
+    /// Use count at its last use.
     used: u64,
 }
 
@@ -78,7 +80,7 @@ struct Flight<W> {
     waiter: W,
 }
 
-/// What is asked of the cache.
+/// Query of the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Want {
     /// Not the first page.
@@ -87,7 +89,7 @@ pub(super) struct Want {
     pub(super) newer_than: Option<u64>,
 }
 
-/// What it says.
+/// Answer of the cache.
 #[derive(Debug)]
 pub(super) enum Look<W> {
     Here(Known),
@@ -170,8 +172,8 @@ impl<W: Clone> Cache<W> {
         Look::Begin { number, old }
     }
 
-    /// Somebody wants nothing that was begun before this number was given out: nobody who asks later is given it either, so that
-    /// whoever has to ask again need not say so again.
+    /// Outdates listings begun before this number was issued. Later callers don't get them either,
+    /// so a caller that asks again need not repeat this.
     fn outdate(&mut self, place: &Place, number: u64) {
         if self
             .kept
@@ -198,18 +200,19 @@ impl<W: Clone> Cache<W> {
         Some(kept.known.clone())
     }
 
-    /// What is kept of it, whatever its age; nobody uses it by that.
+    /// Returns the cached listing of any age, without counting as a use.
     pub(super) fn peek(&self, place: &Place) -> Option<&Known> {
         self.kept.get(place).map(|kept| &kept.known)
     }
 
-    /// Whether it need not be listed: it is fresh, or somebody does.
+    /// Returns whether it need not be listed: it is fresh or being listed.
     pub(super) fn is_there(&self, place: &Place, now: Timestamp) -> bool {
         let is_fresh = |known: &Known| known.is_fresh(now, false);
         self.peek(place).is_some_and(is_fresh) || self.flights.contains_key(place)
     }
 
-    /// What was begun under this number is over; without a listing it failed, and what was kept is dropped.
+    /// Ends the listing of this number. Without a result it failed, and the cached listing is
+    /// dropped.
     pub(super) fn end(&mut self, place: &Place, number: u64, known: Option<Known>) {
         if self
             .flights
@@ -284,7 +287,8 @@ impl<W: Clone> Cache<W> {
         Some(number)
     }
 
-    /// What was begun under this number is over, and these directories were in it. Those that somebody listed meanwhile are newer.
+    /// Ends the listing of this number, which found these directories. Directories listed
+    /// separately meanwhile are newer.
     pub(super) fn end_tree(&mut self, number: u64, found: Vec<(Place, Known)>) {
         let Some((tree, is_spoiled)) = self.trees.remove(&number) else {
             return;
@@ -306,7 +310,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// Something was written: what it touches is dropped, and what is listed just now is of no use to whoever asks later.
+    /// Drops listings that a write touches, and outdates those under way for later callers.
     pub(super) fn drop_touched(&mut self, written: &Written) {
         let touched = self
             .kept
@@ -331,7 +335,7 @@ impl<W: Clone> Cache<W> {
         number
     }
 
-    /// What was begun to be written under this number is over.
+    /// Ends the write of this number.
     pub(super) fn end_writing(&mut self, number: u64) {
         if let Some(written) = self.writing.remove(&number) {
             self.drop_touched(&written);
@@ -529,12 +533,12 @@ mod tests {
             "not what was kept"
         );
         cache.end(&run, number, Some(known(4, at(1), None)));
-        // It began later than that was asked: no need to list it once more.
+        // It began after the request: it need not be listed again.
         assert!(matches!(
             cache.look(&run, at(2), want, || "w"),
             Look::Here(_)
         ));
-        // What was begun before is not given to those either who ask again without saying so.
+        // Callers that ask again also don't get listings that began before.
         let slow = begin(&mut cache, "s3://b/slow", at(2));
         let want = Want {
             newer_than: Some(cache.next_number()),
@@ -597,7 +601,7 @@ mod tests {
         ] {
             assert_eq!(is_kept(&cache, name), stays, "{name}");
         }
-        // Who asks now is not given what was begun before.
+        // A caller that asks now does not get an earlier listing.
         let waits = look(&mut cache, "s3://b/run/new", at(0));
         assert!(matches!(
             waits,

@@ -1,12 +1,12 @@
-//! What a directory held when it was listed, kept small: a directory of a million entries is not much larger here than their names.
+//! Compact listing of a directory: a million entries take little more memory than their names.
 
 use posthaste_endpoint::{Entry, FileTime, Kind};
 
 /// Entries of one directory: more are not listed through the service.
 pub(super) const ENTRIES_MAX: usize = 5_000_000;
-/// What one of them takes beside its name.
+/// Bytes of an entry besides its name.
 const ROW_BYTES: usize = size_of::<Row>();
-/// What a listing takes beside its entries: itself, its place, and where it stands in the cache.
+/// Bytes of a listing besides its entries: itself, its place, and its cache record.
 const LISTED_BYTES: usize = 512;
 /// Stands for no permission bits.
 const NO_MODE: u16 = u16::MAX;
@@ -16,7 +16,7 @@ const NO_MODE: u16 = u16::MAX;
 pub(crate) struct Listed {
     names: Vec<u8>,
     rows: Vec<Row>,
-    /// The latest time that any entry tells, in seconds since the epoch.
+    /// Latest time of any entry, in seconds since the epoch.
     newest_s: Option<i64>,
     /// No directory comes from here on: nobody looks through a million files for one.
     directories_end: usize,
@@ -34,7 +34,7 @@ struct Row {
     time: Time,
 }
 
-/// What the time of an entry says.
+/// Encoding of an entry's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Unknown,
@@ -42,7 +42,7 @@ enum Time {
     Stored,
 }
 
-/// One entry.
+/// Entry of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen<'l> {
     pub(crate) name: &'l [u8],
@@ -138,7 +138,7 @@ fn name_of<'n>(names: &'n [u8], row: &Row) -> &'n [u8] {
 }
 
 impl Listed {
-    /// What it takes in memory.
+    /// Returns its bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.names.capacity() + self.rows.capacity() * ROW_BYTES + LISTED_BYTES
     }

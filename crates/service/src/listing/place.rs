@@ -1,16 +1,16 @@
-//! Where something is listed: with whose credentials, at which place, and which path there.
+//! Places of listings: the credentials, the endpoint and the path there.
 
 use std::{ffi::OsStr, fmt, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Location, Protocol, Result};
 
-/// A directory of some endpoint, opened with one credential. Two that are equal are the same directory, as the same somebody sees
-/// it.
+/// Directory of an endpoint, opened with one credential. Equal places are the same directory as the
+/// same owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// All that is the same for everything that is opened together.
     root: Arc<Root>,
-    /// As the endpoint has it, `/` between names.
+    /// Path at the endpoint, with `/` between names.
     path: Vec<u8>,
 }
 
@@ -22,11 +22,12 @@ pub(crate) struct Root {
     /// Everything of the address but its path. It may hold a signature, so it is never shown.
     authority: String,
     site: Site,
-    /// With whose rights or credential it is opened, and which of those that they had by turns; none where all see the same.
+    /// Owner whose rights or credential opens it, and the number of that credential; none if all
+    /// see the same.
     whose: Option<(String, u64)>,
 }
 
-/// What writes and reads of one server have in common, whoever makes them and however they are addressed.
+/// Server that reads and writes share, whoever makes them and however they are addressed.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Site(String);
 
@@ -49,11 +50,11 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Where an address leads with a profile. `resolve` says what stands behind `NAME:path`, where NAME is a profile. Blocking:
-    /// links in local paths are followed.
+    /// Resolves an address with a profile to a place. `resolve` returns what is behind `NAME:path`,
+    /// where NAME is a profile. Blocking: links in local paths are followed.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that makes no sense here, and what following links brings.
+    /// [`ErrorKind::Invalid`] for an address that is invalid here, and errors of following links.
     pub(crate) fn of(
         address: &str,
         profile: Option<&str>,
@@ -97,7 +98,8 @@ impl Place {
         })
     }
 
-    /// The same as somebody sees it, with the credential of this number, or as nobody else does.
+    /// Returns the place as an owner sees it with the credential of this number, or as nobody else
+    /// does.
     pub(crate) fn seen_by(self, owner: &str, number: u64) -> Self {
         let root = Root {
             whose: Some((owner.to_owned(), number)),
@@ -165,7 +167,7 @@ impl Place {
         self.child(path)
     }
 
-    /// Whether it is this directory or lies somewhere in it.
+    /// Returns whether it is this directory or lies below it.
     pub(crate) fn lies_in(&self, other: &Self) -> bool {
         let rest = self.path.strip_prefix(&*other.path);
         let is_below = |rest: &[u8]| {
@@ -177,7 +179,7 @@ impl Place {
         self.root == other.root && rest.is_some_and(is_below)
     }
 
-    /// Where an endpoint is opened that lists this and what lies beside it.
+    /// Returns the path of the endpoint that lists this directory and its neighbours.
     pub(crate) fn top(&self) -> Vec<u8> {
         let scheme = self.root.authority.split(':').next().unwrap_or_default();
         match scheme {
@@ -228,7 +230,7 @@ impl Place {
         Ok(location)
     }
 
-    /// Whether what was written makes a listing of this one that was made before untrue.
+    /// Returns whether a write makes an earlier listing of this directory untrue.
     pub(crate) fn is_touched_by(&self, written: &Written) -> bool {
         self.root.site == written.site && overlap(&self.path, &written.path, self.root.is_named())
     }
@@ -239,7 +241,7 @@ impl Root {
         self.profile.as_ref()
     }
 
-    /// With whose rights or credential it is opened, where that makes a difference.
+    /// Returns the owner whose rights or credential opens it, if that makes a difference.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.whose.as_ref().map(|(owner, _)| owner.as_str())
     }
@@ -253,7 +255,7 @@ impl Root {
         )
     }
 
-    /// A profile stands behind it, whose own path is not in the path here.
+    /// Set if it is opened by a profile whose own path is not part of this path.
     fn is_named(&self) -> bool {
         self.authority.ends_with(':') && self.profile.as_deref() == self.authority.strip_suffix(':')
     }
@@ -267,22 +269,23 @@ impl Root {
 }
 
 impl Site {
-    /// It is this machine.
+    /// Returns whether it is on this machine.
     pub(crate) fn is_here(&self) -> bool {
         self.0 == HERE
     }
 
-    /// It is spoken to over SSH.
+    /// Returns whether it is accessed over SSH.
     pub(crate) fn is_ssh(&self) -> bool {
         self.0.starts_with(SSH)
     }
 }
 
 impl Written {
-    /// What a request writes that goes to an address, and so what was listed where. Blocking.
+    /// Returns what a request that goes to an address writes, and so the listings it touches.
+    /// Blocking.
     ///
     /// # Errors
-    /// As [`Place::of`].
+    /// Errors of [`Place::of`].
     pub(crate) fn at(
         address: &str,
         resolve: impl FnOnce(Location) -> Result<Location>,
@@ -307,11 +310,11 @@ impl Written {
 /// The authority of places on this machine, and what they have in common.
 const LOCAL: &str = "file:";
 const HERE: &str = "here";
-/// How the names of hosts begin that are spoken to over SSH.
+/// Prefix of hosts accessed over SSH.
 const SSH: &str = "ssh ";
 
-/// Whether one lies at, above or below the other. Paths whose beginnings are not known to be the same may; so may what a profile
-/// names.
+/// Returns whether one path lies at, above or below the other. Paths with possibly different roots
+/// may overlap, and so may paths of profiles.
 fn overlap(one: &[u8], other: &[u8], is_named: bool) -> bool {
     let is_absolute = |path: &[u8]| path.starts_with(b"/");
     if is_named || is_absolute(one) != is_absolute(other) {
@@ -503,7 +506,7 @@ mod tests {
         assert_ne!(with(Some("archive")), with(Some("mine")));
         assert_ne!(with(Some("archive")), with(None));
         assert_ne!(with(Some("archive")), place("archive:x", None));
-        // What is named opens itself, whatever else was said.
+        // A named profile or credential is used whatever else was given.
         assert_eq!(place("archive:x", Some("mine")), place("archive:x", None));
         assert_eq!(place("/tmp", Some("mine")), place("/tmp", None));
     }
@@ -545,7 +548,7 @@ mod tests {
             ("s3://vault/base/run-2", false),
             ("s3://vault/other", false),
             ("s3://other/base/run", false),
-            // Where the profile leads is not in the path.
+            // The path of the profile is not part of this path.
             ("archive:run", true),
             ("/tmp", false),
         ] {

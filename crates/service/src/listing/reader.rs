@@ -24,18 +24,18 @@ use crate::{actors::Actors, clock::Clock, credentials::Behalf, inbound::look};
 
 /// Endpoints that are open at once.
 const OPEN_MAX: usize = 64;
-/// One that nobody uses for so long is closed.
+/// Idle time after which an endpoint is closed.
 pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
-/// One is opened anew after so long: its profile may say something else by then.
+/// Age at which an endpoint is opened anew: its profile may have changed.
 const OPEN_FOR: Duration = Duration::from_secs(600);
-/// Directories listed at once at one endpoint that somebody waits for.
+/// Directories listed on request at once at one endpoint.
 const ASKED_AT_ONCE: usize = 16;
 /// Directories of this machine that are listed at once.
 const LOCAL_AT_ONCE: usize = 4;
 /// Entries of a tree that is listed in one go: 50 pages of a store, and a few megabytes. What is larger is listed directory by
 /// directory.
 const TREE_ENTRIES_MAX: usize = 50_000;
-/// How often something is tried that fails for now, and the pause before the second time, which doubles.
+/// Attempts at a listing that fails temporarily, and the first pause between them, which doubles.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 /// Whoever is not through with a directory by then is not going to be.
@@ -45,31 +45,31 @@ const LONGEST: Duration = Duration::from_secs(1800);
 type Key = (Arc<Root>, Vec<u8>);
 type Endpoints = HashMap<Key, Arc<Opened>>;
 
-/// An endpoint that is open, or being opened by whoever needs it first.
+/// Endpoint that is open, or being opened by its first user.
 struct Opened {
     endpoint: OnceCell<Arc<dyn Endpoint>>,
     opened: Timestamp,
     used: Mutex<Timestamp>,
-    /// Places for directories that somebody waits for.
+    /// Slots for directories that a caller waits for.
     asked: Semaphore,
 }
 
-/// What is read of a directory.
+/// Result of reading a directory.
 pub(super) struct Read {
     pub(super) known: Known,
-    /// It was as it was: it was not listed again.
+    /// Set if it was unchanged and so not listed again.
     pub(super) is_unchanged: bool,
     /// Its store lists all that lies below in one go.
     pub(super) lists_trees: bool,
 }
 
-/// What is to be read at an endpoint.
+/// Work to do at an endpoint.
 enum What {
     Directory(Option<Known>),
     Tree,
 }
 
-/// What was.
+/// Result of that work.
 enum Found {
     Directory(Read),
     /// All directories of a tree; none where that is too much, or can't be had in one go.
@@ -81,7 +81,7 @@ enum Found {
 pub(super) struct Reader {
     clock: Clock,
     opened: Mutex<Endpoints>,
-    /// With whose rights and credentials they are opened.
+    /// Rights and credentials that open them.
     actors: Arc<Actors>,
 }
 
@@ -101,11 +101,12 @@ impl Reader {
         self.clock.now()
     }
 
-    /// Lists a directory, unless it is as it was when `old` was listed. What somebody waits for has places of its own.
+    /// Lists a directory, unless it is unchanged since `old` was listed. Listings on request have
+    /// their own slots.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Invalid`] for a file, [`ErrorKind::Unsupported`] where there are
-    /// too many entries, and the endpoint's.
+    /// [`ErrorKind::NotFound`] if there is nothing, [`ErrorKind::Invalid`] for a file,
+    /// [`ErrorKind::Unsupported`] for too many entries, and the endpoint's.
     pub(super) async fn read(
         &self,
         place: &Place,
@@ -232,7 +233,7 @@ impl Reader {
         .await
     }
 
-    /// On whose behalf a place is opened: the service's own user's where nobody in particular asks.
+    /// Returns on whose behalf a place is opened: for the service's own user if it has no owner.
     fn behalf(&self, place: &Place) -> Result<Behalf> {
         match (place.root().owner(), place.local()) {
             (Some(owner), Some(_)) => tokio::task::block_in_place(|| self.actors.owner(owner)),
@@ -263,7 +264,7 @@ impl Opened {
     }
 }
 
-/// Whether an endpoint is better opened anew.
+/// Returns whether an endpoint should be opened anew.
 fn is_lost(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -271,7 +272,7 @@ fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// Sees that a local path still leads where it led when it was found out who may read there.
+/// Checks that a local path still leads to where it led when access to it was checked.
 fn is_still_there(path: &std::path::Path, shown: String) -> Result<()> {
     match std::fs::canonicalize(path) {
         Ok(followed) if followed == path => Ok(()),
@@ -297,7 +298,7 @@ async fn patiently<T, F: Future<Output = Result<T>>>(mut work: impl FnMut() -> F
     }
 }
 
-/// Whether a directory's own time tells that names came or went.
+/// Returns whether a directory's modification time shows that names were added or removed.
 fn tells_changes(endpoint: &dyn Endpoint) -> bool {
     matches!(endpoint.capabilities().scheme, "file" | "sftp")
 }
