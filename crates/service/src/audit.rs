@@ -1,4 +1,4 @@
-//! A record of who asked for a change, what was decided about requests, and what was removed for them.
+//! Records who requested a change, what was decided about requests, and what was removed for them.
 
 use std::{
     fs::OpenOptions,
@@ -18,8 +18,8 @@ use crate::{
     render::{moment, reason},
 };
 
-/// The file in which it is noted who asked for a change, and what was decided and removed. It is opened for each line, so that whoever moves it away gets no more of
-/// them.
+/// File that records who requested changes, and what was decided and removed. It is opened for each
+/// line, so a file that was moved away gets no more lines.
 #[derive(Debug)]
 pub(crate) struct Audit(PathBuf);
 
@@ -45,7 +45,8 @@ impl Audit {
     }
 }
 
-/// What a step has for the record: a line for each decision about a request, and for each removal. Blocking.
+/// Returns the lines of a step for the record: one for each decision about a request and each
+/// removal. Blocking.
 pub(crate) fn noted(
     centre: &Centre,
     at: Timestamp,

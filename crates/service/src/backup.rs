@@ -23,7 +23,7 @@ use crate::{
     render, secrets, store,
 };
 
-/// What else lies in a state directory is not the service's.
+/// Files of the service in a state directory; others are not the service's.
 const FILES: [&str; 4] = ["token", "centre", KEY_FILE, ADDRESS_KEY_FILE];
 /// Folders of files.
 const FOLDERS: [&str; 6] = [
@@ -37,10 +37,10 @@ const FOLDERS: [&str; 6] = [
 /// Folders in one another: more are not the service's.
 const DEPTH_MAX: u32 = 4;
 
-/// What says in a copy that it is one, and of when.
+/// File that marks a copy and gives its time.
 const NOTE: &str = "backup.json";
 
-/// Where the journal of a service is.
+/// Location of a service's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In the state directory.
@@ -49,10 +49,10 @@ pub enum Whereabouts {
     Database(Option<String>),
 }
 
-/// What was copied.
+/// Contents of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// Where the journal is; one in a database is not copied.
+    /// Location of the journal; one in a database is not copied.
     pub journal: Whereabouts,
     /// Files in the copy, or that would be.
     pub files: u64,
@@ -100,14 +100,14 @@ pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
 /// Bytes that this process has copied so far for the copy that it makes at `folder`; 0 when it makes none.
 #[must_use]
 pub fn copied_so_far(folder: &Path) -> u64 {
-    // What is renamed under the look is counted at the next.
+    // Files renamed during the look are counted at the next.
     count(&draft_of(folder), Whereabouts::File).map_or(0, |counted| counted.bytes)
 }
 
-/// What a copy would hold, were it made now.
+/// Returns what a copy made now would hold.
 ///
 /// # Errors
-/// As [`back_up`], as far as looking shows it.
+/// Errors of [`back_up`], as far as a look shows them.
 pub fn look(state: &Path, folder: &Path) -> Result<Backup> {
     let whereabouts = check(state, folder)?;
     count(state, whereabouts)
@@ -189,7 +189,7 @@ struct Draft {
     is_whole: bool,
 }
 
-/// Where this process makes the copy that becomes `folder`.
+/// Returns the path where this process makes the copy that becomes `folder`.
 fn draft_of(folder: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(folder.file_name().unwrap_or_default());
@@ -243,7 +243,7 @@ impl Drop for Draft {
     }
 }
 
-/// What tells that a file is not the one it was.
+/// Attributes that show that a file was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -373,11 +373,11 @@ fn note(folder: &Path, made: Timestamp) -> Result<()> {
     secrets::write_private(&folder.join(NOTE), &format!("{text}\n"))
 }
 
-/// Of when the copy is that a state directory was made as; none where it is no copy. All that the journal holds of before may have gone
-/// on elsewhere.
+/// Returns the time of the copy that a state directory was restored from; none if it was not. All
+/// requests in its journal may have progressed since.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when what says so can't be read; the operating system's.
+/// [`ErrorKind::Corrupt`] if the note can't be read; the operating system's.
 pub(crate) fn restored_from(state: &Path) -> Result<Option<Timestamp>> {
     let path = state.join(NOTE);
     let text = match fs::read_to_string(&path) {

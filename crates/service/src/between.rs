@@ -119,7 +119,7 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// The same of a fragment that is on its way there from here.
+    /// Forwards a fragment that is still on its way there from here.
     fn follow(&mut self, from: DepotId, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -132,7 +132,7 @@ impl Hands {
             let sending = async {
                 match lead {
                     Some(lead) => follow_fragment(&store, &depots, from, leg, lead).await,
-                    // What it was to follow has ended already.
+                    // The send that it was to follow has already ended.
                     None => forward_fragment(&store, &depots, from, leg).await,
                 }
             };
@@ -203,8 +203,8 @@ async fn forward_fragment(
     sent.await.map_err(|error| fault_of_forward(&error))
 }
 
-/// What lies in a store sends nothing: the other one takes it there, with the leave of the relay that has the store. From
-/// store to store nobody carries anything.
+/// Lets the other depot copy a fragment from a store, which can't send, with a presigned URL from
+/// the store's relay. Nobody copies from store to store.
 async fn take_fragment(store: &Store, giver: &Depot, taker: &Depot, leg: Leg) -> Result<(), Fault> {
     if !taker.takes.load(Ordering::Relaxed) {
         return Err(Fault::Other);
@@ -281,7 +281,8 @@ async fn follow_fragment(
     }
 }
 
-/// The same of a relay that can't gather. Says how each did that was asked, and how it ended.
+/// Gathers a chunk for a relay that can't. Returns how each depot that was asked did, and the
+/// result.
 async fn gather_chunk(
     store: &Store,
     depots: &Depots,
@@ -316,7 +317,7 @@ async fn gather_chunk(
         .await
     {
         Ok(end) => end,
-        // It was refused as a whole: who sends has no part in that.
+        // It was refused as a whole: no sender caused that.
         Err(error) => return (Vec::new(), Err(fault_of_kind(error.kind()))),
     };
     let giver = |sender: &SenderEnd| {
@@ -339,7 +340,7 @@ async fn gather_chunk(
 fn fault_of_sender(sender: &SenderEnd) -> Option<Fault> {
     match sender.status {
         200 => None,
-        // It no longer holds what it was to send, or something else.
+        // The depot no longer holds the fragment, or holds another one.
         404 | 422 => Some(Fault::SourceVanished),
         status => Some(fault_of_kind(kind_of(status))),
     }

@@ -1,8 +1,8 @@
-//! Driver 1: feeds the mind what really happens and carries out what it commands.
+//! Driver 1: feeds the mind real inputs and carries out its commands.
 //!
-//! One loop. Inputs wait in a bounded queue; each turn takes what is there, steps the mind,
-//! journals the step, and only then starts what was commanded. So whatever was started is in the
-//! journal, and `kill -9` at any moment leaves a step done or not begun.
+//! One loop. Inputs wait in a bounded queue. Each turn takes the waiting inputs, steps the mind,
+//! journals the step, and only then starts the commands. So everything started is in the journal,
+//! and `kill -9` at any moment leaves a step done or not begun.
 
 mod glance;
 mod remains;
@@ -58,7 +58,7 @@ const REQUESTS_PER_INPUT: usize = 4;
 pub(crate) struct Arrival {
     pub(crate) input: Input,
     pub(crate) chunk: Option<ChunkRecord>,
-    /// Who waits until it is written down.
+    /// Notified once the input is in the journal.
     pub(crate) written: Option<oneshot::Sender<()>>,
 }
 
@@ -79,29 +79,29 @@ pub(crate) struct Centre {
     pub(crate) depots: Arc<Depots>,
     pub(crate) flows: Arc<Flows>,
     pub(crate) opened: Arc<Opened>,
-    /// Where sources are handed out; nowhere where nobody asked for that.
+    /// Source server; unset if the operator wants none.
     pub(crate) lending: OnceLock<Lending>,
     /// The ways on which rate can be reserved.
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
-    /// Ids that somebody submits under just now.
+    /// Ids of submissions under way.
     pub(crate) turns: Turns,
-    /// What users may have open.
+    /// Users' quotas of open requests.
     pub(crate) quotas: Quotas,
     /// The scans that wait or run.
     pub(crate) scans: Arc<Scans>,
-    /// Where it is noted who asked for a change and what became of it, if anywhere.
+    /// Record of requested changes and their results, if configured.
     pub(crate) audit: Current<Option<Audit>>,
-    /// What was moved, and when.
+    /// History of transferred bytes.
     pub(crate) history: History,
     /// The traces that requests belong to.
     pub(crate) traced: Arc<Traced>,
-    /// How all requests stood when somebody last watched them.
+    /// States of all requests at the last look.
     pub(crate) glances: Glances,
-    /// Who else moves data.
+    /// Movers of data beside this process.
     pub(crate) movers: Arc<Movers>,
-    /// Directories that were listed for somebody.
+    /// Cached directory listings.
     pub(crate) listings: Arc<Listings>,
     /// The gateways that some depots are reached through.
     pub(crate) gateways: Gateways,
@@ -109,9 +109,9 @@ pub(crate) struct Centre {
     pub(crate) inputs: mpsc::Sender<Arrival>,
     /// The rules of the site's purge.
     pub(crate) purges: Purges,
-    /// What happened since the service started.
+    /// Counters since the service started.
     pub(crate) counts: Counts,
-    /// Number of the newest event: wakes those who stream events.
+    /// Number of the newest event: wakes event streams.
     newest_event: watch::Sender<u64>,
 }
 
@@ -175,10 +175,10 @@ impl Centre {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mind that knows the same, to be asked what it would decide: nothing comes of that.
+    /// Returns a copy of the mind, to ask what it would decide without effect.
     ///
     /// # Errors
-    /// When what it knows can't be read back.
+    /// Fails if its state can't be read back.
     pub(crate) fn copy_of_mind(&self) -> Result<Mind> {
         let known = self.mind().snapshot();
         Mind::restore(&known)
@@ -190,7 +190,7 @@ impl Centre {
         self.newest_event.subscribe()
     }
 
-    /// What somebody was told of directories before this is no longer so.
+    /// Listings from before this input are outdated.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else makes or removes files"
@@ -219,11 +219,11 @@ impl Centre {
         self.send(Arrival::bare(input)).await
     }
 
-    /// The same for people: it is in the journal when this returns, and the mind has taken it, so that nothing said to them is
-    /// lost or looks undone.
+    /// Submits a person's input: when this returns, the input is in the journal and the mind has
+    /// applied it. So no answer is lost or looks undone.
     ///
     /// # Errors
-    /// As [`Self::tell`].
+    /// Errors of [`Self::tell`].
     pub(crate) async fn put_down(&self, input: Input) -> Result<()> {
         let (written, done) = oneshot::channel();
         let arrival = Arrival {
@@ -234,11 +234,11 @@ impl Centre {
         done.await.map_err(|_| ending())
     }
 
-    /// Ends a request that somebody else wants no more: its scan, or what the mind makes of it. That is in the journal when this
-    /// returns.
+    /// Cancels a request that a component no longer wants: its scan, or its state in the mind. The
+    /// journal has that when this returns.
     ///
     /// # Errors
-    /// As [`Self::tell`].
+    /// Errors of [`Self::tell`].
     pub(crate) async fn give_up(&self, request: RequestId) -> Result<()> {
         if self.scans.cancel(request).await {
             return Ok(());
@@ -274,11 +274,12 @@ impl Driver {
         }
     }
 
-    /// Runs until nothing can be sent here any more, on a thread of its own: all that the mind keeps is allocated by that one then, and not
-    /// spread over what every thread holds for itself, of which a hundred thousand requests would take half as much memory again.
+    /// Runs until all senders of inputs are gone, on its own thread. So that thread allocates all
+    /// of the mind's state. Spread over all threads' allocators, a hundred thousand requests would
+    /// take half as much memory again.
     ///
     /// # Errors
-    /// The journal's: without it nothing may be started, so the service ends.
+    /// The journal's: nothing may be started without it, so the service ends.
     pub(crate) async fn run_until(mut self, is_cut: oneshot::Receiver<()>) -> Result<()> {
         tokio::select! {
             ended = self.run() => ended,
@@ -312,7 +313,7 @@ impl Driver {
         arrivals
     }
 
-    /// How what is sent by the command stands to others.
+    /// Returns how the sends of a command relate to other traffic.
     fn manner(&self, command: &Command) -> Manner {
         match *command {
             Command::Send {
@@ -399,7 +400,7 @@ impl Driver {
         }
         self.journal(now, &inputs, &chunks, &out, snapshot)?;
         for written in waiting {
-            // Who asked may have left.
+            // The caller may have left.
             let _ = written.send(());
         }
         for input in &inputs {
@@ -451,7 +452,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Notes what was decided and removed, where somebody wants that.
+    /// Records decisions and removals, if configured.
     fn note(&self, at: Timestamp, step: (&[Input], &[Event])) {
         let audit = self.centre.audit.get();
         let Some(audit) = (*audit).as_ref() else {
@@ -469,7 +470,7 @@ impl Driver {
         }
     }
 
-    /// One line an event, for the operator.
+    /// Logs an event for the operator, in one line.
     fn log(&self, event: &Event) {
         let depot = event.depot.map(|depot| self.centre.depots.name(depot));
         let reason = crate::render::reason(&self.centre, &event.reason, event.at);

@@ -1,4 +1,4 @@
-//! Takes depots into the books: those that somebody adds, and those that make themselves known.
+//! Registers depots: those that an operator adds, and relays that register themselves.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::{
 /// Bytes of a depot's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is doing first, so that a
-/// wrong address, key or secret is said at once.
+/// Adds a depot, or changes the facts of the one with that name. The relay is asked for its status
+/// first, so a wrong address, key or secret is reported at once.
 ///
 /// # Errors
-/// What is wrong with it; what asking the relay brought; the journal's.
+/// Invalid facts; errors of asking the relay; the journal's.
 pub(crate) async fn enlist(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
@@ -47,10 +47,10 @@ pub(crate) async fn enlist(
     keep(centre, watches, record, secret).await
 }
 
-/// Writes down that a depot is reached elsewhere from now on, if it is: what answers there has its key.
+/// Records a depot's new address, if it changed: the relay that answers there has its key.
 ///
 /// # Errors
-/// What asking it there brought; the journal's.
+/// Errors of asking the relay there; the journal's.
 pub(crate) async fn follow(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
@@ -113,10 +113,10 @@ async fn keep(
     Ok(depot)
 }
 
-/// Whether a depot may be called so, and lent so.
+/// Checks a depot's name and terms.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`], and why not.
+/// [`ErrorKind::Invalid`] with the reason.
 pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     check_name(name)?;
     level(terms.level)?;
@@ -125,10 +125,10 @@ pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     read_prices(terms).map(drop)
 }
 
-/// Whether a depot may be called so.
+/// Checks a depot's name.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`], and why not.
+/// [`ErrorKind::Invalid`] with the reason.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let named_well = name.len() <= NAME_BYTES_MAX
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -187,7 +187,7 @@ fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
     })
 }
 
-/// What a depot costs beyond its terms, as the mind is told.
+/// Returns the input for the mind with a depot's costs beyond its terms.
 pub(crate) fn priced(record: &DepotRecord) -> Input {
     Input::DepotPriced {
         depot: record.id,
@@ -195,7 +195,7 @@ pub(crate) fn priced(record: &DepotRecord) -> Input {
     }
 }
 
-/// Below which load a depot is lent, as the mind is told.
+/// Returns the input for the mind with the load below which a depot is lent.
 pub(crate) fn bounded(record: &DepotRecord) -> Input {
     Input::LoadBounded {
         depot: record.id,
@@ -216,10 +216,10 @@ pub(crate) fn load(permille: u32) -> f64 {
     f64::from(permille) / 1000.0
 }
 
-/// A load as cores' worth for each core in thousandths.
+/// Converts a load per core into thousandths.
 ///
 /// # Errors
-/// What loads there are.
+/// The range of valid loads.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -234,7 +234,7 @@ pub(crate) fn load_permille(load: Option<f64>) -> core::result::Result<Option<u3
     }
 }
 
-/// What the mind is told of a depot in the books.
+/// Returns the input for the mind that adds a registered depot.
 pub(crate) fn added(record: &DepotRecord) -> Input {
     Input::DepotAdded {
         depot: record.id,
@@ -244,7 +244,7 @@ pub(crate) fn added(record: &DepotRecord) -> Input {
     }
 }
 
-/// On which terms a depot is lent, as the mind is told.
+/// Returns the input for the mind with the terms on which a depot is lent.
 pub(crate) fn lent(depot: &Depot) -> Input {
     Input::DepotLent {
         depot: depot.record.id,
@@ -271,7 +271,7 @@ pub(crate) fn by_our_clock(windows: Windows) -> Windows {
     windows.ahead_of_utc(ahead_s / 60)
 }
 
-/// How many hops from the centre a depot lies.
+/// Returns the input for the mind with a depot's hops from the centre.
 pub(crate) fn levelled(record: &DepotRecord) -> Input {
     Input::DepotLevelled {
         depot: record.id,

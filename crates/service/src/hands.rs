@@ -1,4 +1,4 @@
-//! Carries out what the mind commands, and tells it how that ended.
+//! Carries out the mind's commands and reports their results.
 
 mod inventory;
 mod metered;
@@ -36,8 +36,8 @@ use crate::{
 };
 pub(crate) use metered::Metered;
 
-/// How often a depot is told to forget a dataset. Once is not enough: it may not answer just then, and a
-/// fragment of which it had all bytes when it was told may be stored afterwards.
+/// Attempts to make a depot forget a dataset. Once is not enough: the depot may not answer then,
+/// and a fragment whose last bytes had arrived may be stored afterwards.
 const FORGET_TURNS: u32 = 3;
 /// Between two of them: longer than a depot that hears no more of an upload keeps it.
 const FORGET_AGAIN: Duration = Duration::from_secs(40);
@@ -50,9 +50,9 @@ pub(crate) struct Hands {
     pub(crate) running: JoinSet<()>,
     /// Sends that an `Abandon` or a `Recall` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<UnderWay>>,
-    /// Depots that are being told to forget a request, more than once: no more of that where it is sent there again.
+    /// Repeated forgets of a request at a depot: they stop if the request is sent there again.
     forgetting: HashMap<(RequestId, DepotId), AbortHandle>,
-    /// How far sends are, for what follows them.
+    /// Progress of sends, for forwards that follow them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,
@@ -62,16 +62,16 @@ pub(crate) struct Hands {
     reservations: Reservations,
 }
 
-/// What is being sent.
+/// Send under way.
 struct UnderWay {
     chunk: ChunkIndex,
     fragment: FragmentIndex,
     handle: AbortHandle,
-    /// Of what is sent from here, or by a mover; none of what relays do among themselves.
+    /// Set for sends from here or by a mover; none for transfers among relays.
     departure: Option<Arc<Departure>>,
 }
 
-/// One fragment on its way.
+/// Fragment on its way.
 #[derive(Clone, Copy)]
 pub(crate) struct Leg {
     pub(crate) request: RequestId,
@@ -95,7 +95,7 @@ impl Leg {
         }
     }
 
-    /// What is to be noted of its chunk.
+    /// Returns the chunk's record.
     pub(crate) fn record(self, digests: Vec<Digest>) -> ChunkRecord {
         ChunkRecord {
             request: self.request,
@@ -104,7 +104,7 @@ impl Leg {
         }
     }
 
-    /// What the mind is told when it was taken back.
+    /// Returns the input for the mind that the send was recalled.
     pub(crate) fn recalled(self) -> Input {
         let Self {
             request,
@@ -120,7 +120,7 @@ impl Leg {
         }
     }
 
-    /// What the mind is told when it has ended.
+    /// Returns the input for the mind that the send ended.
     pub(crate) fn ended(self, ended: Result<(), Fault>) -> Input {
         let Self {
             request,
@@ -263,7 +263,7 @@ impl Hands {
         self.keep(leg, handle, None);
     }
 
-    /// The same of what a `Recall` may reach too.
+    /// Keeps a send that a `Recall` may reach too.
     fn keep(&mut self, leg: Leg, handle: AbortHandle, departure: Option<Arc<Departure>>) {
         if let Some(telling) = self.forgetting.remove(&(leg.request, leg.depot)) {
             telling.abort();
@@ -325,7 +325,7 @@ impl Hands {
     }
 
     fn forget(&mut self, request: RequestId, depot: DepotId, reason: &Reason) {
-        // What waited near the centre for a stage-in is a copy of what its sources hold.
+        // A chunk that waited near the centre for a stage-in is a copy of its sources' bytes.
         let is_elsewhere = matches!(reason, Reason::Delivery { .. } | Reason::Near { .. });
         let backup = tokio::task::block_in_place(|| self.store.backup_of(request));
         if !is_elsewhere && backup.is_some() {
@@ -447,7 +447,7 @@ pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
     }
 }
 
-/// Whether a depot removed what it held of a request.
+/// Returns the input that a depot did or did not remove a request's data.
 fn forgotten(request: RequestId, depot: DepotId, done: bool) -> Arrival {
     Arrival::bare(Input::Forgotten {
         request,

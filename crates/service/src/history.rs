@@ -1,7 +1,7 @@
-//! What was moved on each path, and when: counted here, and kept in the journal.
+//! Counts the bytes transferred on each path over time, and keeps them in the journal.
 //!
-//! Bytes of depots count when the depot has acknowledged them, those of sources when they came; also those that movers moved. What was
-//! counted is written down three times a minute, as far as anything was.
+//! Bytes of depots count when the depot has acknowledged them, bytes of sources when they arrive;
+//! bytes that movers transfer count too. Counts are recorded three times a minute, if any changed.
 
 use std::{
     collections::BTreeMap,
@@ -16,27 +16,28 @@ use posthaste_types::{Bytes, Timestamp};
 
 use crate::{driver::Centre, render::moment};
 
-/// How often bytes are counted.
+/// Interval between counts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Counts between two times that they are written down: what a crash may lose.
 const COUNTS_KEPT_TOGETHER: u32 = 4;
-/// Paths that are told apart between two times: bounds the rows of the journal. What more carry counts for [`OTHERS`].
+/// Paths counted separately between two records, which bounds the rows of the journal. Further
+/// paths count as [`OTHERS`].
 const PATHS_MAX: usize = 256;
-/// What is moved on paths beyond those.
+/// Name for all further paths.
 const OTHERS: &str = "others";
 /// Steps of an answer: bounds its size.
 const STEPS_MAX: u64 = 1500;
 /// Steps where nobody says how long they are: the width of a terminal.
 const STEPS_USUAL: u64 = 60;
 
-/// What was counted since it was written down last.
+/// Counts since the last record.
 #[derive(Debug, Default)]
 struct Counted {
-    /// How much each path had carried at the last look.
+    /// Total of each path at the last count.
     totals: BTreeMap<String, u64>,
-    /// What came since, by the minute and the path.
+    /// Bytes since then, by minute and path.
     fresh: BTreeMap<(u64, String), u64>,
-    /// When that was.
+    /// Time of the last record.
     kept_to: Timestamp,
 }
 
@@ -70,17 +71,17 @@ impl Counted {
     }
 }
 
-/// What was moved.
+/// History of transferred bytes.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Counted>);
 
-/// What somebody wants to see.
+/// Parameters of a query.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) path: Option<String>,
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
-    /// How long each step is, where that is said.
+    /// Length of each step, if given.
     pub(crate) step: Option<Duration>,
 }
 
@@ -131,7 +132,7 @@ impl History {
         Ok(())
     }
 
-    /// What was moved. Blocking.
+    /// Returns the history of transferred bytes. Blocking.
     ///
     /// # Errors
     /// The journal's.
@@ -208,7 +209,7 @@ pub(crate) async fn keep_all(centre: Arc<Centre>) -> Result<()> {
         if counts % COUNTS_KEPT_TOGETHER == 0 {
             let kept = tokio::task::block_in_place(|| centre.history.keep(&centre));
             match kept {
-                // What was counted stays, for the next time.
+                // The counts stay for the next attempt.
                 Err(error) if error.is_temporary() => tracing::warn!("{error}"),
                 other => other?,
             }

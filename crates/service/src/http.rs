@@ -52,7 +52,7 @@ pub use document::openapi;
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What every route has at hand.
+/// State shared by all routes.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) centre: Arc<Centre>,
@@ -63,9 +63,9 @@ pub(crate) struct Desk {
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
     /// Below which jobs may have data moved, without links.
     pub(crate) scratch: Arc<Current<Vec<std::path::PathBuf>>>,
-    /// Jobs that are gone, whose data may still be on its way.
+    /// Jobs that are gone, whose stage-ins may still be under way.
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
-    /// Held by whoever asks for what a job reads.
+    /// Held during requests for inputs of jobs.
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
     /// Jobs that are looked at before it is time.
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
@@ -73,7 +73,7 @@ pub(crate) struct Desk {
     pub(crate) fts: Arc<fts::Fts>,
     /// The queue that is looked at, where one is.
     pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
-    /// What is asked in place of Slurm's programs, where it is.
+    /// REST client that replaces Slurm's programs, if configured.
     pub(crate) slurmrestd: Option<Arc<crate::slurmrestd::Slurmrestd>>,
 }
 
@@ -124,7 +124,7 @@ impl Refusal {
         }
     }
 
-    /// Whether trying again may go well.
+    /// Returns whether a retry may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         self.0.is_temporary()
     }
@@ -155,7 +155,7 @@ fn answer_problem(problem: &api::Problem) -> Response {
     (status, kind, Json(problem).into_response().into_body()).into_response()
 }
 
-/// What a route answers.
+/// Answer of a route.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
 /// All routes.

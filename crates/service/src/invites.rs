@@ -1,7 +1,7 @@
-//! Invitations: texts by which relays make themselves known.
+//! Invitations: texts by which relays register.
 //!
-//! Each is a file in `STATE/invites`, named like the depot: what its token comes to (never the token itself), until
-//! when it is good, on which terms the depot is taken, and the key of the relay that used it.
+//! Each is a file in `STATE/invites`, named like the depot. It has the hash of its token (never the
+//! token), its expiry, the terms for the depot, and the key of the relay that used it.
 
 use std::path::{Path, PathBuf};
 
@@ -132,10 +132,10 @@ pub(crate) fn show(
 }
 
 impl Kept {
-    /// Writes down that the relay with this key has used it. Returns what it was before.
+    /// Records that the relay with this key used it, and returns its former state.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(crate) fn used_by(self, state: &Path, name: &str, key: String) -> Result<Self> {
         let used = Self {
             key: Some(key),
@@ -145,10 +145,10 @@ impl Kept {
         Ok(self)
     }
 
-    /// Writes down that it is as it was, unless it was withdrawn meanwhile: what it was used for did not succeed.
+    /// Restores its former state after a failed use, unless it was withdrawn meanwhile.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(crate) fn put_back(&self, state: &Path, name: &str) -> Result<()> {
         match file(state, name).exists() {
             true => keep(state, name, self),

@@ -13,7 +13,8 @@ use tracing::Instrument;
 
 use crate::{flatten, monotonic, store::journal_error, traced};
 
-/// Between two looks whether the lease is free. Whoever gives it back wakes those who wait; this is for leaders that died.
+/// Interval of checks whether the lease is free. A leader that gives it up wakes the waiting
+/// services; this is for leaders that died.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The lead: its lease is renewed from the moment this is made.
@@ -49,10 +50,10 @@ impl Lead {
         })
     }
 
-    /// Waits until the lead is lost.
+    /// Waits until leadership is lost.
     ///
     /// # Errors
-    /// That it is, or that the database was away for as long as a lease lasts.
+    /// Always: the loss, or that the database was away for the duration of a lease.
     pub(crate) async fn lost(&mut self) -> Result<()> {
         match self.keeping.join_next().await {
             Some(ended) => flatten(ended),
@@ -60,7 +61,7 @@ impl Lead {
         }
     }
 
-    /// Gives the lead to whoever waits for it.
+    /// Gives leadership to a waiting service.
     ///
     /// # Errors
     /// The database's: then the lease expires.
@@ -90,7 +91,8 @@ async fn wait_for(mut lease: Lease) -> Result<(Lease, Epoch)> {
     }
 }
 
-/// Takes the lease where it is free, or was that of a process of this machine that is over; else says whose it is.
+/// Takes the lease if it is free, or if its holder was a process of this machine that has ended.
+/// Otherwise returns the holder.
 fn look(lease: &mut Lease) -> Result<Result<Option<Epoch>, JournalError>, String> {
     let taken = lease.acquire();
     if !matches!(taken, Ok(None)) {

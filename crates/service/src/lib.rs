@@ -1,8 +1,8 @@
 //! Driver 1: the mind with a real clock and the real world.
 //!
-//! [`Service::open`] opens the state directory, brings the mind back to where the journal left it, and
-//! runs three things until it is told to end: the driver's loop, the watch over every depot, and
-//! the REST API.
+//! [`Service::open`] opens the state directory and restores the mind from the journal. It runs
+//! three things until it is told to end: the driver's loop, the watch over every depot, and the
+//! REST API.
 
 extern crate alloc;
 
@@ -99,7 +99,7 @@ pub use store::journal_error;
 
 /// Depots that may be added while none is taken up for watching yet.
 const WATCHES_MAX: usize = 64;
-/// How long answers on their way may take once the service is told to end.
+/// Time for pending answers once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 /// Between two looks for keys of what nobody keeps any more.
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
@@ -112,17 +112,17 @@ pub struct Service {
     driver: driver::Driver,
     begun: mpsc::UnboundedReceiver<submit::Begun>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
-    /// Jobs that are gone, whose data may still be on its way.
+    /// Jobs that are gone, whose stage-ins may still be under way.
     forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
-    /// Directories that are to be listed for somebody.
+    /// Requested directory listings.
     listed: mpsc::Receiver<listing::Start>,
     token_file: PathBuf,
     reloader: Reloader,
-    /// What lets it decide, where others wait for that.
+    /// Leadership, if services share a database.
     lead: Option<leadership::Lead>,
-    /// Where sources are handed out, and what is to be read for that.
+    /// Source server, and the requests to read for it.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
-    /// Who is told what happens, and who from some time on.
+    /// Alarms at the start, and their later replacements.
     tellers: (Vec<alarms::Teller>, mpsc::Receiver<Vec<alarms::Teller>>),
 }
 
@@ -210,7 +210,7 @@ impl Service {
         })
     }
 
-    /// Where the API listens.
+    /// Returns the API's listening address.
     ///
     /// # Errors
     /// The operating system's.
@@ -220,7 +220,7 @@ impl Service {
             .map_err(|cause| Error::io("look at", "the listener", cause))
     }
 
-    /// Where FTS's interface listens too, if anywhere.
+    /// Returns the separate listening address of FTS's interface, if any.
     ///
     /// # Errors
     /// The operating system's.
@@ -231,14 +231,14 @@ impl Service {
             .map_err(|cause| Error::io("look at", "the listener", cause))
     }
 
-    /// How sources are reached by whoever pulls, where they are handed out.
+    /// Returns the address by which pulls reach sources, if these are served.
     #[must_use]
     pub fn source_url(&self) -> Option<&str> {
         let lending = self.desk.centre.lending.get();
         lending.map(|lending| lending.url.as_str())
     }
 
-    /// What gives it other settings while it runs.
+    /// Returns a handle that changes its settings while it runs.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
@@ -435,7 +435,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         let twin = centre.depots.twin(&depot.record);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(enlist::added(&depot.record)).await?;
-        // Its terms the mind still knows; it is told them anew when the relay says its hours.
+        // The mind still knows its terms, and gets them again when the relay reports its hours.
         centre.tell(enlist::levelled(&depot.record)).await?;
         centre.tell(enlist::priced(&depot.record)).await?;
         centre.tell(enlist::bounded(&depot.record)).await?;
@@ -463,7 +463,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
             let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record));
             let places = outbound::places_as_written(record, behalf.as_ref().ok());
             centre.outgoing.places.take(record.id, places);
-            // Where its links lead is looked at by somebody who may wait for that.
+            // The links' targets are resolved by a task that may wait for them.
             let (centre, record) = (Arc::clone(centre), record.clone());
             drop(tokio::task::spawn_blocking(move || {
                 let places = outbound::places(&record, &behalf?);

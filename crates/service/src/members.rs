@@ -20,11 +20,12 @@ use crate::{
     invites,
 };
 
-/// What is done for them.
+/// State for registering relays.
 pub(crate) struct Members {
     centre: Arc<Centre>,
     watches: mpsc::Sender<Arc<Depot>>,
-    /// One newcomer after the other: an invitation is good for one relay, however many come at once.
+    /// Admits one new relay at a time: an invitation is good for one relay, however many come at
+    /// once.
     door: Mutex<()>,
 }
 
@@ -57,7 +58,7 @@ impl Members {
             secret: body.secret.clone(),
             ..invite.terms.clone().into()
         };
-        // Written down first: whoever comes with another key after a crash comes too late.
+        // Recorded first: after a crash, a relay with another key comes too late.
         let before = invite.used_by(state, &body.name, body.fingerprint)?;
         let enlisted = enlist(centre, &self.watches, new).await;
         let depot = enlisted.map_err(|cause| {

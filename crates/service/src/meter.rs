@@ -1,17 +1,19 @@
-//! What each depot really takes, measured on the sends themselves.
+//! Measures the real intake of each depot by the sends themselves.
 //!
-//! Bytes count as they arrive, as the kernels at both ends of a connection know, where that is known in time: fragments that
-//! end together, half of them a moment before the meter is read, say nothing wrong then, and a path that becomes slow shows
-//! before they end.
+//! Bytes count as they arrive, as the kernels at both ends of a connection know, if that is known
+//! in time. Then fragments that end together, half of them just before the meter is read, cause no
+//! error, and a path that slows down shows before they end.
 //!
-//! Elsewhere they count when the depot has acknowledged them, and a window reaches from one acknowledgement to
-//! another: so what is on its way when it closes is what was when it opened. Where that takes too long, because fragments
-//! are large for what the path carries now, they count as they arrive until what was on its way then has ended. Through
-//! gateways nobody sees from here what has arrived; there it is only seen that something moves, and the window stays open
-//! until something is acknowledged: all of that arrived in all of that time.
+//! Otherwise bytes count when the depot has acknowledged them, and a window reaches from one
+//! acknowledgement to another: as much is under way at its end as at its start. If that takes too
+//! long, because fragments are large for the current rate, bytes count as they arrive until all
+//! sends of that moment have ended. Through gateways the arrival can't be seen from here, only that
+//! something moves. The window then stays open until an acknowledgement: all of those bytes arrived
+//! in all of that time.
 //!
-//! A burst of sends begins with nothing on its way: what arrives before its first acknowledgement does not count, and what
-//! is acknowledged until the sends that began before that have ended is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
+//! A burst of sends begins with nothing under way. Bytes that arrive before its first
+//! acknowledgement don't count. Bytes acknowledged until all sends from before that have ended give
+//! only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
 
 use std::{
     sync::Mutex,
@@ -29,7 +31,7 @@ const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A window busy for at least this share, in per cent, says what the depot can take; a less busy
 /// one only what it took (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
-/// Of what took less time nothing can be told.
+/// Shortest busy time that allows a measurement.
 const BUSY_MIN: Duration = Duration::from_millis(1);
 /// The least length of a window in which bytes count as they arrive: a connection whose path has just become slow needs a
 /// while to find its pace…
@@ -40,34 +42,35 @@ const SEEN_BYTES_MIN: u64 = 64 << 10;
 /// were.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// One depot's meter.
+/// Meter of one depot.
 #[derive(Debug)]
 pub(crate) struct Meter {
     window: Mutex<Window>,
 }
 
-/// How far a burst of sends is in filling the path.
+/// Progress of a burst of sends in filling the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ramp {
     /// Nothing was acknowledged yet.
     Filling,
     /// So many of the sends that began before the first acknowledgement are still under way.
     Draining(u32),
-    /// What leaves is what arrives.
+    /// Path is full: bytes arrive at the rate at which they leave.
     Over,
 }
 
 #[derive(Debug)]
 struct Window {
     opened: Instant,
-    /// Since when nobody looked whether anything moves, where nothing was acknowledged since it opened.
+    /// Last look at whether anything moves, if nothing was acknowledged since the window opened.
     unheard_since: Instant,
     in_flight: u32,
-    /// How many of them take only what others leave, and whether any did in this window: what they took says
-    /// only that there was so much.
+    /// Number of sends that give way, and whether there were any in this window: their rate is only
+    /// a lower bound.
     humble: u32,
     was_humble: bool,
-    /// How many of them a mover makes, who tells from time to time what arrived, and whether any did in this window.
+    /// Number of sends by movers, which report arrivals from time to time, and whether there were
+    /// any in this window.
     told: u32,
     was_told: bool,
     /// Some of what is on its way still goes another way.
@@ -77,38 +80,38 @@ struct Window {
     ramp: Ramp,
     /// Time with something in flight, but for what `busy_since` says.
     busy: Duration,
-    /// When something was acknowledged last in it, and how long it was busy until then.
+    /// Time of the window's last acknowledgement, and the busy time until then.
     acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
-    /// Of all windows.
+    /// Sum over all windows.
     stored: Bytes,
-    /// What the network had carried at the first look at it.
+    /// Network counters at the first look.
     before: Option<Look>,
     /// Bytes count as they arrive, until so many sends have ended.
     seen: Option<u32>,
-    /// What was acknowledged since it opened was counted before, in part.
+    /// Set if bytes acknowledged since it opened were counted before, in part.
     is_counted: bool,
     latest: ByteRate,
 }
 
-/// What the network has carried for a depot so far.
+/// Bytes that the network has carried for a depot so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Carried {
-    /// What was given to it.
+    /// Bytes handed to the network.
     pub(crate) sent: Bytes,
-    /// What has arrived; none where that is not seen.
+    /// Bytes that arrived; none if that is not visible.
     pub(crate) arrived: Option<Bytes>,
-    /// Whether the depot itself holds back what its kernel took at once.
+    /// Set if the depot itself holds back bytes that its kernel has received.
     pub(crate) is_held_back: bool,
 }
 
-/// What the network had carried at a moment.
+/// Network counters at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     carried: Carried,
     at: Instant,
-    /// How long the window had been busy by then.
+    /// Busy time of the window until then.
     busy: Duration,
 }
 
@@ -121,7 +124,8 @@ impl Window {
         }
     }
 
-    /// Whether bytes count as they arrive: it is known in time, and something was acknowledged since the path was filled.
+    /// Returns whether bytes count as they arrive: arrivals are known in time, and something was
+    /// acknowledged since the path was filled.
     fn sees(&self, before: Look, carried: Carried) -> bool {
         let is_told_late = carried.is_held_back || self.was_told;
         let is_seen = carried.arrived.is_some() && before.carried.arrived.is_some();
@@ -152,7 +156,7 @@ impl Window {
     fn see(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let (arrived_before, arrived) = before.carried.arrived.zip(carried.arrived)?;
         let bytes = arrived - arrived_before;
-        // Of what arrived earlier nobody saw how much it was.
+        // The amount of earlier arrivals is unknown.
         let window = self.busy_until(now).saturating_sub(before.busy);
         if window < SEEN_MIN || bytes.get() < SEEN_BYTES_MIN {
             return None;
@@ -187,7 +191,8 @@ impl Window {
             self.open(now, self.busy_until(now), now);
             self.seen = is_busy.then_some(self.in_flight);
         }
-        // What is acknowledged next was on its way all the time since the window opened, not only from now on.
+        // The next acknowledged bytes were under way all the time since the window opened, not only
+        // from now on.
         self.unheard_since = now;
         self.before = Some(self.look(now, carried));
         sample.filter(|_| is_busy)
@@ -196,7 +201,7 @@ impl Window {
     /// Moves the ramp on after a send ended.
     fn climb(&mut self, now: Instant, is_stored: bool) {
         if self.ramp == Ramp::Filling && is_stored {
-            // What arrived until now filled the path.
+            // Arrivals until now filled the path.
             self.before = None;
         }
         self.ramp = match self.ramp {
@@ -207,7 +212,8 @@ impl Window {
         if let Some(left) = &mut self.seen {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                // What is on its way now began since: as many of its bytes have arrived as will at the window's end.
+                // Sends under way began since: as many of their bytes have arrived as will at the
+                // window's end.
                 self.seen = None;
                 (self.ramp, self.is_turning) = (Ramp::Over, false);
                 self.open(now, self.busy_until(now), now);
@@ -221,7 +227,7 @@ impl Window {
     }
 }
 
-/// Whether something was under way for as good as all of that time.
+/// Returns whether something was under way for nearly all of that time.
 fn is_busy(busy: Duration, open_for: Duration) -> bool {
     busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
 }
@@ -233,7 +239,7 @@ pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     /// Time with something in flight.
     pub(crate) window: Duration,
-    /// Whether there was always something in flight, and the path full.
+    /// Set if something was always in flight and the path was full.
     pub(crate) saturated: bool,
 }
 
@@ -401,17 +407,17 @@ impl Meter {
         })
     }
 
-    /// What was stored there since the service started.
+    /// Returns the bytes stored there since the service started.
     pub(crate) fn stored(&self) -> Bytes {
         self.with(|window| window.stored)
     }
 
-    /// Whether there is nothing to say until something starts.
+    /// Returns whether there is nothing to report until a send starts.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.with(|window| window.in_flight == 0 && window.acknowledged_at.is_none())
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.with(|window| window.in_flight == 0)
     }
@@ -483,7 +489,7 @@ mod tests {
         for now in (1000..=8000).step_by(1000) {
             meter.on_end(after(start, now), false, Bytes::new(1000));
         }
-        // It looked at the clock before.
+        // It read the clock before.
         let sample = meter.sample(after(start, 7999), UNSEEN).unwrap();
         assert_eq!(sample.bytes, Bytes::new(8000));
         assert_eq!(sample.window, Duration::from_secs(8));
@@ -615,7 +621,7 @@ mod tests {
         run_told(meter, start, size, (rates, turn), until, told)
     }
 
-    /// The same, where `told` says at each moment what is known of what arrived by then.
+    /// Runs the same with `told` returning the known arrivals at each moment.
     fn run_told(
         meter: &Meter,
         start: Instant,
@@ -668,7 +674,7 @@ mod tests {
         assert!(late.len() > 10);
     }
 
-    /// When it is known for sure that a path carries a tenth since 10.4 s.
+    /// Returns when it is certain that a path carries a tenth since 10.4 s.
     fn known_slow(meter: &Meter, start: Instant, is_held_back: bool) -> u64 {
         let told = |_, arrived| Carried {
             arrived: Some(Bytes::new(arrived)),

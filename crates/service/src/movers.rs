@@ -1,5 +1,6 @@
-//! Movers: processes that move data for the service, on whatever hosts (`docs/algorithms/movers.md`). Who is there, and who
-//! does what, the roster decides; this tells it what is heard, and those who wait for work what became of it.
+//! Movers: processes that move data for the service, on any hosts (`docs/algorithms/movers.md`).
+//! The roster decides which movers exist and what each does. This passes it their reports, and
+//! passes results to the callers that wait for work.
 
 mod shown;
 mod waiting;
@@ -22,7 +23,7 @@ use shown::{Came, ReadEnding, read_digest, read_ending, shown, unknown};
 use waiting::Told;
 pub(crate) use waiting::{Ending, News, Offered};
 
-/// How often it is looked whether movers are silent.
+/// Interval of checks for silent movers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// An answer to a mover waits no longer for work: it must be heard meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(3);
@@ -34,16 +35,16 @@ struct Pending {
     teller: mpsc::Sender<Told>,
 }
 
-/// What is known of a mover beside what the roster knows.
+/// Facts of a mover that the roster does not know.
 #[derive(Debug, Default)]
 struct About {
-    /// It may be given something, or is to stop something, or a turn of its is no longer the newest.
+    /// Wakes its turn: there may be work to give or to stop, or the turn is no longer the newest.
     woken: Arc<Notify>,
     host: String,
     version: String,
     bytes: u64,
     failure: Option<String>,
-    /// What it sent to each depot so far, and what of that arrived.
+    /// Bytes that it sent to each depot, and how many of those arrived.
     carried: BTreeMap<String, (u64, u64)>,
 }
 
@@ -158,11 +159,12 @@ impl Movers {
         }
     }
 
-    /// Hears what a mover says, and gives it work; waits for some where it may. What it said that it carried to depots is
-    /// told to `carried`.
+    /// Receives a mover's report and returns its work, waiting for some if it may. Bytes that it
+    /// reports as sent to depots are passed to `carried`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it is not known (any more): it joins anew. [`ErrorKind::Invalid`] for what makes no sense.
+    /// [`ErrorKind::NotFound`] if it is not known (any more): it joins anew. [`ErrorKind::Invalid`]
+    /// for an invalid report.
     pub(crate) async fn turn(
         &self,
         id: MoverId,
@@ -196,7 +198,7 @@ impl Movers {
         Ok(Arc::clone(&about.woken))
     }
 
-    /// Whether it is something new.
+    /// Returns whether the report is new.
     fn hear(
         &self,
         id: MoverId,
@@ -216,7 +218,7 @@ impl Movers {
             Heard::Old => return Ok(false),
             Heard::New => {}
         }
-        // One that waits with an older turn is not to be given anything there.
+        // A mover that waits with an older turn gets no work there.
         if let Some(about) = state.about.get(&id) {
             about.woken.notify_waiters();
         }
@@ -270,7 +272,7 @@ impl Movers {
         let _ = pending.teller.try_send(ControlFlow::Break(ending));
     }
 
-    /// What it is to do; none where its turn is no longer the newest.
+    /// Returns its work; none if its turn is no longer the newest.
     fn ask(&self, id: MoverId, turn: &api::MoverTurn) -> Result<Option<api::MoverOrders>> {
         let mut state = self.state();
         let leaves = turn.leaves;
@@ -338,7 +340,7 @@ impl Movers {
         )
     }
 
-    /// How all movers are, in the order in which they joined.
+    /// Returns all movers, in the order in which they joined.
     pub(crate) fn all(&self) -> Vec<api::Mover> {
         let (now, state) = (self.now(), self.state());
         let views = state.roster.views().into_iter();
@@ -368,7 +370,8 @@ impl Movers {
         }
     }
 
-    /// After anything changed: wakes those who wait for work, and tells those whose work no mover is to do.
+    /// Passes on the results of any change: wakes movers that wait for work, and returns work to
+    /// callers if no mover is to do it.
     fn settle(&self, state: &mut State) {
         for ticket in state.roster.take_left() {
             // Whoever waits hears the end of this.
@@ -389,7 +392,8 @@ impl State {
         self.about.retain(|id, _| roster.name(*id).is_some());
     }
 
-    /// Tells whoever waits for the work of a lease, where it is this mover's. What finds no room is told by what comes after.
+    /// Sends news to the caller that waits for a lease's work, if the lease is this mover's. News
+    /// without room is superseded by later news.
     fn tell(&self, id: MoverId, lease: LeaseId, news: News) {
         let Some((holder, ticket)) = self.roster.holder(lease) else {
             return;

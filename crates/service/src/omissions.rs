@@ -1,4 +1,5 @@
-//! Files of sources that are at fault while they are read: told to the mind, and left out where it says so.
+//! Files of sources that are at fault while they are read: reported to the mind, and left out at
+//! its command.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     store::Store,
 };
 
-/// A file at fault, as the mind is told of it.
+/// Returns the input that reports a file at fault.
 fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault) -> Input {
     let entry = sealed.list().files.get(fault.file);
     let (first, last) = sealed.chunks_of(fault.file);
@@ -145,7 +146,8 @@ pub(crate) fn carry_out(store: &Store, opened: &Opened, command: &Command) {
     }
 }
 
-/// What is stored of a chunk as it was before it became another one counts no more: its send is as if it had been taken back.
+/// Returns the input for a stored chunk, as a recalled send if the chunk changed meanwhile: its
+/// former bytes no longer count.
 pub(crate) fn unless_outdated(opened: &Opened, arrival: Arrival) -> Arrival {
     let Input::FragmentStored {
         request,

@@ -20,17 +20,17 @@ use posthaste_types::{RequestId, Timestamp};
 
 pub(crate) use looks::{bound, look_on, rehearsed, said};
 
-/// What should be gone already and is not gets this long: it goes as fast as it can.
+/// Time for files whose purge is overdue: they leave as fast as possible.
 const OVERDUE: Duration = Duration::from_secs(600);
 
-/// When something goes, and why, for people.
+/// Forecast purge of a file, with the reason for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Foreseen {
     pub(crate) at: Option<Timestamp>,
     pub(crate) rule: String,
 }
 
-/// What tells whether a file changed: when, and how long it is.
+/// Attributes that show a change: times and size.
 type Stamp = (i64, i64, u64);
 
 /// Sees that a file has rules of a purge.
@@ -46,18 +46,18 @@ pub fn check_purge_policy(file: &Path) -> Result<()> {
 pub(crate) struct Purges {
     rules: Mutex<Rules>,
     seen: Mutex<BTreeMap<RequestId, Seen>>,
-    /// Held by whoever tells when something goes, so that what its user says comes last.
+    /// Held while a purge time is reported, so that the user's own comes last.
     telling: tokio::sync::Mutex<()>,
 }
 
-/// By which rules the files of a request were looked at, when, and what was foreseen; nothing of one that they don't bind,
-/// or whose files could not be looked at.
+/// Last look at a request's files: rules, time and forecast. The forecast is none if no rule binds
+/// them, or they could not be examined.
 #[derive(Debug)]
 struct Seen {
     stamp: Stamp,
     at: Instant,
     foreseen: Option<Foreseen>,
-    /// The rule that was told.
+    /// Reported rule.
     told: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Purges {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the site has any.
+    /// Returns whether the site has any policy.
     fn are_any(&self) -> bool {
         self.rules().file.is_some()
     }
@@ -135,11 +135,11 @@ impl Purges {
         Ok(Some((stamp, policy, file)))
     }
 
-    /// When the first file of a source goes, or of those in it that are named by their paths below it, and by which rules that was
-    /// judged; none where nobody knows any rules. Looks at every file, with the rights of whose it is.
+    /// Returns when the first file of a source is purged, or of its named files, and the rules for
+    /// that. None if there are no rules. Examines every file with its owner's rights.
     ///
     /// # Errors
-    /// As [`Purges::open`], and when the source can't be looked at.
+    /// Errors of [`Purges::open`], and of examining the source.
     fn foresee(
         &self,
         (source, only): (&Path, &[impl AsRef<[u8]>]),

@@ -23,18 +23,18 @@ use book::{Book, Forecast};
 
 /// Between two looks: a scheduler of a large centre is asked by many, and answers each in a second or so.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Shortest time between looks, also when jobs are told of: a burst of them costs one look.
+/// Shortest time between looks, also when jobs register: a burst of them costs one look.
 const LOOK_LEAST: Duration = Duration::from_secs(5);
 
-/// How long before one in ten such jobs starts data is to be there where it comes just in time: as it was measured
+/// Just-in-time data should arrive this long before the p10 start of such jobs, as measured
 /// (docs/algorithms/queue-wait.md, closed loop).
 const AHEAD: Duration = Duration::from_secs(60);
 /// Data that is wanted sooner than this is not held back at all.
 const NEAR: Duration = Duration::from_secs(60);
-/// How long the data of a job is held back that came since the last look: nothing is known of it before the next, which comes
-/// much sooner where Slurm is there.
+/// Delay of the data of a job that came since the last look: nothing is known of it before the next
+/// look, which comes much sooner if Slurm answers.
 const UNSEEN: Duration = Duration::from_secs(120);
-/// How long the data of a job is held back that waits for others to end, as long as they have not: nobody knows when that is.
+/// Delay of the data of a job that waits for other jobs to end, whose end is unknown.
 const DEPENDENT: Duration = Duration::from_secs(12 * 3600);
 
 /// Whose queue is looked at.
@@ -69,7 +69,7 @@ impl Scheduler {
     }
 }
 
-/// Who is asked for a queue.
+/// Source of a queue.
 pub(crate) enum Asked {
     /// The programs of a batch system.
     Programs(Scheduler),
@@ -78,7 +78,8 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// Shortest time between two looks: slurmrestd's answers are large, and none is asked for because a job was told of.
+    /// Shortest time between two looks: slurmrestd's answers are large, so a registered job causes
+    /// none.
     fn rest_least(&self) -> Duration {
         match self {
             Self::Programs(_) => LOOK_LEAST,
@@ -104,7 +105,7 @@ impl Asked {
 /// A queue that is looked at, and what is known of it.
 pub(crate) struct Outlook {
     asked: Asked,
-    /// Whether the data of jobs comes just before they start.
+    /// Set if jobs' data arrives just before they start.
     is_just_in_time: AtomicBool,
     known: Mutex<Known>,
     told: Notify,
@@ -115,7 +116,7 @@ struct Known {
     book: Book,
     procs: u32,
     left_out: u64,
-    /// When the queue was asked for that is known, and when it was there.
+    /// Time at which the known queue was requested, and at which it arrived.
     asked: Option<Timestamp>,
     looked: Option<Timestamp>,
     trouble: Option<String>,
@@ -174,7 +175,7 @@ impl Outlook {
         (at > now + NEAR).then_some(at)
     }
 
-    /// What is known, as the API shows it to who may see the jobs of these users.
+    /// Returns the known queue for the API, to a caller that may see the jobs of these users.
     pub(crate) fn show(&self, sees: impl Fn(&str) -> bool) -> api::Queue {
         let known = self.known();
         let forecasts = known.book.forecasts.iter();
@@ -214,18 +215,18 @@ fn show_job(one: &Forecast) -> api::QueuedJob {
     }
 }
 
-/// Looks at the queue again and again.
+/// Looks at the queue repeatedly.
 ///
 /// # Errors
-/// The journal's: what can't be asked is told to whoever asks, and asked again.
+/// The journal's: other errors are shown to callers, and the look is repeated.
 pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Result<()> {
     let outcomes = centre.store.journal(|journal| journal.outcomes())?;
     tokio::task::block_in_place(|| outlook.known().book = Book::restore(&outcomes));
     drop(outcomes);
     let (mut has_learned, mut has_looked) = (false, false);
     loop {
-        // What keeps it from telling its queue may keep it from telling its past. Once there was a look, much is known that the past
-        // would take the place of.
+        // An error that hides the queue may hide its past too. After a first look much is known
+        // that the past would replace.
         if !has_learned && !has_looked {
             has_learned = learn_history(&outlook).await;
         }

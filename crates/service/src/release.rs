@@ -27,7 +27,7 @@ pub(crate) async fn release(
     store_manifest(request, sealed, store, depots).await?;
     let sealed = Arc::clone(sealed);
     let record = tokio::task::block_in_place(|| store.request(request))?;
-    // Of a directory of which files were named, they alone were asked to go.
+    // If files of a directory were named, only they are to go.
     let keeps_root = record.is_of_some();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let actor = sealed.seal().actor.clone();
@@ -37,8 +37,9 @@ pub(crate) async fn release(
     removed.await
 }
 
-/// How many depots must keep the manifest before the source goes. Without it the fragments are noise, and the journal
-/// may be lost with its host: so many that one survives the losses the code survives.
+/// Returns how many depots must keep the manifest before the source is released. Without it the
+/// fragments are useless, and the journal may be lost with its host: so many that one survives the
+/// losses that the code survives.
 pub(crate) fn keepers(record: &RequestRecord) -> usize {
     (usize::from(record.code.parity()) + 1).min(record.via.len().max(1))
 }
@@ -95,7 +96,8 @@ pub(crate) fn remove(
         opened => opened?,
     };
     let mut kept = None;
-    // What removing one name of a file does to its others is no change: all of them are compared before the first goes.
+    // Removing one name of a file changes its other names' times: all are compared before the first
+    // is removed.
     let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
     for entry in &list.files {
         if entry
@@ -136,12 +138,12 @@ fn is_file(entry: &FileEntry) -> bool {
     }
 }
 
-/// Whether a file was compared with what was sealed before its first name went.
+/// Comparison of a file with its sealed state before its first name was removed.
 #[derive(Clone, Copy)]
 enum Judged {
-    /// It is compared now.
+    /// Compared now.
     Now { backup: Option<Timestamp> },
-    /// It was, and the name that went since changed when it changed last.
+    /// Compared before: the removed name changed its change time since.
     Before,
 }
 
@@ -202,7 +204,7 @@ fn remove_entry(
     }
 }
 
-/// Where an entry lies; none where its directory is gone.
+/// Returns the place of an entry; none if its directory is gone.
 fn place(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<Place>> {
     match directory.place(&entry.path) {
         Ok(place) => Ok(Some(place)),
@@ -211,7 +213,7 @@ fn place(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<Plac
     }
 }
 
-/// What lies there; none where nothing does.
+/// Returns the entry's metadata; none if it is gone.
 fn look(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<(Place, fs::Metadata)>> {
     let Some(place) = place(directory, entry, shown)? else {
         return Ok(None);
@@ -243,7 +245,8 @@ fn changed(shown: impl Into<String>) -> Error {
         .cause("it changed after the dataset was sealed, so it stays")
 }
 
-/// Whether its mode, owner or attributes changed, or its bytes and its time was set back.
+/// Returns whether its mode, owner or attributes changed, or its bytes changed and its time was set
+/// back.
 fn is_touched(entry: &FileEntry, found: &fs::Metadata) -> bool {
     entry.changed_ns != 0 && entry.changed_ns != changed_ns(found)
 }
@@ -259,8 +262,8 @@ fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
     size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime
 }
 
-/// Whether nothing of a file, not even its name, is newer than this. Its source was released after the backup, perhaps, and another file came
-/// to have its name, its number and its time.
+/// Returns whether nothing of a file, including its name, is newer than this. Otherwise its source
+/// may have been released after the backup, and another file may have its name, number and time.
 fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
     let made = i128::from(made.as_micros()) * 1000;
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
@@ -306,7 +309,7 @@ mod tests {
         }
         let list = scan(&root).unwrap();
         let modified = fs::metadata(path("bytes")).unwrap().modified().unwrap();
-        // Until the clock of the file system moves on, nothing tells a change from the one before.
+        // Until the file system's clock advances, a change looks like the one before.
         let is_told = |name: &str| {
             let listed = list.files.iter().find(|file| file.path == name.as_bytes());
             listed.unwrap().changed_ns != changed_ns(&fs::metadata(path(name)).unwrap())

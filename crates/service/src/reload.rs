@@ -10,7 +10,7 @@ use crate::{
     http::Desk, jobs::owner, oidc::Oidc, purges::Purges,
 };
 
-/// A setting that may become another one while somebody goes by it.
+/// Setting that may be replaced while others use it.
 #[derive(Debug, Default)]
 pub(crate) struct Current<T>(RwLock<Arc<T>>);
 
@@ -19,7 +19,7 @@ impl<T> Current<T> {
         Self(RwLock::new(Arc::new(value)))
     }
 
-    /// As it is now.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> Arc<T> {
         let value = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&value)
@@ -34,22 +34,22 @@ impl<T> Current<T> {
 #[derive(Clone)]
 pub struct Reloader {
     desk: Desk,
-    /// Who is told what happens from now on.
+    /// Replacements of the alarms.
     tellers: mpsc::Sender<Vec<Teller>>,
-    /// Those that it goes by. Held while others take their place.
+    /// Current options. Held while they are replaced.
     options: Arc<Mutex<Options>>,
 }
 
-/// What became of other settings, by key.
+/// Result of new settings, by key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Those that are other ones from now on.
+    /// Keys that changed.
     pub changed: Vec<&'static str>,
-    /// Those that would be after a restart.
+    /// Keys that change only after a restart.
     pub restart: Vec<&'static str>,
 }
 
-/// What a key is in two lots of settings.
+/// Key, and whether it differs in two sets of settings.
 type Pair<'a> = (&'static str, bool);
 
 impl Reloader {
@@ -70,17 +70,17 @@ impl Reloader {
         choose_encoding(&self.desk.centre, (now.encode, now.way_out)).await
     }
 
-    /// Goes by these from now on, as far as that can be while it runs.
+    /// Applies these options, as far as possible while the service runs.
     ///
     /// # Errors
-    /// What is wrong with them: nothing has changed then. The journal's.
+    /// Invalid options: nothing has changed then. The journal's.
     pub async fn reload(&self, new: Options) -> Result<Reloaded> {
         let mut now = self.options.lock().await;
         let reloaded = Reloaded {
             changed: names(&changing(&now, &new)),
             restart: names(&lasting(&now, &new)),
         };
-        // What may be wrong comes first.
+        // Steps that may fail come first.
         let tellers = new.alarms.iter().map(Teller::open);
         let tellers = tellers.collect::<Result<Vec<_>>>()?;
         let trusted = new.site.oidc.as_ref().map(Oidc::open).transpose()?;
@@ -210,7 +210,7 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 19] {
     ]
 }
 
-/// Whether something of how slurmrestd is asked is another.
+/// Returns whether an option of slurmrestd differs.
 fn is_other_of<'a, T: PartialEq + 'a>(
     [now, new]: [Option<&'a RestOptions>; 2],
     of: impl Fn(&'a RestOptions) -> Option<&'a T>,
@@ -233,7 +233,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Those of a service that nothing was said to.
+    /// Returns the default options of a service.
     pub(crate) fn options(state: &Path) -> Options {
         Options {
             as_owners: false,

@@ -121,8 +121,7 @@ fn drain(view: DrainView) -> api::DepotDrain {
     }
 }
 
-/// The path to a depot, as of `now`.
-/// One number to another, to the thousandth.
+/// Returns the ratio of two numbers, to the thousandth.
 fn ratio(of: u64, to: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -155,7 +154,8 @@ pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String 
 
 /// A request: what was asked for, and what the mind makes of it.
 pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
-    // A record that was read before its source was listed is not told with the state of after: the list is noted first.
+    // A record that was read before its source was listed must not be shown with the later state:
+    // the list is recorded first.
     let newer = (record.scan.is_none() && mind.state_of(record.id).is_some())
         .then(|| centre.store.request(record.id).ok())
         .flatten();
@@ -223,7 +223,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     shown
 }
 
-/// What follows from the rest of what is shown.
+/// Fills in the fields that follow from others.
 fn complete(
     centre: &Centre,
     mind: &Mind,
@@ -270,7 +270,7 @@ pub(crate) fn state(mind: &Mind, record: &RequestRecord) -> api::RequestState {
     words::request_state(mind.state_of(record.id).or(ended).unwrap_or("scanning"))
 }
 
-/// Who has all of a dataset lacks nothing of it, whatever depots hold.
+/// A destination with all of a dataset lacks nothing, whatever depots hold.
 pub(crate) fn chunks_safe(view: &RequestView) -> u32 {
     if view.state == RequestState::Delivered {
         view.spec.chunks()
@@ -287,7 +287,7 @@ pub(crate) fn finish(finish: Forecast) -> api::Finish {
     }
 }
 
-/// How the delivery of a request stands.
+/// Returns the delivery state of a request.
 fn delivery(view: DeliveryView) -> api::Delivery {
     let end = view.whole_at.or(view.finish.map(|finish| finish.p90));
     let slack = view
@@ -305,7 +305,7 @@ fn delivery(view: DeliveryView) -> api::Delivery {
     }
 }
 
-/// What the scan of the source found: bytes and files.
+/// Returns the bytes and files that the scan found.
 fn scanned(record: &RequestRecord) -> (u64, u64) {
     match &record.scan {
         Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files),
@@ -321,7 +321,7 @@ fn release(record: &RequestRecord) -> api::Release {
     }
 }
 
-/// How long the dataset needs scratch. Once it is safe, both quantiles are what it was.
+/// Returns how long the dataset needs scratch. Once it is safe, both quantiles are the actual time.
 fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure> {
     let (middle, late) = match (safe_at(view), view.finish) {
         (Some(at), _) => (at, at),
@@ -343,7 +343,7 @@ fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure>
     })
 }
 
-/// What would make a deadline possible, as the API shows it on this day.
+/// Returns an offer that makes a deadline feasible, as the API shows it on this day.
 fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
     use api::OfferKind;
 
@@ -415,7 +415,7 @@ fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
     }
 }
 
-/// What was offered with the answer.
+/// Returns the offer that came with the answer.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "no other reason carries offers"
@@ -455,7 +455,7 @@ pub(crate) fn usd(micro: u64) -> f64 {
     micro as f64 / 1e6
 }
 
-/// When it became safe, where it still is.
+/// Returns when it became safe, if it still is.
 fn safe_at(view: &RequestView) -> Option<Timestamp> {
     view.safe_at.filter(|_| !view.is_unsafe)
 }

@@ -1,8 +1,8 @@
-//! What a journal that was restored from a backup lacks, learned again from depots.
+//! Learns from depots what a journal restored from a backup lacks.
 //!
-//! Digests of chunks that were read after the backup are not in it. While the source is there, the chunks are read again. Where it was
-//! released since, its depots have the manifest: it was stored there before the source was touched. Without it, what they hold of those
-//! chunks could be neither counted nor pulled.
+//! Digests of chunks read after the backup are not in it. While the source exists, the chunks are
+//! read again. If it was released since, its depots have the manifest, stored before the release.
+//! Without it, their fragments of those chunks could neither be counted nor pulled.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -53,7 +53,8 @@ pub(crate) async fn learn(centre: &Centre) -> Result<()> {
     Ok(())
 }
 
-/// The depots in the journal, by name. One whose secret can't be read is left out: the service says so when it starts.
+/// Returns the depots in the journal, by name. A depot whose secret can't be read is left out: the
+/// service reports it at the start.
 fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
     let mut known = BTreeMap::new();
     for record in centre.store.journal(|journal| journal.depots())? {
@@ -102,8 +103,8 @@ async fn manifests(
     Ok(kept)
 }
 
-/// Takes the one manifest that fits the journal and that as many depots keep as had to before the source was released. What is
-/// encrypted needs one: only who has the key can have made it.
+/// Accepts the one manifest that fits the journal and that as many depots keep as the release
+/// required. An encrypted manifest needs one depot: only a holder of the key can have made it.
 fn believe(
     store: &Store,
     record: &RequestRecord,
@@ -326,7 +327,7 @@ mod tests {
         }
     }
 
-    /// Of a code that survives the loss of one depot.
+    /// Returns a request with a code that survives the loss of one depot.
     fn request() -> RequestRecord {
         let now = Clock::default().now();
         RequestRecord {

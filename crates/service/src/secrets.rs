@@ -77,10 +77,10 @@ pub fn read_private(path: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The token of the REST API at `path`, made at the first start.
+/// Returns the token of the REST API at `path`, which is made at the first start.
 ///
 /// # Errors
-/// As [`read_private`] and [`write_private`].
+/// Errors of [`read_private`] and [`write_private`].
 pub(crate) fn token(path: &Path) -> Result<String> {
     if path.exists() {
         check_owner(path)?;
@@ -109,7 +109,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether two texts are the same, in a time that doesn't tell where they differ.
+/// Returns whether two texts are equal, in constant time.
 pub(crate) fn same(left: &str, right: &str) -> bool {
     blake3::hash(left.as_bytes()) == blake3::hash(right.as_bytes())
 }

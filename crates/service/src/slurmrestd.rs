@@ -43,7 +43,8 @@ use token::Token;
 
 /// The forms of answers that are asked for, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of 21.08.
 const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
-/// The first that is told not to cut what ran before the first of the weeks that are asked for; those before don't, and know no such word.
+/// First API version that takes the option not to clip jobs at the first of the requested weeks;
+/// earlier ones don't clip, and don't know the option.
 const CUTS_SINCE: u32 = 40;
 /// Longest that a connection is waited for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,12 +57,13 @@ const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Most of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// How slurmrestd is asked.
+/// Options of asking slurmrestd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestOptions {
-    /// Where it listens.
+    /// Address of slurmrestd.
     pub url: QueueUrl,
-    /// The file with the token that it knows us by, read anew for each question; none where it goes by whose the socket's other end is.
+    /// File with the token for slurmrestd, read anew for each call; none if slurmrestd identifies
+    /// the socket's peer.
     pub token_file: Option<PathBuf>,
     /// Certificates of authorities that are trusted beside the system's.
     pub ca_file: Option<PathBuf>,
@@ -82,22 +84,22 @@ enum Way {
 }
 
 impl Slurmrestd {
-    /// The one that the service is to ask, if it is to.
+    /// Returns the client that the options ask for, if any.
     ///
     /// # Errors
-    /// As [`Slurmrestd::open`].
+    /// Errors of [`Slurmrestd::open`].
     pub(crate) fn of(options: Option<&RestOptions>) -> Result<Option<Arc<Self>>> {
         let opened = options.map(Self::open).transpose()?;
         Ok(opened.map(Arc::new))
     }
 
-    /// Makes ready to ask it. Nothing is asked yet.
+    /// Prepares the client. Asks nothing yet.
     ///
     /// # Errors
-    /// When TLS is spoken and no certificates can be had.
+    /// Fails if TLS is used and no certificates are found.
     fn open(options: &RestOptions) -> Result<Self> {
         let mut client = Client::builder(TokioExecutor::new());
-        // It is asked some times a minute: no connection is worth keeping.
+        // Calls come a few times a minute: no connection is worth keeping.
         client.pool_max_idle_per_host(0);
         let way = match options.url.socket() {
             Some(path) => Way::Socket(client.build(Socket(path.into()))),
@@ -127,19 +129,19 @@ impl Slurmrestd {
         Ok((queue, procs.await?))
     }
 
-    /// How each job stands that Slurm knows.
+    /// Returns the state of each job that Slurm knows.
     ///
     /// # Errors
-    /// As [`Slurmrestd::queue`].
+    /// Errors of [`Slurmrestd::queue`].
     pub(crate) async fn states(&self) -> Result<BTreeMap<u64, JobState>> {
         self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::job_states_json)
             .await
     }
 
-    /// The jobs of the last two weeks, where Slurm keeps accounts.
+    /// Returns the jobs of the last two weeks, if Slurm keeps accounting.
     ///
     /// # Errors
-    /// As [`Slurmrestd::queue`].
+    /// Errors of [`Slurmrestd::queue`].
     pub(crate) async fn history(&self) -> Result<Queue> {
         let path = |version: u32| {
             if version < CUTS_SINCE {
@@ -206,7 +208,7 @@ impl Slurmrestd {
             .hint("is it slurmrestd, with the plug-in openapi/slurmctld?"))
     }
 
-    /// What it answers, whatever that says.
+    /// Returns its response, whatever the status.
     async fn get(&self, path: &str, patience: Duration) -> Result<Response<Incoming>> {
         let request = self.request(path)?;
         let asking = async {
@@ -227,7 +229,7 @@ impl Slurmrestd {
         let mut request = Request::get(format!("{}/{path}", self.url.base()))
             .header(header::ACCEPT, "application/json");
         if let Some(file) = &self.token_file {
-            // It expires, and whoever writes a new one tells nobody.
+            // It expires, and its replacement is not announced.
             let token = tokio::task::block_in_place(|| Token::read(file))?;
             request = request.header("x-slurm-user-token", token.value);
             if let Some(user) = token.user {
@@ -251,7 +253,7 @@ impl Slurmrestd {
             .hint("does slurmrestd run there?")
     }
 
-    /// What a refusal says, in one line.
+    /// Returns the error of a refusal, in one line.
     async fn refused(&self, answer: Response<Incoming>, path: &str) -> Error {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), REFUSAL_BYTES_MAX).collect();
@@ -292,7 +294,7 @@ impl Slurmrestd {
     }
 
     fn fail(&self, kind: ErrorKind) -> Error {
-        // It is asked again at the next look, whatever was wrong.
+        // The next look asks again, whatever the error.
         Error::new(kind, "ask", format!("slurmrestd at {}", self.url))
             .at(Locus::Network)
             .status_is(Status::Temporary)

@@ -1,4 +1,4 @@
-//! Asks depots to keep space for datasets, and tells the mind what they answered.
+//! Asks depots to keep space for datasets, and reports their answers to the mind.
 
 use std::sync::Arc;
 

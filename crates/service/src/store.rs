@@ -1,4 +1,4 @@
-//! What the service keeps on disk: the journal, and each dataset's list beside it.
+//! State on disk: the journal, and the list of each dataset beside it.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ pub(crate) const JOURNAL: &str = "journal.db";
 /// The file there that says in which database the journal is instead.
 pub(crate) const DATABASE: &str = "database";
 
-/// The directory there with how far each alarm has told what happened.
+/// Directory of the alarms' marks.
 pub(crate) const MARKS: &str = "alarms";
 
 /// The service's state directory, open.
@@ -54,9 +54,9 @@ pub(crate) struct Store {
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
-    /// As whom the files of requests are touched.
+    /// Accounts that touch the files of requests.
     pub(crate) actors: Arc<Actors>,
-    /// Of when the backup is that this was started from, where it was.
+    /// Time of the backup that this was restored from, if any.
     restored_from: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ impl Store {
                 refuse_second(directory)?;
                 let path = directory.join(JOURNAL);
                 if !is_new && !path.exists() {
-                    // Who is refused leaves nothing that looks like a journal.
+                    // A refused start leaves nothing that looks like a journal.
                     refuse_left(directory)?;
                 }
                 Journal::open(&path)
@@ -110,7 +110,7 @@ impl Store {
         })
     }
 
-    /// The same, where files are touched by these.
+    /// Returns the store with these accounts for touching files.
     pub(crate) fn acting(self, actors: Actors) -> Self {
         Self {
             actors: Arc::new(actors),
@@ -122,13 +122,13 @@ impl Store {
         &self.directory
     }
 
-    /// Of when the backup is that the service was started from, where it was.
+    /// Returns the time of the backup that the service was restored from, if any.
     pub(crate) fn restored_from(&self) -> Option<Timestamp> {
         self.restored_from
     }
 
-    /// Of when the backup is that the request comes from, where it does: what became of it afterwards the journal does not know, and
-    /// its source may be gone.
+    /// Returns the time of the backup that the request comes from, if any: the journal does not
+    /// know its later progress, and its source may be gone.
     pub(crate) fn backup_of(&self, request: RequestId) -> Option<Timestamp> {
         self.restored_from.filter(|made| {
             let record = self.request(request);
@@ -157,18 +157,18 @@ impl Store {
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "find", format!("request {request}")))
     }
 
-    /// The dataset's id at depots.
+    /// Returns the dataset's id at depots.
     ///
     /// # Errors
-    /// As [`Store::request`].
+    /// Errors of [`Store::request`].
     pub(crate) fn dataset(&self, request: RequestId) -> Result<DatasetId> {
         dataset_of(&self.request(request)?)
     }
 
-    /// Until when depots keep the request's dataset.
+    /// Returns when depots may remove the request's dataset.
     ///
     /// # Errors
-    /// As [`Store::request`].
+    /// Errors of [`Store::request`].
     pub(crate) fn expires(&self, request: RequestId) -> Result<Timestamp> {
         Ok(self.request(request)?.expires)
     }
@@ -185,7 +185,7 @@ impl Store {
             .collect())
     }
 
-    /// The same of one chunk; none before it was read.
+    /// Returns the digests of one chunk; none before it was read.
     ///
     /// # Errors
     /// The journal's.
@@ -212,10 +212,10 @@ impl Store {
         self.keep(&self.list_path(request), &list.to_bytes())
     }
 
-    /// The same of one that may be small: then it is given back, to be kept in the journal with what the scan brought.
+    /// Keeps a list, or returns it if it is small, to be journalled with the scan.
     ///
     /// # Errors
-    /// As [`Store::keep_list`].
+    /// Errors of [`Store::keep_list`].
     pub(crate) fn keep_if_large(
         &self,
         request: RequestId,
@@ -232,7 +232,7 @@ impl Store {
     /// Writes a file, whole and durable when this returns, and only while nobody else leads.
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
-        // Who led before may be writing the same.
+        // A former leader may be writing the same file.
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(format!(".new{}", self.epoch));
         let mut file = fs::File::create(&fresh).map_err(failed)?;
@@ -247,7 +247,7 @@ impl Store {
         self.directory.join(MARKS).join(alarm)
     }
 
-    /// How far an alarm has told what happened, as it was kept.
+    /// Returns an alarm's stored mark.
     ///
     /// # Errors
     /// The operating system's.
@@ -281,10 +281,10 @@ impl Store {
         Ok(list)
     }
 
-    /// The same as it was listed.
+    /// Returns the list's bytes.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// Errors of [`Store::list`].
     pub(crate) fn list_bytes(&self, request: RequestId) -> Result<Vec<u8>> {
         let path = self.list_path(request);
         let shown = path.display().to_string();
@@ -323,7 +323,7 @@ impl Store {
         Ok(Sealed::new(seal, Arc::new(self.list(request)?), known))
     }
 
-    /// The whole manifest of the request, whose dataset this cipher encrypts.
+    /// Returns the whole manifest of a request whose dataset this cipher encrypts.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] while some chunk has not been read yet.
@@ -446,11 +446,11 @@ pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))
 }
 
-/// What to do about a journal that is not as it was written.
+/// Advice for a damaged journal.
 const DAMAGED: &str =
     "distrust the disk and restore the last backup: docs/operating/backup.md#a-damaged-journal";
 
-/// What went wrong with a journal, as everything else that goes wrong is told.
+/// Converts a journal's error to the common one.
 #[must_use]
 pub fn journal_error(error: JournalError) -> Error {
     let (operation, place, cause) = match error {

@@ -66,10 +66,11 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
     keep(centre, new, record)
 }
 
-/// Writes down what was checked, or gives the request that was submitted under its id meanwhile. Whether it is a new one.
+/// Records the checked request, or returns the one submitted under its id meanwhile, and whether it
+/// is new.
 ///
 /// # Errors
-/// As [`write_down`].
+/// Errors of [`write_down`].
 pub(crate) fn keep(
     centre: &Centre,
     new: &api::NewRequest,
@@ -119,11 +120,11 @@ pub(crate) fn write_down(
     Ok(record)
 }
 
-/// What would be decided of a request, were it submitted: asked of a copy of the mind, so that
-/// nothing changes.
+/// Returns the decision that a request would get. It is asked of a copy of the mind, so nothing
+/// changes.
 ///
 /// # Errors
-/// As [`accept`], and the scan's.
+/// Errors of [`accept`] and of the scan.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     let _leave = centre.scans.rehearse(owner).await;
@@ -147,7 +148,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     decided(centre, record, &list, onward)
 }
 
-/// What would be decided of a request about these files, after the mind was told of as what it goes on.
+/// Returns the decision that a request about these files would get, after the mind was told of its
+/// export.
 fn decided(
     centre: &Centre,
     mut record: RequestRecord,
@@ -177,7 +179,7 @@ fn decided(
     Ok(request)
 }
 
-/// What would be decided of a request that was rehearsed. It would get numbers of its own, which nobody knows.
+/// Returns the view of a rehearsed request. It would get other numbers, which are unknown.
 pub(crate) fn shown(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
     api::Request {
         id: RequestId::new(0).to_string(),
@@ -186,7 +188,7 @@ pub(crate) fn shown(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api
     }
 }
 
-/// What the hands answer to a command that changes nothing outside.
+/// Returns the hands' answer to a command that changes nothing outside.
 fn answer(command: &Command) -> Option<Input> {
     let Command::Solve {
         number,
@@ -200,8 +202,8 @@ fn answer(command: &Command) -> Option<Input> {
     Some(solved(*number, problem, *effort))
 }
 
-/// For whom a dataset is to be encrypted, each once. What is no recipient may be a secret given by
-/// mistake: it is not shown.
+/// Parses the recipients of an encrypted dataset, without duplicates. An invalid one may be a
+/// secret given by mistake, so it is not shown.
 fn recipients(texts: &[String]) -> Result<Vec<String>> {
     let invalid = |what: String| Error::new(ErrorKind::Invalid, "encrypt for", what);
     let mut recipients = Vec::new();
@@ -254,7 +256,8 @@ pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     Ok(via)
 }
 
-/// Where it goes, each once: one name that may be any, or several that are in the books.
+/// Returns the destinations without duplicates: one name that may be any, or several registered
+/// ones.
 fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     let names = each_once(names);
     let unknown = names
@@ -276,10 +279,11 @@ fn each_once(names: &[String]) -> Vec<&str> {
     names.filter(|name| seen.insert(*name)).collect()
 }
 
-/// Sees that the name of a destination is that of a depot, or of nobody here, who pulls it; and not a slip of the first.
+/// Checks that a destination is a depot's name, or that of an unregistered puller and no typo of a
+/// depot's.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] with the name that was meant.
+/// [`ErrorKind::NotFound`] with the name that was probably meant.
 pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
     let all = centre.depots.all();
     let is_known = all.iter().any(|depot| depot.record.name == name);
@@ -382,7 +386,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         optimizer: optimizer(new.optimizer.as_deref())?,
         wishes: Wishes {
             deliver_by,
-            // What nobody asked to be kept depots remove when it is delivered.
+            // Unless the user asked to keep it, depots remove the dataset at delivery.
             ..wishes(centre, new, new.keep_s.map(|_| expires))?
         },
         stage_in: None,

@@ -14,7 +14,7 @@ use tracing::{Span, field::Empty, info_span};
 
 use crate::{depots::Depots, hands::Leg};
 
-/// Requests whose trace is known: a hundred bytes each. Of more, the oldest is forgotten.
+/// Requests whose trace is kept: a hundred bytes each. Beyond that the oldest is forgotten.
 const REQUESTS_MAX: usize = 10_000;
 
 /// Which span each request is below, as W3C's Trace Context writes it.
@@ -38,7 +38,7 @@ impl Traced {
         }
     }
 
-    /// It is over.
+    /// Forgets an ended request.
     pub(crate) fn forget(&self, request: RequestId) {
         self.known().remove(&request);
     }

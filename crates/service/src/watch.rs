@@ -1,4 +1,4 @@
-//! Watches how a depot is, and tells the mind what it does not know yet.
+//! Watches the status of a depot, and reports news to the mind.
 
 use std::{
     sync::Arc,
@@ -20,11 +20,11 @@ use crate::{
     enlist,
 };
 
-/// How often a depot is asked how it is doing while something is sent to it or it is down.
+/// Interval of status calls while data is sent to the depot or it is down.
 const POLL_BUSY: Duration = Duration::from_millis(500);
-/// How often where something waits for its load: a load average is that of a minute.
+/// Interval while something waits for its load: a load average covers a minute.
 const POLL_LOAD: Duration = Duration::from_secs(2);
-/// How often else.
+/// Interval otherwise.
 const POLL_IDLE: Duration = Duration::from_secs(10);
 /// Answers in a row that must fail to come before a depot that is merely slow counts as down.
 const SILENCES_MAX: u32 = 3;
@@ -61,7 +61,8 @@ pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
     }
 }
 
-/// What the mind was told of a depot since the start: nothing at first, as anything may have changed before.
+/// Facts of a depot reported to the mind since the start: none at first, as anything may have
+/// changed before.
 #[derive(Debug, Default)]
 struct Told {
     report: Option<(Report, Instant)>,
@@ -73,7 +74,7 @@ struct Told {
     stores: Option<bool>,
     reserves: Option<bool>,
     round_trip: Option<Duration>,
-    /// Whether something is lent there below a load only; and what was told of that then.
+    /// Set if something is lent there below a load only; with the load reported then.
     heeds_load: bool,
     load: Option<Option<u32>>,
     /// Times in a row that no answer came, and what had been stored there by the last of them.
@@ -82,12 +83,12 @@ struct Told {
 }
 
 impl Told {
-    /// It said how it is: what of that is news.
+    /// Returns the news in a depot's status.
     fn heard(&mut self, depot: &Depot, status: &RelayStatus, now: Instant) -> Vec<Input> {
         self.silences = 0;
         depot.heed(status);
         let id = depot.record.id;
-        // First of all: until its hours are known nothing tells whether it may be used.
+        // First of all: until its hours are known, it is unclear whether it may be used.
         let mut news: Vec<_> = self.lent(depot).into_iter().collect();
         let drain = drain_of(status);
         if self.drain.replace(drain) != Some(drain) {
@@ -122,7 +123,7 @@ impl Told {
         news
     }
 
-    /// Whether another process answers than did before.
+    /// Returns whether another process answers than before.
     fn is_another(&mut self, status: &RelayStatus) -> bool {
         let Some(now) = &status.instance else {
             return false;
@@ -141,8 +142,8 @@ impl Told {
         Some(enlist::lent(depot))
     }
 
-    /// How much its machine has to do, where somebody wants to know and it is news. Where only its owner says what is too much,
-    /// that is when it comes to be that, or so much less that it is used again.
+    /// Returns the load of its machine, if it matters and is news. If only its owner sets a limit,
+    /// news is that the load reaches it, or falls enough below it that the depot is used again.
     fn load(&mut self, record: &DepotRecord, load_permille: Option<u32>) -> Option<Input> {
         let bound = record.load_max_permille;
         if !self.heeds_load && bound.is_none() {
@@ -165,7 +166,8 @@ impl Told {
         })
     }
 
-    /// How far it is, where that is news: an eighth less than was told, as only the shortest round trip counts.
+    /// Returns its distance if that is news: an eighth less than reported, as only the shortest
+    /// round trip counts.
     fn distance(&mut self, depot: &Depot) -> Option<Input> {
         let round_trip = depot.client.round_trip()?;
         let told = self.round_trip;
@@ -181,7 +183,7 @@ impl Told {
 
     /// No answer came, or it refused.
     fn failed(&mut self, depot: &Depot, error: &Error, now: Instant) -> Vec<Input> {
-        // What stores meanwhile is there: its path is full, and answers wait behind data.
+        // A depot that stores meanwhile is up: its path is full, and answers wait behind data.
         let stored = depot.meter.stored();
         let is_busy = std::mem::replace(&mut self.stored, stored) < stored;
         self.silences = if is_busy { 1 } else { self.silences + 1 };
@@ -202,7 +204,7 @@ impl Told {
         })
     }
 
-    /// How long until it is asked again.
+    /// Returns the pause until the next status call.
     fn pause(&self, depot: &Depot, now: Instant) -> Duration {
         let is_up = matches!(self.report, Some((Report::Up { .. }, _)));
         let idle = is_up && self.silences == 0 && depot.meter.is_idle();
@@ -217,7 +219,7 @@ impl Told {
     }
 }
 
-/// What becomes of what a relay holds that says that it ends.
+/// Returns how data on a relay that announces its end is drained.
 fn drain_of(status: &RelayStatus) -> Drain {
     match status.draining {
         None => Drain::Off,
@@ -226,7 +228,7 @@ fn drain_of(status: &RelayStatus) -> Drain {
     }
 }
 
-/// What a poll says.
+/// Result of a status call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Report {
     Up {
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(hear(Some(("08-09", 0))), None);
         // Summer time.
         assert_eq!(opens_at(hear(Some(("08-09", 60)))), hour(7));
-        // What a later relay means is not known, and costs nothing.
+        // Unknown values of a later relay cost nothing.
         assert!(hear(Some(("[8]", 0))).unwrap().is_always());
         let shown = |depot: &Depot| depot.acquaintance(crate::monotonic()).hours;
         assert_eq!(shown(&depot), None);

@@ -1,4 +1,4 @@
-//! What users wish of a request, between the words of the API and those of the mind.
+//! Converts users' wishes for a request between the API and the mind.
 
 use posthaste_api as api;
 use posthaste_core::contract::{Priority, Repair, RequestView, Reserve, Survive, Wishes};
@@ -23,7 +23,7 @@ pub(crate) fn priority(text: &str) -> Result<Priority> {
     text.parse().map_err(|cause| invalid("the priority", cause))
 }
 
-/// What of wishes is not about depots.
+/// Returns the wishes that are not about depots.
 pub(crate) fn plain(wishes: &api::Wishes) -> api::Wishes {
     api::Wishes {
         priority: wishes.priority.clone(),
@@ -62,7 +62,7 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
     })
 }
 
-/// When what is lost is made again.
+/// Parses when lost fragments are rebuilt.
 fn repair(name: Option<&str>) -> Result<Repair> {
     match name {
         None | Some("eager") => Ok(Repair::Eager),
@@ -71,7 +71,7 @@ fn repair(name: Option<&str>) -> Result<Repair> {
     }
 }
 
-/// Whether rate is reserved.
+/// Parses whether rate is reserved.
 fn reserve(name: Option<&str>) -> Result<Reserve> {
     let said = name.map(str::parse::<Reserve>).transpose();
     said.map(Option::unwrap_or_default)
@@ -170,14 +170,14 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         reserve: (wishes.reserve != Reserve::Auto).then(|| wishes.reserve.to_string()),
-        // That is no wish of the mind's: whoever shows it fills it in.
+        // Not a wish of the mind's: the view fills it in.
         pin: Vec::new(),
         lent: Vec::new(),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
 
-/// What was wished, with the depots it is pinned to.
+/// Returns the wishes, with the pinned depots.
 pub(crate) fn of(
     centre: &Centre,
     view: Option<&RequestView>,

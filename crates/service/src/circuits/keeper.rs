@@ -1,7 +1,7 @@
-//! One reservation, from the command until it is over.
+//! Keeps one reservation, from the command until its end.
 //!
-//! A call to a provider is never dropped: it may have been heard. Each ends within the provider's patience, and only then
-//! what is wished meanwhile is looked at.
+//! A call to a provider is never dropped, since the provider may have received it. Each call ends
+//! within the provider's patience, and only then new wishes are read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,18 +21,18 @@ use crate::driver::Arrival;
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// …up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How often is asked how one stands that should come up or end now,
+/// Interval of status checks while it should come up or end now,
 const LOOK_SOON: Duration = Duration::from_secs(1);
 /// that is up,
 const LOOK_UP: Duration = Duration::from_secs(10);
 /// that begins much later.
 const LOOK_EARLY: Duration = Duration::from_secs(60);
-/// What ends so much before its time has failed: clocks differ by less.
+/// A reservation that ends earlier than its time by this much has failed: clocks differ by less.
 const EARLY: Duration = Duration::from_secs(60);
 /// Tries to give back one: more than an hour of them. Then the sweep does it, or its own end.
 const RETURNS_MAX: u32 = 80;
 
-/// What the mind wishes of a reservation.
+/// State that the mind wishes of a reservation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wish {
     /// Another rate and end.
@@ -97,7 +97,7 @@ fn is_final(error: &Error) -> bool {
 pub(super) struct Keeper {
     pub(super) reservation: ReservationId,
     pub(super) circuits: Arc<Circuits>,
-    /// Where it is asked for; where it may be, for one that is only to be given back.
+    /// Provider to ask; all candidates for a reservation that is only to be released.
     pub(super) sellers: Vec<Arc<Seller>>,
     pub(super) terms: Terms,
     pub(super) wishes: watch::Receiver<Wish>,
@@ -134,7 +134,8 @@ impl Keeper {
         }
     }
 
-    /// Asks until there is an answer, or it is to be given back. Without a reservation, what the mind is told.
+    /// Asks until there is an answer or the reservation is to be released. Without a reservation,
+    /// returns the news for the mind.
     async fn acquire(&mut self) -> Result<(Arc<Seller>, Id), News> {
         let mut pauses = Pauses::default();
         loop {
@@ -183,7 +184,7 @@ impl Keeper {
             Err(error) => is_final(error),
         };
         if is_lost {
-            // Where this fails too the hold expires, and the sweep looks after it.
+            // If this fails too, the hold expires and the sweep finds it.
             let _ = seller.provider.release(&held.id).await;
         }
         Ok(match answer? {
@@ -192,7 +193,8 @@ impl Keeper {
         })
     }
 
-    /// Looks how it stands, and changes it as wished, until it ends; gives what the mind is told last.
+    /// Watches the reservation and changes it as wished until it ends. Returns the last news for
+    /// the mind.
     async fn attend(&mut self, seller: &Seller, id: &Id) -> News {
         let (mut pauses, mut changed) = (Pauses::default(), 0);
         let mut was_up = None;
@@ -218,7 +220,7 @@ impl Keeper {
             let pause = match looked {
                 Ok(Stand::Ended(news)) => {
                     if news == News::Failed {
-                        // It carries nothing: whether that is heard is no matter.
+                        // It carries nothing: a lost call does no harm.
                         let _ = seller.provider.release(id).await;
                     }
                     return news;
@@ -241,7 +243,7 @@ impl Keeper {
         }
     }
 
-    /// How it stands.
+    /// Returns its state.
     async fn look(&self, seller: &Seller, id: &Id) -> Result<Stand> {
         let is_due = self.circuits.clock.now() + EARLY >= self.terms.until;
         let gone = match is_due {
@@ -265,7 +267,7 @@ impl Keeper {
         })
     }
 
-    /// When to look again.
+    /// Returns the pause until the next look.
     fn next_look(&self, is_up: bool) -> Duration {
         let now = self.circuits.clock.now();
         let (event, most) = match is_up {
@@ -275,7 +277,7 @@ impl Keeper {
         event.since(now).clamp(LOOK_SOON, most)
     }
 
-    /// Asks for another rate or end; gives what the mind is told about it.
+    /// Asks for another rate or end, and returns the news for the mind.
     async fn change(
         &mut self,
         seller: &Seller,
@@ -339,7 +341,7 @@ impl Keeper {
     }
 }
 
-/// How a reservation stands at its provider.
+/// State of a reservation at its provider.
 #[derive(Debug, Clone, Copy)]
 enum Stand {
     /// Data does not go over it.

@@ -76,8 +76,8 @@ fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     chosen.into_iter().collect()
 }
 
-/// Whether it names the depot, or a gateway that leads to it. Where only streams through gateways belong to what is
-/// reserved, there must be one.
+/// Returns whether it names the depot, or a gateway that leads to it. If only streams through
+/// gateways use the reservation, there must be one.
 fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
     if seller.is_by_name_only() && depot.client.ways().len() < 2 {
         return false;

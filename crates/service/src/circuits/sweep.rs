@@ -1,4 +1,4 @@
-//! What providers keep for us that the mind does not know.
+//! Finds reservations that providers keep for us and the mind does not know.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,7 +8,8 @@ use posthaste_types::ReservationId;
 use super::Seller;
 use crate::driver::Centre;
 
-/// How often each provider is asked what it keeps for us. What was not given back in time stays reserved so much longer.
+/// Interval of asking each provider for our reservations. One that was not released in time stays
+/// reserved that much longer.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// Gives back what providers keep under our keys and the mind does not know, now and again: what was asked for and

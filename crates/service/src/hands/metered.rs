@@ -21,7 +21,7 @@ impl<'a> Metered<'a> {
         }
     }
 
-    /// The same of one that a mover makes.
+    /// Meters a send by a mover.
     pub(crate) fn by_mover(depot: &'a Depot, gives_way: bool) -> Self {
         depot.meter.on_told(true);
         let mut metered = Self::start(depot, gives_way);

@@ -78,7 +78,7 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
         Ok::<_, Error>((desk, new))
     });
     let (desk, new) = claimed.await.map_err(|_| ending())??;
-    // Where too many of its owner wait for their scan, so does this one.
+    // If too many requests of its owner wait for their scan, so does this one.
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     let permit = desk.centre.scans.wait(owner).await;
     let taken = tokio::task::spawn_blocking(move || {
@@ -92,7 +92,7 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
     taken.await.map_err(|_| ending())?
 }
 
-/// What is answered to a line, as a line.
+/// Returns the answer to a line, as a line.
 fn answer(line: u64, taken: Result<(RequestId, bool)>) -> Vec<u8> {
     let answer = match taken {
         Ok((id, known)) => api::LineAnswer {

@@ -1,4 +1,4 @@
-//! What depots hold.
+//! Routes for the datasets that depots hold.
 
 use axum::{
     Json,

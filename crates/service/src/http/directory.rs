@@ -109,14 +109,14 @@ pub(super) fn find(
         true => actors.owner(owner)?,
         false => actors.elsewhere(owner),
     };
-    // Links are followed with the rights of whoever asks.
+    // Links are followed with the caller's rights.
     let place = behalf.run(|| {
         caller.reads(address, profile)?;
         let place = Place::of(address, profile, |location| {
             look::resolve(&behalf, location)
         })?;
         if let Some(local) = place.local() {
-            // It is this path that is listed, wherever links led a moment ago.
+            // This very path is listed, wherever links led a moment ago.
             caller.reads(&local.to_string_lossy(), profile)?;
         }
         Ok(place)
@@ -160,7 +160,8 @@ impl What {
         Ok(levels)
     }
 
-    /// Where the page behind this name is. It is not refreshed: it belongs to the page before.
+    /// Returns the link to the page after this name. That page is not refreshed: it belongs to the
+    /// page before.
     fn next(&self, limit: usize, last: &[u8]) -> String {
         let profile = self.profile.as_ref();
         let profile = profile.map_or_else(String::new, |profile| {

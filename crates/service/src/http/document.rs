@@ -111,7 +111,7 @@ pub fn openapi() -> String {
     text
 }
 
-/// Says how callers show who they are.
+/// Documents how callers authenticate.
 struct Bearer;
 
 impl utoipa::Modify for Bearer {

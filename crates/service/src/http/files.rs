@@ -119,7 +119,7 @@ fn files(desk: &Desk, record: &RequestRecord) -> Result<(Vec<Placed>, Bytes)> {
     Ok((placed.collect(), chunk_size))
 }
 
-/// What is done of a request that the mind has forgotten.
+/// Returns the finished ranges of a request that the mind has forgotten.
 fn ended(record: &RequestRecord) -> Vec<Range<u64>> {
     match record.ended.as_deref() {
         Some("safe" | "released" | "delivered" | "arrived") => vec![Range {

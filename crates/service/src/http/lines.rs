@@ -32,7 +32,7 @@ pub(super) fn check_kind(headers: &HeaderMap, what: &str) -> Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Text(Bytes),
-    /// It was not kept.
+    /// The line was too long and not kept.
     TooLong,
     /// Nothing is read after it.
     TooMany,
@@ -52,7 +52,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Those of a body that has so many at most.
+    /// Returns the lines of a body with this limit.
     pub(super) fn new(body: Body, most: u64) -> Self {
         Self {
             body: body.into_data_stream(),
@@ -92,7 +92,7 @@ impl Lines {
             }
             match self.body.next().await {
                 Some(Ok(data)) => self.came.extend_from_slice(&data),
-                // What has no end may be half of what was meant.
+                // A body cut short may be half of what was meant.
                 Some(Err(_)) => {
                     self.is_broken = true;
                     return None;
@@ -102,12 +102,12 @@ impl Lines {
         }
     }
 
-    /// Whether the connection broke before the last.
+    /// Returns whether the connection broke before the last line.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// What came until the end of a line; none for an empty one.
+    /// Returns a line from the bytes up to its end; none for an empty line.
     fn line(&mut self, text: Bytes) -> Option<Line> {
         self.number += 1;
         if self.number > self.most {

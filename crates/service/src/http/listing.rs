@@ -119,10 +119,10 @@ impl Which {
 }
 
 impl Which {
-    /// Whether those under way are wanted by their slack.
+    /// Returns whether requests under way are wanted by slack.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an order that there is not, or what goes with no such list.
+    /// [`ErrorKind::Invalid`] for an unknown order, or for options that exclude such a list.
     fn is_by_slack(&self) -> Result<bool> {
         let wrong = |cause: &str| {
             let cause = cause.to_owned();
@@ -186,7 +186,7 @@ pub(crate) async fn list(
     Ok((headers, Json(shown.collect::<Result<_>>()?)))
 }
 
-/// What is made of requests before one, newest first, until there are so many of which anything is made.
+/// Converts requests before the given one, newest first, until enough conversions yield a value.
 ///
 /// # Errors
 /// The journal's.
@@ -214,7 +214,7 @@ fn pick_before<T>(
     Ok(made)
 }
 
-/// Whether a request is in one of these states, where any are named.
+/// Returns whether a request is in one of these states, if any are named.
 fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
     states.is_none_or(|states| {
         let state = render::state(mind, record);
@@ -222,7 +222,7 @@ fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
     })
 }
 
-/// Those under way, the one with the least slack first, as a glance found them. Blocking.
+/// Returns the requests under way by least slack, from the overview. Blocking.
 fn pressing(
     desk: &Desk,
     limit: usize,
@@ -247,21 +247,21 @@ fn pressing(
     Ok(shown)
 }
 
-/// Whether something still comes of the request by itself.
+/// Returns whether the request may still change by itself.
 fn is_open(mind: &Mind, record: &RequestRecord, state: api::RequestState) -> bool {
     use api::RequestState as State;
 
     match state {
         State::Refused | State::Delivered | State::Cancelled | State::Failed => false,
         State::Arrived => mind.arrival(record.id).is_some_and(|view| view.releases),
-        // What is not safe any more is nothing to be done with.
+        // A request that is no longer safe needs no action.
         State::Released => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
         State::Safe => record.release || mind.is_awaited(record.id),
         State::Scanning | State::Moving | State::Paused | State::Waiting | State::Landing => true,
     }
 }
 
-/// Where a listing goes on behind `last` (RFC 8288).
+/// Returns the link to the page after `last` (RFC 8288).
 fn next_page(which: &Which, limit: usize, last: &api::Request) -> Option<HeaderValue> {
     let choice = [
         ("state", &which.state),

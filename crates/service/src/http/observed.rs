@@ -1,4 +1,4 @@
-//! What is seen of a call from outside: a span of the trace that its caller named, and a line for whoever asked for such.
+//! Observes calls: a span in the caller's trace, and a log line if wanted.
 
 use axum::{
     extract::{MatchedPath, Request},

@@ -1,4 +1,4 @@
-//! The plan in force: whose turn is when.
+//! Route for the plan in force: the turn of each request.
 
 use axum::{
     Json,

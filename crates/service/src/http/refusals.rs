@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-/// Adds to each route what anybody may be answered there.
+/// Adds to each route the refusals that any caller may get.
 pub(super) struct Refusals;
 
 impl utoipa::Modify for Refusals {
@@ -67,7 +67,7 @@ fn refusals(path: &str, operation: &Operation) -> Vec<(&'static str, &'static st
     all
 }
 
-/// Whether a parameter may be something that can't be read: any in a query, and numbers in a path.
+/// Returns whether a parameter may fail to parse: any in a query, and numbers in a path.
 fn is_read(parameter: &RefOr<Parameter>) -> bool {
     let RefOr::T(parameter) = parameter else {
         return true;

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, Refusal, pauses::is_under_way, stage_ins};
 use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
 
-/// How long a ticket's tokens are good: a slow pull asks for another.
+/// Lifetime of a ticket's tokens: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn show_record(desk: &Desk, record: &RequestRecord) -> api::Request {
@@ -43,7 +43,7 @@ pub(super) fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
     })?)
 }
 
-/// The same of one that the caller may change, and whose data it may have.
+/// Finds a request that the caller may change and whose data it may have.
 pub(super) fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<RequestRecord> {
     let record = find(desk, id)?;
     caller.owns(&record)?;
@@ -114,8 +114,8 @@ pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> 
     caller.writes(&address, new.profile.as_deref())
 }
 
-/// Sees that a source on this machine may be moved. Where the kernel does not judge what its owner may read, the path that was judged is
-/// taken, so that no link that is put on it later leads elsewhere.
+/// Checks that a source on this machine may be moved. If the kernel does not enforce its owner's
+/// rights, the request gets the checked path, so that no later link leads elsewhere.
 fn reach(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
     let judged = caller.reaches(new.source.as_ref())?;
     let is_owned = new
@@ -223,7 +223,7 @@ pub(crate) async fn modify(
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
-    // What can't land goes on: until it has, its deadline still counts.
+    // A request that can't land continues: until it has landed, its deadline still counts.
     is_under_way(&desk, &record, "change", true)?;
     let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
         let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;

@@ -1,4 +1,4 @@
-//! All that lies below a directory, told while it is found: a line for each directory.
+//! Streams everything below a directory as it is found: a line for each directory.
 
 use std::{collections::VecDeque, convert::Infallible, ffi::OsStr, sync::Arc, time::Duration};
 
@@ -32,15 +32,17 @@ use crate::{
 
 /// Entries of one line at most.
 const LINE_ENTRIES: usize = 1_000;
-/// Bytes that are told together, where there are so many.
+/// Bytes sent in one piece, if there are so many.
 const TOLD_BYTES: usize = 64 << 10;
 /// Directories asked for at once: what is asked for next is listed ahead.
 const AT_ONCE: usize = 8;
 /// Directories looked up together.
 const FOUND_AT_ONCE: usize = 64;
-/// Of so many directories that were known one has what lies beside it looked at: a fourth of what that lists ahead.
+/// One in this many cached directories has its neighbours examined: a fourth of the number listed
+/// ahead with it.
 const BESIDE_EVERY: u64 = 16;
-/// How often a directory that is not listed yet is asked for, each of which waits a minute itself; and the pause before that.
+/// Attempts to get a directory that is not listed yet, each of which waits a minute; and the pause
+/// between them.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 /// An empty line says that the service is there, where nothing else is to be said for so long.
@@ -96,7 +98,7 @@ pub(crate) async fn show(
     Ok(([(header::CONTENT_TYPE, LINES)], Body::from_stream(lines)))
 }
 
-/// A directory that is to be told.
+/// Directory to be sent.
 struct Found {
     /// Below the one that was asked for.
     path: String,
@@ -104,7 +106,7 @@ struct Found {
     place: Place,
 }
 
-/// One that was told, and those in it that are not found yet.
+/// Directory that was sent, with its subdirectories still to be found.
 struct Open {
     path: String,
     address: String,
@@ -125,7 +127,7 @@ struct Walk {
     asked: FuturesUnordered<Asked>,
     /// Directories that were known already.
     known: u64,
-    /// The one of which lines are told, and the place of the entry where the next one begins.
+    /// Directory whose lines are being sent, with the index of the next entry.
     telling: Option<(Found, listing::Answer, usize)>,
     told: Vec<u8>,
     is_over: bool,
@@ -184,7 +186,7 @@ impl Walk {
                         Err(error) if error.kind() == ErrorKind::Busy && tries < TRIES => {}
                         answer => return (found, answer),
                     }
-                    // It is being listed anew.
+                    // It is already being listed anew.
                     ask.refresh = false;
                     tries += 1;
                     sleep(PAUSE).await;
@@ -203,7 +205,7 @@ impl Walk {
         }
     }
 
-    /// Looks up some directories that lie in those that were told.
+    /// Looks up some subdirectories of those that were sent.
     fn find(&mut self) {
         let mut below = Vec::new();
         while below.len() < FOUND_AT_ONCE {

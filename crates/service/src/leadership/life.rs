@@ -1,4 +1,4 @@
-//! Processes of this machine, told from all others there ever were: whether one is over.
+//! Identifies processes of this machine uniquely, to find out whether one has ended.
 
 use std::{fs, io};
 
@@ -7,7 +7,8 @@ pub(super) fn own() -> Option<String> {
     of(&std::process::id().to_string())
 }
 
-/// Whether a process is known to be over: it ran here since the machine was started, and is gone. Nothing is known of others.
+/// Returns whether a process has certainly ended: it ran here since the machine started, and is
+/// gone. Nothing is known of others.
 pub(super) fn is_over(life: &str) -> bool {
     let mut words = life.split(' ');
     let (Some(boot), Some(names), Some(id)) = (words.next(), words.next(), words.next()) else {
@@ -32,7 +33,8 @@ fn here() -> Option<(String, String)> {
     Some((boot.trim().to_owned(), names))
 }
 
-/// When a process began, in ticks since the machine was started; none where it ended, though its parent has not asked how.
+/// Returns when a process began, in ticks since the machine started; none if it ended and its
+/// parent has not collected it.
 fn running(id: &str) -> io::Result<Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
     // Its own name comes in parentheses, and may have any in it (proc_pid_stat(5)).
@@ -43,7 +45,7 @@ fn running(id: &str) -> io::Result<Option<u64>> {
     Ok(began.filter(|_| !matches!(state, "Z" | "X")))
 }
 
-/// Whether no process has the number any more, or another one.
+/// Returns whether the process number is unused or reused.
 fn is_gone(id: &str, life: &str) -> bool {
     match running(id) {
         Ok(None) => true,

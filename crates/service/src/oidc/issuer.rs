@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::keys::Keys;
 
-/// How long a provider may think, with its whole answer.
+/// Time limit for a provider's whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an answer: discovery documents and keys have some thousand, tokens with hundreds of groups tens of thousands.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -28,17 +28,17 @@ pub struct Issuer {
     client: Client<WebConnector, Full<Bytes>>,
 }
 
-/// Where it is asked for what (OpenID Connect Discovery 1.0, section 3; RFC 8628, section 4).
+/// Endpoints of a provider (OpenID Connect Discovery 1.0, section 3; RFC 8628, section 4).
 #[derive(Debug, Clone, Deserialize)]
 pub struct Discovery {
     issuer: String,
     jwks_uri: String,
-    /// Where tokens are asked for.
+    /// Endpoint that issues tokens.
     pub token_endpoint: String,
-    /// Where a device asks to be let in; none where it can't.
+    /// Endpoint that starts a device's login; none if unsupported.
     #[serde(default)]
     pub device_authorization_endpoint: Option<String>,
-    /// Where tokens are given back; nowhere, perhaps.
+    /// Endpoint that revokes tokens, if any.
     #[serde(default)]
     pub revocation_endpoint: Option<String>,
 }
@@ -76,10 +76,10 @@ impl Issuer {
         Ok(found)
     }
 
-    /// Asks for its keys.
+    /// Fetches the provider's keys.
     ///
     /// # Errors
-    /// As [`Issuer::discover`].
+    /// Errors of [`Issuer::discover`].
     pub(super) async fn keys(&self, discovery: &Discovery) -> Result<Keys> {
         let keys = Keys::new(self.get(&discovery.jwks_uri).await?);
         if keys.is_empty() {
@@ -116,7 +116,7 @@ impl Issuer {
             return Ok((status, Value::Null));
         }
         let answer = serde_json::from_slice(&body).map_err(|_| {
-            // It may hold a token.
+            // The answer may hold a token, so it is not shown.
             let error = self.fail(ErrorKind::Invalid);
             error.cause(format!("it answered {status} to {address}, and no JSON"))
         })?;

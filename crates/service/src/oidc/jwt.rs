@@ -13,10 +13,11 @@ use super::keys::{Algorithm, Keys, Verdict};
 const BYTES_MAX: usize = 32 << 10;
 /// By how much the clocks of two machines may differ.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// What tokens that say who somebody is call themselves. One that ends a session, or tells another event, says something else.
+/// Accepted types of identity tokens. A token that ends a session or reports another event has
+/// another type.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// What a provider signed, or somebody says that it did.
+/// Token that a provider signed, or claims to have signed.
 #[derive(Debug)]
 pub(super) struct Token<'a> {
     algorithm: Algorithm,
@@ -26,12 +27,13 @@ pub(super) struct Token<'a> {
     claims: Map<String, Value>,
 }
 
-/// Whether a text is built like one.
+/// Returns whether a text has the form of such a token.
 pub(super) fn looks_like_one(shown: &str) -> bool {
     shown.starts_with("ey") && shown.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// When a token says that it ends, for whoever got it from its issuer; none where it does not say, or is of another kind.
+/// Returns a token's expiry, for a client that got it from its issuer; none if it has none or is of
+/// another kind.
 #[must_use]
 pub fn ends(shown: &str) -> Option<Timestamp> {
     Token::read(shown).ok()?.moment("exp")
@@ -56,7 +58,7 @@ impl<'a> Token<'a> {
         if kind.is_some_and(|kind| !TYPES.contains(&&*kind)) || claims.contains_key("events") {
             return Err("the token is not one that says who somebody is");
         }
-        // What it would have us understand we don't.
+        // It requires extensions that are unknown here.
         if header.contains_key("crit") {
             return Err("the token has critical headers that are not known");
         }
@@ -70,10 +72,10 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Sees that it says to be of this issuer.
+    /// Checks that it claims to be of this issuer.
     ///
     /// # Errors
-    /// Where it does not.
+    /// Fails if it does not.
     pub(super) fn is_of(&self, issuer: &str) -> Result<(), &'static str> {
         let says = self.claims.get("iss").and_then(Value::as_str);
         (says == Some(issuer))
@@ -132,7 +134,7 @@ impl<'a> Token<'a> {
     }
 
     fn moment(&self, name: &str) -> Option<Timestamp> {
-        /// The year 9999: what lies behind is no moment that anybody means.
+        /// Year 9999: later times are no real moments.
         const SECS_MAX: f64 = 253_402_300_799.0;
         let secs = self.claims.get(name)?.as_f64()?;
         let secs = (0.0..=SECS_MAX).contains(&secs).then_some(secs)?;

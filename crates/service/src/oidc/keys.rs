@@ -7,8 +7,9 @@ use serde::Deserialize;
 /// Keys of one issuer: those that are in use, were, and will be.
 const KEYS_MAX: usize = 64;
 
-/// How something is signed. There is none with a shared secret: whoever may check such a signature could make one, and whoever
-/// takes a public key for the secret lets in everybody. Neither is there none at all.
+/// Signature algorithm. None has a shared secret: a service that may check such a signature could
+/// make one, and one that takes a public key for the secret admits everybody. `none` is missing as
+/// well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,
@@ -37,7 +38,7 @@ impl Algorithm {
     }
 }
 
-/// What was found out about a signature.
+/// Result of checking a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A key of the issuer made it.
@@ -90,7 +91,7 @@ struct Key {
 pub(super) struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Those that sign in a way that is known.
+    /// Returns the keys with a known algorithm.
     pub(super) fn new(written: Written) -> Self {
         let known = written.keys.into_iter().filter_map(|key| {
             let key = serde_json::from_value::<WrittenKey>(key).ok()?;
@@ -103,7 +104,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Whether the key that is named made the signature, or any where none is named.
+    /// Checks that the named key made the signature, or any key if none is named.
     pub(super) fn check(
         &self,
         algorithm: Algorithm,
@@ -235,7 +236,7 @@ mod tests {
             check(&known, Algorithm::Rs256, Some("one"), signed),
         ];
         assert_eq!(bad, [Verdict::Bad; 3]);
-        // What it says of itself binds it.
+        // The algorithm that a key states is binding.
         let mut other = key.clone();
         other["alg"] = "ES256".into();
         let verdict = check(&keys(other), Algorithm::EdDsa, Some("one"), signed);

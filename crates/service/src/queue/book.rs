@@ -1,4 +1,4 @@
-//! What is known of a queue: who waits, what was forecast of it, and what became of that.
+//! State of a queue: waiting jobs, their forecasts, and the outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,7 +14,7 @@ use posthaste_types::Timestamp;
 
 /// Jobs that are followed while they wait; more than are forecast.
 const WAITING_MAX: usize = 10_000;
-/// What a job without a limit is thought to run: longer than most centres allow.
+/// Assumed run time of a job without a limit: longer than most centres allow.
 const UNLIMITED: Duration = Duration::from_secs(30 * 86_400);
 /// Shares of their time that jobs used, the newest: a few days of a middling centre.
 const SHARES_MAX: usize = 256;
@@ -23,7 +23,7 @@ const SHARES_MIN: usize = 10;
 /// Thousandths in one.
 const ONE: u32 = 1000;
 
-/// Who forecasts.
+/// Source of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Forecaster {
     Outcomes,
@@ -50,7 +50,7 @@ impl Forecaster {
     }
 }
 
-/// What is kept of each kind of forecast, beside the first of each forecaster.
+/// Key of the statistics of each kind of forecast, beside those of each forecaster.
 const KIND: &str = "kind";
 
 /// A job that waits.
@@ -58,13 +58,13 @@ const KIND: &str = "kind";
 struct Open {
     number: u64,
     shape: Shape,
-    /// When it was submitted, or let go where it was held.
+    /// Time of submission, or of release for a held job.
     submitted: Timestamp,
-    /// What each forecaster said first, and when.
+    /// First forecast of each forecaster, with its time.
     first: BTreeMap<Forecaster, (Timestamp, Starts)>,
 }
 
-/// What is forecast of a job.
+/// Forecast of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forecast {
     pub(super) job: String,
@@ -84,7 +84,7 @@ pub(super) struct Book {
     calibration: Calibration,
     pub(super) scores: BTreeMap<Forecaster, Score>,
     open: BTreeMap<String, Open>,
-    /// When the queue was looked at last, which jobs ran then, and which were held.
+    /// Last look at the queue, the jobs running then, and those held.
     looked: Option<Timestamp>,
     running: BTreeSet<String>,
     held: BTreeSet<String>,
@@ -93,7 +93,7 @@ pub(super) struct Book {
     /// Jobs that wait for others to end, by their ids and by the numbers that hooks know.
     dependent: BTreeSet<String>,
     shares_permille: VecDeque<u32>,
-    /// What became of kinds of forecast before this service ran, until it is known how large the machine is.
+    /// Outcomes of kinds of forecast before this service ran, until the machine's size is known.
     past: Vec<OutcomeRecord>,
     /// Jobs get numbers as they are seen.
     numbered: u64,
@@ -101,7 +101,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// What a service knew that ran before.
+    /// Restores the outcomes of an earlier service.
     pub(super) fn restore(outcomes: &[OutcomeRecord]) -> Self {
         let mut book = Self::default();
         for one in outcomes {
@@ -150,12 +150,12 @@ impl Book {
         }
     }
 
-    /// When one in ten jobs like this one has started. Only the first of a long queue are forecast: those behind them start no
-    /// sooner than the last of these, but for what fills a gap.
+    /// Returns the p10 start of a job. Only the first jobs of a long queue have forecasts: jobs
+    /// behind them start no sooner than the last of these, except to fill a gap.
     pub(super) fn soonest(&self, job: &str) -> Option<Timestamp> {
         let of_array = self.numbers.get(job).map(Vec::as_slice).unwrap_or_default();
         let is_it = |id: &str| id == job || of_array.iter().any(|one| one == id);
-        // Of an array the first to start needs the data.
+        // The first job of an array to start needs the data.
         let own = self.forecasts.iter().filter(|one| is_it(&one.job));
         let own = own.min_by_key(|one| one.starts.p10);
         let last = || {
@@ -165,7 +165,7 @@ impl Book {
         own.or_else(last).map(|one| one.starts.p10)
     }
 
-    /// Whether a job waits for others to end, as of the last look.
+    /// Returns whether a job waited for others to end at the last look.
     pub(super) fn waits_for_others(&self, job: &str) -> bool {
         self.dependent.contains(job)
     }
@@ -196,11 +196,11 @@ impl Book {
         self.waits.on_start(self.numbered, start);
     }
 
-    /// Looks at a queue with so many processors: scores what started, and forecasts what waits. `data_of` says of a job that
-    /// started when its data came. Gives back what became of forecasts.
+    /// Processes a queue with so many processors: scores started jobs, and forecasts waiting ones.
+    /// `data_of` returns when the data of a started job arrived. Returns the outcomes of forecasts.
     ///
     /// # Errors
-    /// Those of `data_of`.
+    /// Errors of `data_of`.
     pub(super) fn on_look<E>(
         &mut self,
         queue: &Queue,
@@ -230,7 +230,7 @@ impl Book {
         Ok(outcomes)
     }
 
-    /// What waited and waits no more.
+    /// Scores jobs that no longer wait.
     fn settle<E>(
         &mut self,
         queue: &Queue,
@@ -264,7 +264,8 @@ impl Book {
         Ok(outcomes)
     }
 
-    /// What came and started between two looks has waited too: without it every job would seem to wait for longer.
+    /// Learns waits of jobs that came and started between two looks: without them every job would
+    /// seem to wait longer.
     fn learn_brief_waits(&mut self, queue: &Queue) {
         let Some(looked) = self.looked else {
             return;
@@ -307,7 +308,7 @@ impl Book {
         outcomes
     }
 
-    /// How much of their time jobs used that ran at the last look and are over.
+    /// Learns how much of their time limit the jobs used that ran at the last look and have ended.
     fn learn_shares(&mut self, seen: &BTreeMap<&str, &Job>) {
         for id in std::mem::take(&mut self.running) {
             if let Some(job) = seen.get(id.as_str()) {
@@ -318,7 +319,7 @@ impl Book {
         self.running = running.map(|job| job.id.clone()).collect();
     }
 
-    /// How much of its time a job used that is over.
+    /// Learns how much of its time limit an ended job used.
     fn learn_share(&mut self, job: &Job) {
         let times = job.start.zip(job.end).zip(job.walltime);
         let Some(((start, end), walltime)) = times.filter(|_| job.state == State::Over) else {
@@ -343,7 +344,7 @@ impl Book {
         [1, 5, 9].map(|tenths| sorted[sorted.len() * tenths / 10])
     }
 
-    /// What waits and was not known.
+    /// Adds waiting jobs that were not known.
     fn take(&mut self, queue: &Queue, now: Timestamp) {
         for job in queue.waiting() {
             if self.open.contains_key(&job.id) || self.open.len() >= WAITING_MAX {
@@ -392,7 +393,7 @@ impl Book {
             };
             starts(&site, now)
         };
-        // Kinds of forecast are told apart by what jobs ask for: that does not move when habits do.
+        // Kinds of forecast depend on what jobs request, which does not change with users' habits.
         let asked = play([ONE; 3]);
         let used = play(self.used_permille());
         let mut forecasts = Vec::new();

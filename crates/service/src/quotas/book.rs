@@ -1,4 +1,4 @@
-//! What users have open, as far as it was looked at.
+//! Users' open requests, as far as known.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::driver::Centre;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Open {
     pub(super) bytes: Bytes,
-    /// Whether its source is removed once it is safe.
+    /// Set if its source is removed once it is safe.
     pub(super) releases: bool,
 }
 
-/// What one user has.
+/// Open requests of one user.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Requests that are being written down.
@@ -95,7 +95,7 @@ impl Held {
     }
 }
 
-/// Whether something still comes of a request by itself; the mind may not know it.
+/// Returns whether a request may still change by itself; none if the mind does not know it.
 fn is_open(mind: &Mind, request: RequestId, releases: bool) -> Option<bool> {
     if let Some(view) = mind.arrival(request) {
         return Some(view.state.is_live() || view.releases);

@@ -14,7 +14,7 @@ use posthaste_types::{DepotId, RequestId};
 use super::{reason, state};
 use crate::driver::Centre;
 
-/// Paths that are named: more tell no more.
+/// Limit of named paths: more add nothing.
 const ASSUMED_MAX: usize = 4;
 
 /// Why it was refused or failed, and the code of what failed.
@@ -121,7 +121,7 @@ pub(super) fn away(shown: &api::Request) -> Vec<String> {
     }
 }
 
-/// What went wrong last on its way, while it goes on.
+/// Returns the last errors of a request that continues.
 pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
     let is_open = |view: &ArrivalState| view.is_live();
     let going = match (mind.arrival(record.id), mind.request(record.id)) {
@@ -137,7 +137,7 @@ pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> 
     lost.into_iter().chain(complaint).collect()
 }
 
-/// That chunks can't be had any more, and which depots would have to come back.
+/// Returns that chunks are lost, and which depots would have to come back.
 fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     let (lost, all) = (view.chunks_out_of_reach, view.spec.chunks());
     if lost == 0 {
@@ -170,7 +170,7 @@ pub(super) fn why_kept(
     Some(format!("scratch not released: {why}"))
 }
 
-/// Whether something failed that has a name, and the reason doesn't tell it.
+/// Returns whether a named thing failed that the reason doesn't mention.
 fn is_fault(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -206,7 +206,7 @@ fn code_of(reason: &Reason) -> &'static str {
     }
 }
 
-/// Whether there is something to explain.
+/// Returns whether there is a failure to explain.
 fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
     let stage_out = mind.request(record.id).map(|view| view.state);
     let stage_in = mind.arrival(record.id).map(|view| view.state);

@@ -7,7 +7,7 @@ use posthaste_types::RequestId;
 
 use super::{finish, moment, seconds};
 
-/// How the delivery of a request stands, to destinations that run relays or to an address.
+/// Returns the delivery state of a request, to destinations with relays or to an address.
 pub(super) fn delivery_of(
     mind: &Mind,
     view: Option<&RequestView>,
@@ -17,7 +17,7 @@ pub(super) fn delivery_of(
     told.or_else(|| delivery(mind, request))
 }
 
-/// How it stands with the address that a request goes on to from its depots, where it does.
+/// Returns the delivery state at the address to which a request goes on from its depots, if any.
 fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     let view = mind.arrival(mind.goes_on_as(request)?)?;
     let deadline = view.spec.deadline;
@@ -33,13 +33,13 @@ fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     })
 }
 
-/// What of a request is not at the address that it went on to.
+/// Returns the files of a request that are missing at its final address.
 pub(super) fn left_out(mind: &Mind, request: RequestId) -> Option<api::LeftOut> {
     let view = mind.arrival(mind.goes_on_as(request)?)?;
     super::stage_in::left_out(&view)
 }
 
-/// Whether nobody brings it there any more.
+/// Returns whether its export ended before delivery.
 fn has_ended_before(view: &ArrivalView) -> bool {
     matches!(
         view.state,

@@ -11,7 +11,7 @@ use posthaste_types::{ByteRate, Timestamp};
 use super::{moment, ratio, seconds};
 use crate::outbound::way::ends_of;
 
-/// What the centre is called as the end of a path.
+/// Name of the centre as the end of a path.
 const CENTRE: &str = "centre";
 
 pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
@@ -49,7 +49,7 @@ pub(crate) fn path_of_source(view: &SourceView, now: Timestamp) -> api::Path {
     }
 }
 
-/// What is known of a path, whichever it is.
+/// Returns the known facts of any path.
 fn known(
     rates: &Quantiles,
     knowledge: Knowledge,

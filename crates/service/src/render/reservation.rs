@@ -22,7 +22,7 @@ pub(crate) fn reservation(centre: &Centre, held: &ReservationView) -> api::Reser
     }
 }
 
-/// What a request has reserved, or asked for.
+/// Returns the reservations of a request, held or asked for.
 pub(super) fn of(centre: &Centre, mind: &Mind, request: RequestId) -> Vec<api::Reservation> {
     let all = mind.reservations().into_iter();
     let mine = all.filter(|held| held.request == request);

@@ -39,7 +39,7 @@ pub(crate) fn transfer(
     }
 }
 
-/// What its way carried lately; none where nothing of it comes through here.
+/// Returns the recent rate of its path; none if its bytes don't pass through here.
 fn rate(centre: &Centre, view: &TransferView) -> Option<ByteRate> {
     if let Some(source) = view.source {
         return Some(centre.flows.of(source).latest());

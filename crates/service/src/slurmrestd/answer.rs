@@ -18,10 +18,10 @@ use tokio::{
 
 /// Largest answer that is read, in bytes: some ten thousand for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 2 << 30;
-/// Pieces of an answer, of some kilobytes each, that wait for whoever reads it.
+/// Pieces of an answer, of some kilobytes each, that wait for the reader.
 const PIECES_MAX: usize = 16;
 
-/// When nobody waits for an answer any longer, and how long that is from the question on.
+/// Deadline of an answer, and its time limit from the call on.
 pub(super) struct Late {
     pub(super) at: Pin<Box<Sleep>>,
     pub(super) patience: Duration,
@@ -94,7 +94,7 @@ async fn next(body: &mut Incoming, late: &mut Late, left: &mut u64) -> io::Resul
     }
 }
 
-/// The bytes of an answer, which block whoever reads them.
+/// Bytes of an answer; reading blocks.
 pub(super) struct Answer {
     comes: Receiver<io::Result<Bytes>>,
     here: Bytes,
@@ -104,7 +104,7 @@ pub(super) struct Answer {
 impl Read for Answer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.here.is_empty() && !self.has_ended {
-            // Only whoever no longer waits ends it without a last piece.
+            // Only a caller that stopped waiting ends it without a last piece.
             let over = || Err(ErrorKind::BrokenPipe.into());
             self.here = self.comes.blocking_recv().unwrap_or_else(over)?;
             self.has_ended = self.here.is_empty();

@@ -14,9 +14,9 @@ use posthaste_types::Digest;
 
 use super::{Store, sync_parent};
 
-/// What ends a name: none has it.
+/// Terminator of a name, which no name contains.
 const END: u8 = 0;
-/// How the files of such lists end, before what follows while they are written.
+/// File name suffix of such lists, before a further one while they are written.
 const SUFFIX: &str = "names";
 /// Bytes that are written at once.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -138,7 +138,7 @@ impl Store {
         Ok(Some(Names(bytes)))
     }
 
-    /// Removes the list of a request whose source was scanned, or that there is not. What stays behind is only in the way.
+    /// Removes the list of a request that was scanned or does not exist. A leftover does no harm.
     pub(crate) fn forget_names(&self, record: &RequestRecord) {
         if record.named.is_some() {
             let _ = fs::remove_file(self.names_path(&record.dataset));

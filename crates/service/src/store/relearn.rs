@@ -8,7 +8,7 @@ use posthaste_types::ChunkIndex;
 use super::Store;
 
 impl Store {
-    /// Whether digests of some chunk of a request that has not ended are not known.
+    /// Returns whether digests of some chunks of an unfinished request are unknown.
     ///
     /// # Errors
     /// The journal's.

@@ -1,5 +1,5 @@
-//! What is kept of a stage-in while it is under way: its list, and what its draft was when it landed; of a stage-out to an
-//! address, that what lies there is its own.
+//! Files of a stage-in under way: its list, and its draft's identity when it was published. For an
+//! export: that the files at the destination are its own.
 
 use std::{fs, path::PathBuf};
 
@@ -22,7 +22,7 @@ impl Store {
         self.keep(&self.stage_in_path(request, "stage-in"), list)
     }
 
-    /// What its sources hold.
+    /// Returns the list of its sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -31,7 +31,7 @@ impl Store {
         fs::read(&path).map_err(|cause| Error::io("read", path.display().to_string(), cause))
     }
 
-    /// Keeps what tells its draft from anything else, before that gets its name.
+    /// Records the identity of its draft before that is published.
     ///
     /// # Errors
     /// The operating system's.
@@ -39,7 +39,7 @@ impl Store {
         self.keep(&self.stage_in_path(request, "landing"), identity.as_bytes())
     }
 
-    /// What told its draft from anything else, if it was about to get its name.
+    /// Returns the identity of its draft, if it was about to be published.
     pub(crate) fn landing(&self, request: RequestId) -> Option<String> {
         fs::read_to_string(self.stage_in_path(request, "landing")).ok()
     }
@@ -73,17 +73,17 @@ impl Store {
         let _ = fs::remove_file(self.written_path(request));
     }
 
-    /// Where it is kept what a stage-out to an address wrote.
+    /// Returns the path of the record of what an export wrote.
     pub(crate) fn written_path(&self, request: RequestId) -> PathBuf {
         self.stage_in_path(request, "written")
     }
 
-    /// Whether what lies there is its own.
+    /// Returns whether the files at the destination are its own.
     pub(crate) fn is_claimed(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "claim").exists()
     }
 
-    /// Whether anything of it is kept.
+    /// Returns whether any record of it exists.
     pub(crate) fn has_list(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "stage-in").exists()
     }

@@ -11,10 +11,10 @@ use posthaste_types::RequestId;
 
 use super::{Store, journal_error};
 
-/// How a write ended, for who waits for it.
+/// Result of a write, for its waiter.
 type Slot<R> = Arc<Mutex<Option<Result<R>>>>;
 
-/// Writes of one kind that wait: whoever has the journal next writes all of them.
+/// Waiting writes of one kind: the next caller with the journal writes them all.
 #[derive(Debug)]
 pub(super) struct Together<W, R> {
     waiting: Mutex<Vec<(W, Slot<R>)>>,
@@ -48,7 +48,7 @@ impl<W, R> Together<W, R> {
         let together = (wanted.len() > 1).then(|| many(&mut journal, &wanted));
         let done: Vec<Result<R>> = match together {
             Some(Ok(done)) => done.into_iter().map(Ok).collect(),
-            // One of them may be at fault, and the others are not.
+            // One write may be at fault, and the others not.
             Some(Err(_)) | None => {
                 let each = wanted.iter().map(|what| one(&mut journal, what));
                 each.map(|done| done.map_err(journal_error)).collect()

@@ -13,11 +13,11 @@ use super::shares::{Share, Shares};
 
 /// Requests of one owner that may wait for their scan. One more is refused rather than forgotten.
 const WAITING_OF_ONE: usize = 10_000;
-/// The same of all owners.
+/// Limit over all owners.
 const WAITING: usize = 40_000;
 /// Scans at once: each keeps one list in memory and one directory tree busy.
 const SCANS_AT_ONCE: usize = 8;
-/// The same of one owner: what they scan may never end.
+/// Limit of one owner's scans, which may never end.
 const SCANS_OF_ONE: usize = 2;
 
 /// All scans of a service.
@@ -30,22 +30,22 @@ pub(crate) struct Scans {
     begun: mpsc::UnboundedSender<Begun>,
 }
 
-/// A request whose source is to be scanned, with its place among those that wait.
+/// Request to be scanned, with its slot among the waiting ones.
 pub(crate) type Begun = (RequestId, Option<Share>);
 
-/// How far a scan is.
+/// Progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It may still be cancelled.
+    /// Cancellable.
     Open,
-    /// It is to be cancelled.
+    /// Cancelled.
     Unwanted,
-    /// What it found counts.
+    /// Final: its result counts.
     Counts,
     Over,
 }
 
-/// One scan, for those who cancel it and for itself.
+/// Scan, as seen by itself and by cancellers.
 #[derive(Debug, Clone)]
 pub(super) struct Going(Arc<watch::Sender<Stage>>);
 
@@ -62,7 +62,7 @@ impl Going {
         }
     }
 
-    /// What it found counts from now on, unless it was cancelled.
+    /// Makes its result final, unless it was cancelled.
     pub(super) fn counts(&self) -> bool {
         self.0.send_if_modified(|stage| {
             let is_wanted = *stage != Stage::Unwanted;
@@ -82,7 +82,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// It is written down: its source is to be scanned.
+    /// Queues the recorded request for its scan.
     pub(crate) fn send(self, request: RequestId) {
         self.scans.begin(request, Some(self.share));
     }
@@ -138,7 +138,7 @@ impl Scans {
         Ok(Place { scans, share })
     }
 
-    /// The same once there is one.
+    /// Waits for a slot.
     pub(crate) async fn wait(self: &Arc<Self>, owner: &str) -> Place {
         let (share, scans) = (self.waiting.enter(owner).await, Arc::clone(self));
         Place { scans, share }

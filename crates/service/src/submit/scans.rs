@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{driver::Centre, inbound, outbound, store::Remains};
 
-/// How soon a journal that was away is tried again.
+/// Pause before an unavailable journal is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Scans sources, so many of each owner at once, also those a crash left unscanned.
@@ -32,7 +32,8 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedRece
         running.spawn(async move {
             let mut place = place;
             let _end = centre.scans.ends(request);
-            // What a journal that was away did not take is done again: nobody else would, until the next start.
+            // Writes that an unavailable journal lost are repeated: nobody else would, until the
+            // next start.
             while let Err(error) = in_turn(&centre, request, &mut place).await {
                 tracing::warn!(%request, "{error}");
                 if !error.is_temporary() {
@@ -59,7 +60,7 @@ async fn in_turn(
         leave = centre.scans.enter(&record.wishes.owner) => Some(leave),
     };
     drop(place.take());
-    // It is large, and those that wait are many.
+    // It is large, and many wait.
     Box::pin(traced(centre, request, &going)).await
 }
 
@@ -76,7 +77,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
         return submit(centre, request).await;
     }
     if outbound::onward::of(&record).is_some() {
-        // It is scanned with the request that it comes from.
+        // It is scanned with the offload that it comes from.
         return Ok(());
     }
     let looked = tokio::select! {
@@ -109,7 +110,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
     if let Some(error) = failed {
         posthaste_trace::fail(&tracing::Span::current(), &error);
         centre.store.retire_key(request, Remains::Nothing)?;
-        // What it found may have been kept just now.
+        // Its result may have been stored just now.
         tokio::task::block_in_place(|| centre.store.forget_outward(request));
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(record.id);
@@ -127,7 +128,7 @@ async fn look(centre: &Arc<Centre>, record: &RequestRecord) -> Result<(Scan, Opt
     } else if record.stage_in.is_some() {
         (inbound::submit::scan(centre, record).await?, None)
     } else {
-        // Where this is given up, so is the list.
+        // If this is cancelled, so is the list.
         let wanted = Wanted::default();
         let bounds = Bounds::while_wanted(&wanted);
         let (here, record) = (Arc::clone(centre), record.clone());
@@ -143,7 +144,7 @@ async fn look(centre: &Arc<Centre>, record: &RequestRecord) -> Result<(Scan, Opt
     Ok((scan, list))
 }
 
-/// How a scan ended with an error.
+/// Returns the scan that ended with an error.
 pub(crate) fn failed(error: &Error) -> Scan {
     Scan::Failed {
         code: error.code().to_owned(),
@@ -197,7 +198,7 @@ pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> 
         .hint("keep the source, leave it out with --exclude, or drop that with --release anyway"))
 }
 
-/// What a request is about, listed with the rights of its owner. Blocking.
+/// Lists the source of a request with its owner's rights. Blocking.
 pub(super) fn listed_of(
     centre: &Centre,
     record: &RequestRecord,
@@ -206,7 +207,7 @@ pub(super) fn listed_of(
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
     let actor = centre.store.actors.of(record)?;
     let names = centre.store.names(record)?;
-    // Where the kernel does not judge what an owner may read, the path was judged when it was submitted.
+    // If the kernel does not enforce an owner's rights, the path was checked at submission.
     let is_judged = !record.wishes.owner.is_empty() && !centre.store.actors.are_owners();
     actor.run(|| {
         let root = Root::open(root, is_judged)?.within(bounds);
@@ -258,10 +259,10 @@ pub(crate) fn patterns(new: &api::NewRequest) -> Result<Patterns> {
     Ok(patterns)
 }
 
-/// What patterns mean.
+/// Compiles the patterns.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for one that is none.
+/// [`ErrorKind::Invalid`] for an invalid pattern.
 fn filter(patterns: &Patterns) -> Result<Filter> {
     Filter::new(&patterns.include, &patterns.exclude)
 }

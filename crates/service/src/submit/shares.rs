@@ -15,7 +15,7 @@ pub(crate) struct Shares {
     owners: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// One place, given back when it is dropped.
+/// Slot, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     _all: OwnedSemaphorePermit,
@@ -35,13 +35,13 @@ impl Shares {
     fn of(&self, owner: &str) -> Arc<Semaphore> {
         let owners = self.owners.lock();
         let mut owners = owners.unwrap_or_else(PoisonError::into_inner);
-        // Who has no place and waits for none is forgotten.
+        // An owner without slots and waiters is forgotten.
         owners.retain(|_, own| Arc::strong_count(own) > 1);
         let own = owners.entry(owner.to_owned());
         Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(self.each))))
     }
 
-    /// A place, once there is one: who has their share waits for their own first, in nobody's way.
+    /// Waits for a slot: an owner at its share waits for its own first, in nobody's way.
     pub(crate) async fn enter(&self, owner: &str) -> Share {
         let of_own = self.of(owner);
         loop {
@@ -57,7 +57,7 @@ impl Shares {
         }
     }
 
-    /// The same where there is one now.
+    /// Returns a slot if one is free now.
     pub(crate) fn try_enter(&self, owner: &str) -> Option<Share> {
         let own = self.of(owner).try_acquire_owned().ok()?;
         let all = Arc::clone(&self.all).try_acquire_owned().ok()?;

@@ -1,4 +1,4 @@
-//! What the mind is told of a request that was written down.
+//! Inputs for the mind about a recorded request.
 
 use posthaste_core::contract::{Input, RequestSpec};
 use posthaste_endpoint::Result;
@@ -7,7 +7,7 @@ use posthaste_types::DepotId;
 
 use crate::driver::Centre;
 
-/// What the mind is told of a request.
+/// Returns the input that submits a request to the mind.
 pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
     let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
     let purge_at = record.purge_at;

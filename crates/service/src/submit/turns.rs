@@ -1,4 +1,4 @@
-//! One submission of an id at a time: of two at once the second finds what the first wrote down.
+//! Serialises submissions of an id: of two at once the second finds the record of the first.
 
 use std::{
     collections::BTreeSet,
