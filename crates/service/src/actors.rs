@@ -22,10 +22,11 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    /// Acts as owners where that is asked for. A service of root's that does not lends its rights only where that is said (`as_root`).
+    /// Returns the actors: owners if requested. A service that runs as root without owners lends
+    /// its rights only if that is configured (`as_root`).
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where this is not root.
+    /// [`ErrorKind::PermissionDenied`] if owners are requested without root.
     pub(crate) fn open(as_owners: bool, as_root: bool) -> Result<Self> {
         if as_owners && !geteuid().is_root() {
             return Err(

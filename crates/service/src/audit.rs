@@ -58,7 +58,7 @@ pub(crate) fn noted(
     lines.collect()
 }
 
-/// Whose a request is, and where its source lies.
+/// Returns the owner and source of a request.
 fn whose(centre: &Centre, request: RequestId) -> (Option<String>, Option<String>) {
     let Ok(record) = centre.store.request(request) else {
         return (None, None);

@@ -1,7 +1,8 @@
-//! A copy of all that a service keeps, made while it runs, to start another from.
+//! Copies a service's files while it runs, to start another service from.
 //!
-//! The journal is copied between two passes over the other files. So whatever it names is in the copy: it was there before, or was made
-//! between, and the second pass has it. What was removed meanwhile stays in the copy, where it is only in the way.
+//! The journal is copied between two passes over the other files. So everything that it names is in
+//! the copy: it existed before, or was made between, and the second pass has it. Files removed
+//! meanwhile stay in the copy, where they do no harm.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +46,7 @@ const NOTE: &str = "backup.json";
 pub enum Whereabouts {
     /// In the state directory.
     File,
-    /// In a database, at this address where the service wrote it down.
+    /// In a database, at this address if the service recorded it.
     Database(Option<String>),
 }
 
@@ -60,12 +61,13 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// Copies what a service keeps in `state` into `folder`, whole and durable when this returns. The service may run meanwhile.
+/// Copies a service's files in `state` into `folder`, whole and durable when this returns. The
+/// service may run meanwhile.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when no service keeps anything in `state`, [`ErrorKind::Conflict`] when `folder` is there or the journal is
-/// locked, [`ErrorKind::Changed`] when a depot came and went meanwhile; the journal's and the operating system's. Then there is no
-/// copy.
+/// [`ErrorKind::NotFound`] if `state` has no service's files, [`ErrorKind::Conflict`] if `folder`
+/// exists or the journal is locked, [`ErrorKind::Changed`] if a depot came and went meanwhile; the
+/// journal's and the operating system's. Then there is no copy.
 pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     let whereabouts = check(state, folder)?;
     let draft = Draft::make(folder)?;
@@ -97,7 +99,7 @@ pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     Ok(counted)
 }
 
-/// Bytes that this process has copied so far for the copy that it makes at `folder`; 0 when it makes none.
+/// Returns the bytes copied so far for this process's copy at `folder`; 0 if it makes none.
 #[must_use]
 pub fn copied_so_far(folder: &Path) -> u64 {
     // Files renamed during the look are counted at the next.
@@ -183,7 +185,7 @@ fn parent(folder: &Path) -> PathBuf {
     }
 }
 
-/// A copy that is not whole yet: it goes when it does not become so.
+/// Unfinished copy, which is removed unless it is completed.
 struct Draft {
     folder: PathBuf,
     is_whole: bool,
@@ -358,9 +360,9 @@ impl Backup {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// The moment of the copy, RFC 3339.
+    /// Time of the copy, RFC 3339.
     made: String,
-    /// The release that made it.
+    /// Release that made it.
     version: String,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     store::Store,
 };
 
-/// A fragment that is asked of a depot.
+/// Fragment requested from a depot.
 type Asked = (DepotId, FragmentIndex);
 
 impl Hands {
@@ -144,7 +144,8 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// Lets a destination take a chunk from depots that hold fragments of it, or a depot make one of them again.
+    /// Lets a destination gather a chunk from depots that hold fragments of it, or lets a depot
+    /// rebuild one of them.
     fn gather(&mut self, from: Vec<Asked>, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -178,8 +179,9 @@ impl Hands {
     }
 }
 
-/// A relay of an older release can't send on: then nothing is, and the mind tries again ever more
-/// seldom. To carry it ourselves would take the centre's way out from what is not safe yet.
+/// Lets a relay push a fragment. A relay of an older release can't: then nothing moves, and the
+/// mind retries ever more rarely. Copying it through the service would take the centre's uplink
+/// from data that is not safe yet.
 async fn forward_fragment(
     store: &Store,
     depots: &Depots,
@@ -238,7 +240,8 @@ async fn take_fragment(store: &Store, giver: &Depot, taker: &Depot, leg: Leg) ->
     Err(of_giver.unwrap_or_else(|| fault_of_kind(kind_of(end.status))))
 }
 
-/// Lets a relay send on what is on its way to it. That ends after what it follows, and with that where it fails.
+/// Lets a relay push a fragment that is on its way to it. The push ends after the send that it
+/// follows, and fails with it.
 async fn follow_fragment(
     store: &Store,
     depots: &Depots,
@@ -336,7 +339,7 @@ async fn gather_chunk(
     (givers, stored)
 }
 
-/// Why a fragment did not come from a depot; none where it did.
+/// Returns why a fragment did not come from a depot; none if it did.
 fn fault_of_sender(sender: &SenderEnd) -> Option<Fault> {
     match sender.status {
         200 => None,
@@ -346,7 +349,7 @@ fn fault_of_sender(sender: &SenderEnd) -> Option<Fault> {
     }
 }
 
-/// The chunk as it is to be rebuilt, and its digest with those of its fragments after it.
+/// Returns the chunk to rebuild, its digest first and those of its fragments after it.
 fn rebuilt(store: &Store, leg: Leg) -> Option<(Rebuilt, Vec<posthaste_types::Digest>)> {
     let record = store.request(leg.request).ok()?;
     let Some(Scan::Sealed {

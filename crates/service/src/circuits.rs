@@ -120,7 +120,7 @@ impl Circuits {
         Some(self.key(reservation))
     }
 
-    /// The reservation of ours that a key is of.
+    /// Returns the reservation of ours with this key.
     fn reservation_of(&self, key: &str) -> Option<ReservationId> {
         let number = key.strip_prefix(&self.centre)?.strip_prefix('-')?;
         number.parse().ok().filter(|id| self.key(*id) == key)
@@ -146,7 +146,7 @@ impl Seller {
     }
 }
 
-/// The name that this centre drew at its first start with circuits.
+/// Returns the name that this centre drew at its first start with circuits.
 fn centre_name(path: &Path) -> Result<String> {
     if path.exists() {
         let name = secrets::read_private(path)?;

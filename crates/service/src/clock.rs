@@ -15,7 +15,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The time now, not before any time given earlier.
+    /// Returns the time now, never before a time returned earlier.
     pub(crate) fn now(&self) -> Timestamp {
         let (now, step) = self.steady.read();
         if let Some(Step { ahead, by }) = step {
@@ -32,7 +32,8 @@ impl Clock {
 /// Most that a journal may be ahead of this machine's clock: hosts that share one differ by less.
 const AHEAD_MAX: Duration = Duration::from_secs(600);
 
-/// Fails where the journal goes on until later than now: all that is submitted would count as late until then.
+/// Refuses a journal whose last entry is later than now: everything submitted would count as late
+/// until then.
 pub(crate) fn check_journal(known: Timestamp, now: Timestamp) -> Result<()> {
     if known <= now + AHEAD_MAX {
         return Ok(());

@@ -9,7 +9,7 @@ pub(crate) type Labels = Vec<(&'static str, String)>;
 /// Counters since the service started: monitoring adds up counters that restarts reset to zero.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
-    /// By what happened, as events are named.
+    /// Counters by event name.
     pub(crate) events: Family<Labels, Counter>,
 }
 

@@ -29,7 +29,8 @@ use keys::Keys;
 
 /// The file of the key in the state directory, where no other is named.
 pub(crate) const KEY_FILE: &str = "credentials.key";
-/// The file of the key of signatures in addresses, in the state directory. It is never changed: requests that wait need it.
+/// File of the key for signatures in addresses, in the state directory. It never changes: waiting
+/// requests need it.
 pub(crate) const ADDRESS_KEY_FILE: &str = "addresses.key";
 /// Credentials that are kept: each is in memory.
 const CREDENTIALS_MAX: usize = 10_000;
@@ -50,7 +51,7 @@ pub(crate) struct Own {
     content: Content,
     profile: Profile,
     created: Timestamp,
-    /// No other has it, also none that takes its place.
+    /// Number that no other credential has, not even its replacement.
     pub(crate) number: u64,
 }
 
@@ -66,7 +67,7 @@ impl Own {
 
 type Known = BTreeMap<(String, String), Arc<Own>>;
 
-/// All that users have given.
+/// All credentials of users.
 pub(crate) struct Credentials {
     /// Held while something changes. None where nobody can give any.
     keys: Mutex<Option<Keys>>,
@@ -94,11 +95,12 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Opens what the journal has with the key in a file, which need not be there where there is nothing to open.
+    /// Decrypts the journal's credentials with the key in a file, which may be missing if there are
+    /// none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it is not the key that something was encrypted with, [`ErrorKind::NotFound`] where it is needed and
-    /// not there; [`ErrorKind::PermissionDenied`] where others can read it.
+    /// [`ErrorKind::Invalid`] if it is not the key of every credential, [`ErrorKind::NotFound`] if
+    /// it is needed and missing; [`ErrorKind::PermissionDenied`] if others can read it.
     pub(crate) fn open(
         key_file: &Path,
         address_key_file: &Path,
@@ -254,10 +256,10 @@ impl Credentials {
             .collect()
     }
 
-    /// Somebody's credential of this name.
+    /// Returns an owner's credential of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where they have none.
+    /// [`ErrorKind::NotFound`] if there is none.
     pub(crate) fn find(&self, owner: &str, name: &str) -> Result<Arc<Own>> {
         let key = (owner.to_owned(), name.to_owned());
         let own = self.known().get(&key).cloned();
@@ -351,7 +353,7 @@ impl Behalf {
         }
     }
 
-    /// Whose requests are made; nobody's in particular where that is empty.
+    /// Returns the owner of the requests; empty for nobody in particular.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }
@@ -374,10 +376,10 @@ impl Behalf {
         Ok(access.with_given(format!("{OWN}{name}"), known_as, own.profile.clone()))
     }
 
-    /// An address that is kept, as it was given: to be opened, and never to be written down.
+    /// Returns the original form of a kept address, to be opened and never recorded.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where its signature was not sealed for them.
+    /// [`ErrorKind::Invalid`] if its signature was sealed for another owner.
     pub(crate) fn given(&self, address: &str) -> Result<String> {
         match &*self.credentials.address_keys() {
             Some(keys) => addresses::open(keys, &self.owner, address),
@@ -405,7 +407,7 @@ impl Behalf {
     }
 }
 
-/// The name of one's own credential that a location means.
+/// Returns the name of the own credential that a location means.
 fn own_name(location: &Location) -> Option<&str> {
     match location {
         Location::Host {
@@ -421,7 +423,7 @@ fn own_name(location: &Location) -> Option<&str> {
     }
 }
 
-/// The address of the place of one's own credential.
+/// Returns the address of an own credential's place.
 pub(crate) fn address_in(name: &str) -> String {
     format!("{OWN}{name}:")
 }
@@ -445,7 +447,7 @@ pub(crate) fn apart(owner: &str, address: &str) -> String {
     }
 }
 
-/// An address by the longer of two schemes that mean the same.
+/// Returns an address with the longer of two equivalent schemes.
 fn long_scheme(address: &str) -> std::borrow::Cow<'_, str> {
     match address.starts_with("dav") {
         true => format!("web{address}").into(),

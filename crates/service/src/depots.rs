@@ -57,7 +57,7 @@ pub(crate) enum Share {
 pub(crate) struct Manner {
     pub(crate) share: Share,
     pub(crate) haste: Haste,
-    /// The cap on what goes straight to an address, where one was asked for.
+    /// Rate limit of a direct export, if one was requested.
     pub(crate) rate_max: Option<ByteRate>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Depot {
     pub(crate) meter: Meter,
     /// Bytes that movers sent to it, and how many of those arrived.
     by_movers: (AtomicU64, AtomicU64),
-    /// The way that the mind knows to be taken.
+    /// Way that was last reported to the mind.
     told_way: AtomicUsize,
     /// Set if it reported that it can push its fragments.
     pub(crate) forwards: AtomicBool,
@@ -179,7 +179,8 @@ impl Depot {
 
     /// Returns the bytes received since the last sample, once there are enough.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
-        // Most depots are at rest most of the time: the kernel isn't asked about each of their connections.
+        // Most depots are idle most of the time: the kernel isn't asked about each of their
+        // connections.
         if self.meter.is_at_rest() {
             return None;
         }
@@ -193,7 +194,7 @@ impl Depot {
         self.meter.sample(now, carried)
     }
 
-    /// A mover gave so much to the network for it, and so much has arrived.
+    /// Notes bytes that a mover sent and bytes that arrived.
     pub(crate) fn moved(&self, sent: u64, arrived: u64) {
         self.by_movers.0.fetch_add(sent, Ordering::Relaxed);
         self.by_movers.1.fetch_add(arrived, Ordering::Relaxed);
@@ -212,7 +213,7 @@ impl Depot {
         })
     }
 
-    /// The ways there are, for the mind, where there are several or were.
+    /// Returns the input with the known ways, if there are or were several.
     pub(crate) fn ways_found(&self, knows_several: bool) -> Option<Input> {
         let ways = self.client.ways();
         (ways.len() > 1 || knows_several).then_some(Input::WaysFound {
@@ -287,7 +288,8 @@ impl Depot {
         self.heard().load_permille
     }
 
-    /// The failure domain of all depots that keep everything in the same store, as it said last; none where it keeps things itself.
+    /// Returns the failure domain of all depots that keep everything in the same store, as last
+    /// reported; none if it stores data itself.
     pub(crate) fn domain_of_store(&self) -> Option<String> {
         let store = self.heard().store.clone()?;
         Some(format!("store-{store}"))

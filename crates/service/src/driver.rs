@@ -48,8 +48,9 @@ use remains::remains_of;
 pub(crate) const INPUTS_MAX: usize = 4096;
 /// Inputs taken in one step: bounds the transaction.
 const STEP_INPUTS_MAX: usize = 512;
-/// Inputs between snapshots: bounds the replay after a crash to about a second. Of many requests a snapshot takes long itself: there are at least
-/// a fourth as many inputs between two as requests that move.
+/// Inputs between snapshots: bounds the replay after a crash to about a second. A snapshot of many
+/// requests takes long itself, so there are at least a fourth as many inputs between two as moving
+/// requests.
 const SNAPSHOT_EVERY: usize = 8192;
 const REQUESTS_PER_INPUT: usize = 4;
 
@@ -72,7 +73,7 @@ impl Arrival {
     }
 }
 
-/// The mind and what the loop and the API share.
+/// The mind, and state shared by the loop and the API.
 pub(crate) struct Centre {
     mind: Mutex<Mind>,
     pub(crate) store: Arc<Store>,
@@ -81,7 +82,7 @@ pub(crate) struct Centre {
     pub(crate) opened: Arc<Opened>,
     /// Source server; unset if the operator wants none.
     pub(crate) lending: OnceLock<Lending>,
-    /// The ways on which rate can be reserved.
+    /// Circuits on which rate can be reserved.
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
@@ -116,11 +117,11 @@ pub(crate) struct Centre {
 }
 
 impl Centre {
-    /// Brings the mind back to where the journal left it.
+    /// Restores the mind from the journal.
     ///
     /// # Errors
-    /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read; those of the file with this
-    /// centre's name.
+    /// The journal's, or [`ErrorKind::Corrupt`] if its newest snapshot can't be read; those of the
+    /// file with this centre's name.
     pub(crate) fn restore(
         store: Arc<Store>,
         inputs: mpsc::Sender<Arrival>,

@@ -152,7 +152,7 @@ fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
     })
 }
 
-/// The names of failure domains, separated by commas.
+/// Parses the names of failure domains, separated by commas.
 fn domain(text: &str) -> Result<String> {
     DepotTerms::tidy_domain(text).ok_or_else(|| {
         let most = DepotTerms::DOMAINS_MAX;
@@ -211,7 +211,7 @@ fn load_max(terms: &api::LentTerms) -> Result<Option<u32>> {
 /// Most cores' worth of load for each core: more than any machine has.
 const LOAD_MAX: f64 = 1000.0;
 
-/// A load in thousandths as cores' worth for each core.
+/// Converts thousandths into a load per core.
 pub(crate) fn load(permille: u32) -> f64 {
     f64::from(permille) / 1000.0
 }
@@ -252,8 +252,9 @@ pub(crate) fn lent(depot: &Depot) -> Input {
     }
 }
 
-/// On which terms a depot is lent: in the hours of the books, by the centre's clock as it is now, as far as those are
-/// hours that the relay says too. Those that keep everything in one bucket or container fail together.
+/// Returns the terms of a depot: its registered hours, by the centre's current clock, intersected
+/// with the relay's own. Depots that keep everything in one bucket or container share a failure
+/// domain.
 pub(crate) fn terms(depot: &Depot) -> DepotTerms {
     let mut terms = depot.record.terms.clone();
     let windows = by_our_clock(terms.windows);
@@ -282,7 +283,7 @@ pub(crate) fn levelled(record: &DepotRecord) -> Input {
 /// Most hops from the centre: more would say nothing.
 const LEVEL_MAX: u8 = 9;
 
-/// Nought says that how far it is decides.
+/// Parses a level: 0 means that the distance decides.
 fn level(level: Option<u8>) -> Result<u8> {
     let level = level.unwrap_or(1);
     if level <= LEVEL_MAX {

@@ -11,7 +11,7 @@ use crate::hands::Leg;
 /// Progress of a send. If it is dropped before it is stored, the send failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lead {
-    /// The fragment is being read, or waits its turn.
+    /// Being read, or waiting its turn.
     Waits,
     /// Under way, with this digest.
     Begun(Digest),
@@ -28,7 +28,7 @@ pub(crate) struct Leads {
 }
 
 impl Leads {
-    /// A send begins.
+    /// Begins a send.
     pub(crate) fn begin(&mut self, leg: Leg) -> watch::Sender<Lead> {
         if self.sends.len() >= self.most {
             self.sends.retain(|_, lead| lead.has_changed().is_ok());
@@ -39,7 +39,7 @@ impl Leads {
         lead
     }
 
-    /// A send under way; none where there is none.
+    /// Returns a send under way, if there is one.
     pub(crate) fn of(&self, leg: Leg) -> Option<watch::Receiver<Lead>> {
         let lead = self.sends.get(&(leg.request, leg.depot, leg.chunk))?;
         let is_over = *lead.borrow() == Lead::Stored;

@@ -23,16 +23,16 @@ pub(crate) use http::{PREFIX, at_root, root, routes, shape_refusal};
 /// State shared by the routes and the clerk.
 #[derive(Debug, Default)]
 pub(crate) struct Fts {
-    /// There is something to do.
+    /// Notified when there is work.
     told: tokio::sync::Notify,
-    /// The bodies that come.
+    /// Limits on request bodies.
     bodies: bodies::Bodies,
     /// Held during changes of jobs.
     turn: Arc<Mutex<()>>,
 }
 
 impl Fts {
-    /// Nobody else changes jobs until this is dropped.
+    /// Locks changes of jobs until the returned guard is dropped.
     fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -166,7 +166,7 @@ impl Hands {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input. What is sent for it from here goes in this manner.
+    /// Starts a `command`; its result arrives as an input. Its sends from here use this manner.
     pub(crate) fn execute(&mut self, command: Command, manner: Manner) {
         while self.running.try_join_next().is_some() {}
         match command {
@@ -364,7 +364,8 @@ impl Hands {
         self.forgetting.insert((request, depot), telling);
     }
 
-    /// Measures the path to a depot. The answer always comes: the mind starts no other probe before.
+    /// Measures the path to a depot. The result is always reported: the mind starts no other probe
+    /// before.
     fn probe(&mut self, depot: DepotId, budget: Bytes) {
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         self.running.spawn(async move {
@@ -401,7 +402,7 @@ impl Hands {
         });
     }
 
-    /// A stage-in is here, and that is written down: its list is no longer needed, but by jobs.
+    /// Removes the list of a stage-in that arrived on record, unless jobs need it.
     pub(crate) fn forget_stage_in(&mut self, request: RequestId) {
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
@@ -412,7 +413,7 @@ impl Hands {
         });
     }
 
-    /// A request has ended: what was kept to carry it out is no longer needed.
+    /// Removes the files for carrying out a request that has ended.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
         self.traced.forget(request);
@@ -425,7 +426,7 @@ impl Hands {
         });
     }
 
-    /// The dataset, opened at its first use. What it gives back can be awaited anywhere.
+    /// Returns the dataset, opened at its first use; the returned future can be awaited anywhere.
     pub(crate) fn sealed(
         &self,
         request: RequestId,
@@ -435,7 +436,7 @@ impl Hands {
     }
 }
 
-/// The answer to a plan that was asked for.
+/// Solves a requested plan.
 pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
     let span = traced::of_plan(number);
     let schedule = span.in_scope(|| posthaste_solve::solve(problem, effort));

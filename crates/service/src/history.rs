@@ -177,7 +177,8 @@ impl History {
     }
 }
 
-/// The width that is kept for as long as is asked, and the length, begin and end of steps that are made of it, in seconds.
+/// Returns the stored width that covers the wanted span; and length, begin and end of its steps, in
+/// seconds.
 fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     let second = |at: Timestamp| at.as_micros() / 1_000_000;
     let (from, to) = (second(wanted.from), second(wanted.to));
@@ -196,10 +197,10 @@ fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     (width, step, from, to)
 }
 
-/// Counts, and writes down, until the service ends.
+/// Counts and records until the service ends.
 ///
 /// # Errors
-/// The journal's, where it does not pass.
+/// The journal's, unless it is temporary.
 pub(crate) async fn keep_all(centre: Arc<Centre>) -> Result<()> {
     let mut counts = 0;
     loop {

@@ -71,17 +71,17 @@ pub(crate) struct Desk {
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
     /// Jobs of FTS's interface.
     pub(crate) fts: Arc<fts::Fts>,
-    /// The queue that is looked at, where one is.
+    /// Watched queue, if any.
     pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
     /// REST client that replaces Slurm's programs, if configured.
     pub(crate) slurmrestd: Option<Arc<crate::slurmrestd::Slurmrestd>>,
 }
 
 impl Desk {
-    /// A place among the requests of an owner that wait for their scan.
+    /// Reserves a slot among an owner's requests that wait for their scan.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    /// [`ErrorKind::Busy`] if all are taken; `subject` is what was submitted.
     pub(crate) fn reserve_scan(&self, owner: Option<&String>, subject: &str) -> Answer<Place> {
         let owner = owner.map_or("", String::as_str);
         Ok(self.centre.scans.reserve(owner, subject)?)
@@ -95,7 +95,7 @@ impl Desk {
     }
 }
 
-/// An error on its way out.
+/// Error to be returned to a client.
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
@@ -158,7 +158,7 @@ fn answer_problem(problem: &api::Problem) -> Response {
 /// Answer of a route.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
-/// All routes.
+/// Returns all routes.
 pub(crate) fn router(desk: Desk) -> Router {
     let guarded = Router::new()
         .route("/v1/depots", get(depots::list).post(depots::add))

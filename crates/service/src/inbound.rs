@@ -300,7 +300,7 @@ impl Inbound {
         });
     }
 
-    /// Ends what a crash left half ended: drafts of stage-ins that are over go, and their lists with them.
+    /// Cleans up after a crash: removes drafts of stage-ins that have ended, and their lists.
     pub(crate) async fn sweep(store: &Arc<Store>) -> Result<()> {
         for record in store.journal(|journal| journal.stage_ins())? {
             let is_over = record.ended.is_some() && !goes_out(&record);
@@ -324,7 +324,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The stage-in, opened at its first use.
+    /// Returns the stage-in, opened at its first use.
     fn stage(
         &self,
         request: RequestId,
@@ -342,7 +342,8 @@ impl Inbound {
     }
 }
 
-/// Keeps what a source has of a file that it can't give for good, by name: the mind decides by the kind of it alone.
+/// Keeps the source's error for a file that it can't deliver at all, by name: the mind decides by
+/// the error's kind alone.
 fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
     if error.locus() == Locus::Source && !error.is_temporary() {
         outgoing.complaints.keep(request, error);
@@ -436,7 +437,7 @@ pub(crate) fn way_of(address: &str) -> String {
     }
 }
 
-/// The names of the ways from all sources of an owner's stage-in: one each.
+/// Returns the names of the paths from all sources of an owner's stage-in, one each.
 pub(crate) fn ways(owner: &str, addresses: &[String]) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     addresses

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{enlist::check_name, render, secrets};
 
-/// For how long an invitation is good where nobody says.
+/// Default lifetime of an invitation.
 const USUAL_S: u64 = 7 * 24 * 3600;
-/// And at most.
+/// Longest lifetime.
 const LIFETIME_S_MAX: u64 = 365 * 24 * 3600;
 
 /// An invitation as the service keeps it.
@@ -27,14 +27,14 @@ pub(crate) struct Kept {
     token: String,
     expires_unix_s: u64,
     pub(crate) terms: api::LentTerms,
-    /// The key of the relay that used it.
+    /// Key of the relay that used it.
     key: Option<String>,
 }
 
-/// Writes an invitation for a relay that is to be called `name`; one that was there is good no longer.
+/// Writes an invitation for a relay that is to be called `name`; an earlier one becomes invalid.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when it would be good for too long; those of writing it down.
+/// [`ErrorKind::Invalid`] for too long a lifetime; those of writing.
 pub(crate) fn issue(
     state: &Path,
     name: &str,
@@ -87,10 +87,11 @@ pub(crate) fn withdraw(state: &Path, name: &str) -> Result<bool> {
     }
 }
 
-/// The invitation that a relay shows with this key, if it is good: not yet used by any other.
+/// Returns the invitation that a relay with this key shows, if it is valid: not yet used by any
+/// other.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it is not, and why.
+/// [`ErrorKind::PermissionDenied`] if it is not, with the reason.
 pub(crate) fn show(
     state: &Path,
     (name, key): (&str, &str),

@@ -31,10 +31,10 @@ use crate::{
 };
 use crowd::{Crowd, JOBS_MAX, keep_new, too_many};
 
-/// Jobs that one listing shows where it does not say how many, and at most: each costs some look-ups in the journal.
+/// Jobs in one listing, by default and at most: each costs some look-ups in the journal.
 const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 1000;
-/// The batch system that is asked by its own commands how its jobs stand.
+/// Batch system whose own commands report its jobs' states.
 const SLURM: &str = "slurm";
 /// Bytes of the name of a batch system or of a job's id.
 const NAME_BYTES_MAX: usize = 64;
@@ -235,10 +235,10 @@ pub(crate) fn remove(desk: &Desk, mut record: JobRecord) -> Result<()> {
     Ok(())
 }
 
-/// Jobs of one batch system or of all, in one phase or in all but `gone`, newest first.
+/// Lists jobs of one batch system or of all, in one phase or in all but `gone`, newest first.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a phase that there is not and for more than 1,000 jobs, and the journal's.
+/// [`ErrorKind::Invalid`] for an unknown phase and for more than 1,000 jobs, and the journal's.
 pub(crate) fn list(
     desk: &Desk,
     scheduler: Option<&str>,
@@ -268,7 +268,8 @@ pub(crate) fn list(
     records.iter().map(|record| show(desk, record)).collect()
 }
 
-/// All jobs that are not gone, of one batch system or of all, newest first, without what is moved for them.
+/// Lists all jobs that are not gone, of one batch system or of all, newest first, without their
+/// requests.
 ///
 /// # Errors
 /// The journal's.
@@ -310,7 +311,7 @@ fn read_phase(text: &str) -> Result<PhaseName> {
     })
 }
 
-/// A job and what is moved for it.
+/// Returns the view of a job with its requests.
 ///
 /// # Errors
 /// The journal's.

@@ -17,7 +17,7 @@ use crate::{flatten, monotonic, store::journal_error, traced};
 /// services; this is for leaders that died.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The lead: its lease is renewed from the moment this is made.
+/// Leadership: its lease is renewed from the creation of this value.
 pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     keeping: JoinSet<Result<()>>,
@@ -29,7 +29,8 @@ impl Lead {
     /// Waits until the lease is ours.
     ///
     /// # Errors
-    /// The database's when it can't be reached at first or does not let us in. One that goes away later is waited for.
+    /// The database's if it can't be reached at first or refuses us. If it goes away later, this
+    /// waits for it.
     pub(crate) async fn take(address: &DatabaseUrl) -> Result<Self> {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} of {}", std::process::id(), name.trim());

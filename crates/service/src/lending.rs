@@ -34,9 +34,9 @@ use crate::{driver::Centre, members::Members, monotonic, omissions, outbound::go
 pub(crate) const READS_MAX: usize = 64;
 /// Chunks whose digests are recorded together.
 const KEPT_AT_ONCE: usize = 16;
-/// For how long it stays known whether the way out is needed urgently.
+/// Time for which the uplink's urgency is cached.
 const PRESSED_FOR: Duration = Duration::from_secs(1);
-/// The name of a source among those that hold a dataset.
+/// Name of a source among the holders of a dataset.
 const NAME: &str = "source";
 
 /// Options of the source server.
@@ -207,7 +207,7 @@ fn may_lend(centre: &Centre, record: &RequestRecord) -> Result<u64> {
     Ok(bytes.pieces(chunk_size))
 }
 
-/// Reads what waits to be read, one request after another: there is one disk, and depots come first.
+/// Reads queued requests one after another: there is one disk, and depots come first.
 pub(crate) async fn read_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
     while let Some(request) = queue.recv().await {
         let read = read(&centre, request).await;
@@ -249,7 +249,7 @@ async fn read(centre: &Centre, request: RequestId) -> Result<()> {
     keep(&mut records)
 }
 
-/// The sources of all requests, and relays that make themselves known.
+/// Sources of all requests, and registration of relays.
 pub(crate) struct Sources {
     pub(crate) centre: Arc<Centre>,
     pub(crate) members: Members,

@@ -104,7 +104,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 /// Between two looks for keys of what nobody keeps any more.
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
 
-/// A service that listens, but does nothing yet.
+/// Service that listens, but does nothing yet.
 pub struct Service {
     desk: http::Desk,
     listener: TcpListener,
@@ -126,7 +126,7 @@ pub struct Service {
     tellers: (Vec<alarms::Teller>, mpsc::Receiver<Vec<alarms::Teller>>),
 }
 
-/// The monotonic clock, for measuring how long things take.
+/// Returns the monotonic clock's time, for measuring durations.
 pub(crate) fn monotonic() -> Instant {
     #[expect(
         clippy::disallowed_methods,
@@ -136,11 +136,11 @@ pub(crate) fn monotonic() -> Instant {
 }
 
 impl Service {
-    /// Opens the state and takes the port; the mind is back where it was. Where the journal is in a database, that
-    /// is when nobody else leads any more.
+    /// Opens the state, restores the mind and binds the port. With the journal in a database, this
+    /// waits until no other service leads.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the port or the state is in use, [`ErrorKind::Invalid`] for an
+    /// [`ErrorKind::Conflict`] if the port or the state is in use, [`ErrorKind::Invalid`] for an
     /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
         ports::check(options)?;
@@ -244,7 +244,7 @@ impl Service {
         self.reloader.clone()
     }
 
-    /// The file with the token that programs must show.
+    /// Returns the path of the token that programs must show.
     #[must_use]
     pub fn token_file(&self) -> &std::path::Path {
         &self.token_file
@@ -342,7 +342,7 @@ async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     }
 }
 
-/// Decides, until what this gives is dropped: on a thread of its own.
+/// Runs the driver on its own thread until the returned sender is dropped.
 fn decide(running: &mut JoinSet<Result<()>>, driver: driver::Driver) -> oneshot::Sender<()> {
     let (cut, is_cut) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
@@ -486,7 +486,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     jobs::forget::resume(desk)
 }
 
-/// Tells the mind which ways lead to a depot, where there are several or were when the service ran before.
+/// Tells the mind which ways lead to a depot, if there are several or were at an earlier run.
 pub(crate) async fn tell_ways(centre: &driver::Centre, depot: &depots::Depot) -> Result<()> {
     let knows_several = centre.mind().has_ways(depot.record.id);
     match depot.ways_found(knows_several) {

@@ -60,7 +60,7 @@ pub(crate) struct Start {
 /// Options of a request for a listing.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
-    /// The name behind which the page begins.
+    /// Name after which the page begins.
     pub(crate) after: Option<Vec<u8>>,
     /// Whatever is kept, it is listed anew.
     pub(crate) refresh: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Listings {
     books: Mutex<Books>,
     reader: Reader,
     starts: mpsc::Sender<Start>,
-    /// There may be something to list ahead.
+    /// Notified when there may be something to list ahead.
     told: Notify,
 }
 
@@ -111,7 +111,7 @@ impl Drop for Writing {
     }
 }
 
-/// A listing on its way: however it ends, its end is noted.
+/// Listing under way; dropping it always notes its end.
 struct Flight {
     listings: Arc<Listings>,
     place: Place,
@@ -163,10 +163,12 @@ impl Listings {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory's listing: one that is fresh, or else a new one. Whoever asks has seen that the caller may read there.
+    /// Returns a directory's listing: a fresh one, or else a new one. The caller has checked read
+    /// access.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when too much is listed, or it takes too long: ask again. And what listing brings.
+    /// [`ErrorKind::Busy`] if too many listings run, or this one takes too long: ask again. Errors
+    /// of listing.
     pub(crate) async fn ask(&self, place: &Place, ask: &Ask) -> Result<Answer> {
         let want = {
             let mut books = self.books();
@@ -249,7 +251,7 @@ impl Listings {
             .hint("try again in a minute"))
     }
 
-    /// Wants what is likely to be asked for next to be listed ahead: what lies below, and what lies beside it.
+    /// Queues what is likely to be asked for next: directories below and beside this one.
     fn look_ahead(&self, place: &Place, asked: &Ask, answer: &Answer) {
         if asked.levels == 0 {
             return;
@@ -384,7 +386,7 @@ impl Listings {
         self.told.notify_one();
     }
 
-    /// Lists a directory that nobody asked for yet, unless it is there; and offers what lies below it.
+    /// Lists a directory ahead unless it is cached, and offers the directories below it.
     async fn list_ahead(self: Arc<Self>, wanted: Wanted) {
         let now = self.reader.now();
         let (outcome, waiter) = watch::channel(None);
@@ -425,7 +427,8 @@ impl Listings {
         self.told.notify_one();
     }
 
-    /// Something is written where this request goes, from now on until what is returned is dropped. Blocking.
+    /// Notes that something is being written at a request's destination, until the returned value
+    /// is dropped. Blocking.
     pub(crate) fn writing(self: &Arc<Self>, record: &RequestRecord) -> Writing {
         let written = self.written(&record.wishes.owner, &record.destination);
         let number = written
@@ -442,7 +445,7 @@ impl Listings {
         Written::at(address, |location| look::resolve(&behalf, location))
     }
 
-    /// Something of this owner's was written, or removed, here. Blocking.
+    /// Notes that something of this owner was written or removed here. Blocking.
     pub(crate) fn wrote(&self, owner: &str, address: &str) {
         if let Ok(written) = self.written(owner, address) {
             self.books().cache.drop_touched(&written);

@@ -22,21 +22,21 @@ use std::{
 
 use posthaste_types::{ByteRate, Bytes};
 
-/// A window closes at the earliest after this long…
+/// Shortest window…
 const WINDOW_MIN: Duration = Duration::from_millis(900);
 /// …and with this many acknowledgements, so that one fragment isn't taken for a rate…
 const ACKNOWLEDGED_MIN: u32 = 3;
 /// …unless it has been open this long.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
-/// A window busy for at least this share, in per cent, says what the depot can take; a less busy
-/// one only what it took (a censored sample).
+/// Least busy share of a window, in per cent, for a measurement of the depot's capacity; a less
+/// busy one gives a lower bound (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
 /// Shortest busy time that allows a measurement.
 const BUSY_MIN: Duration = Duration::from_millis(1);
-/// The least length of a window in which bytes count as they arrive: a connection whose path has just become slow needs a
-/// while to find its pace…
+/// Shortest window in which bytes count as they arrive: a connection whose path has just slowed
+/// down needs a while to find its pace…
 const SEEN_MIN: Duration = Duration::from_millis(1400);
-/// …and the fewest that are taken for a rate: questions how the depot is are bytes too.
+/// …and the fewest bytes that count as a rate: status calls are bytes too.
 const SEEN_BYTES_MIN: u64 = 64 << 10;
 /// After a pause of this long sends are a new burst: connections have begun to forget how fast they
 /// were.
@@ -51,9 +51,9 @@ pub(crate) struct Meter {
 /// Progress of a burst of sends in filling the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ramp {
-    /// Nothing was acknowledged yet.
+    /// Nothing acknowledged yet.
     Filling,
-    /// So many of the sends that began before the first acknowledgement are still under way.
+    /// Sends still under way that began before the first acknowledgement.
     Draining(u32),
     /// Path is full: bytes arrive at the rate at which they leave.
     Over,
@@ -138,7 +138,8 @@ impl Window {
         self.busy + since.unwrap_or_default()
     }
 
-    /// Begins the next window where the one before ended: that may be after `now`, which others' sends did not wait for.
+    /// Opens the next window at the end of the last, which may be after `now`, since others' sends
+    /// did not wait for it.
     fn open(&mut self, at: Instant, busy_before: Duration, now: Instant) {
         self.busy = self.busy_until(now).saturating_sub(busy_before);
         self.busy_since = self.busy_since.map(|_| now);
@@ -173,8 +174,8 @@ impl Window {
         Some(sample)
     }
 
-    /// Nothing was acknowledged for long although something was on its way all the time: counts bytes as they arrive
-    /// from now on, where that is seen. What is known for now is that it moves.
+    /// Handles a long time without acknowledgements although something was always under way: counts
+    /// bytes as they arrive from now on, if that is visible. Until then only the movement is known.
     fn wait(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let window = self.busy_until(now);
         let is_busy = is_busy(window, now.duration_since(self.opened));
@@ -280,7 +281,7 @@ impl Meter {
         )
     }
 
-    /// A send starts, one that takes only what others leave if it is said so.
+    /// Notes a send's start, and whether it gives way.
     pub(crate) fn on_start(&self, now: Instant, is_humble: bool) {
         self.with(|window| {
             let is_burst = window
@@ -297,7 +298,7 @@ impl Meter {
         });
     }
 
-    /// A mover makes a send that started, until it is said that it ended.
+    /// Notes that a mover makes a started send, until its end.
     pub(crate) fn on_told(&self, starts: bool) {
         self.with(|window| {
             window.told = match starts {
@@ -308,7 +309,8 @@ impl Meter {
         });
     }
 
-    /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
+    /// Notes that sends take another way from now on: until all earlier ones have ended,
+    /// measurements mix both.
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
             window.seen = None;
@@ -321,7 +323,7 @@ impl Meter {
         });
     }
 
-    /// A send ended, with this many bytes stored.
+    /// Notes a send's end, with the bytes stored.
     pub(crate) fn on_end(&self, now: Instant, is_humble: bool, stored: Bytes) {
         self.with(|window| {
             let is_stored = stored > Bytes::ZERO;
@@ -342,7 +344,8 @@ impl Meter {
         });
     }
 
-    /// Closes the window if it is time to, and opens the next. `carried` is what the network carried so far.
+    /// Closes the window if it is time to, and opens the next. `carried` is the network's total so
+    /// far.
     pub(crate) fn sample(&self, now: Instant, carried: Carried) -> Option<Sample> {
         self.with(|window| {
             let look = window.look(now, carried);
@@ -399,7 +402,7 @@ impl Meter {
         })
     }
 
-    /// The rate over the last closed window; zero when nothing was sent for long.
+    /// Returns the rate of the last closed window; zero if nothing was sent for long.
     pub(crate) fn latest(&self, now: Instant) -> ByteRate {
         self.with(|window| {
             let stale = now.duration_since(window.unheard_since) > 2 * WINDOW_MAX + WINDOW_MIN;
@@ -427,7 +430,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// Nothing is said of what the network carries.
+    /// Carried bytes with nothing known of the network.
     const UNSEEN: Carried = Carried {
         sent: Bytes::ZERO,
         arrived: None,
@@ -446,8 +449,8 @@ mod tests {
         Instant::now()
     }
 
-    /// `sends` in flight all the time from 0 ms on, one of 1000 bytes stored every `every` ms; the
-    /// meter is read every 100 ms until `until`.
+    /// Runs `sends` in flight from 0 ms on, with 1000 bytes stored every `every` ms; reads the
+    /// meter every 100 ms until `until`.
     fn run(meter: &Meter, start: Instant, sends: u32, every: u64, until: u64) -> Vec<Sample> {
         (0..sends).for_each(|_| meter.on_start(start, false));
         let mut samples = Vec::new();
@@ -603,8 +606,9 @@ mod tests {
         assert_eq!(meter.latest(after(start, 10_001)), ByteRate::ZERO);
     }
 
-    /// Eight sends of `size` in flight from 0 ms on over a path of `rates.0` bytes a millisecond until `turn` ms, and
-    /// `rates.1` from there; they share it, and as they end others begin. Read every 500 ms until `until`.
+    /// Runs eight sends of `size` in flight from 0 ms on over a path of `rates.0` bytes a
+    /// millisecond until `turn` ms, and `rates.1` from there. They share it, and as they end others
+    /// begin. Reads the meter every 500 ms until `until`.
     fn run_seen(
         meter: &Meter,
         start: Instant,

@@ -25,7 +25,7 @@ pub(crate) use waiting::{Ending, News, Offered};
 
 /// Interval of checks for silent movers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// An answer to a mover waits no longer for work: it must be heard meanwhile.
+/// Longest wait for work before a mover gets an answer, since it must report meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 /// Bytes of the name of a mover or a host.
 const NAME_BYTES_MAX: usize = 128;
@@ -62,7 +62,8 @@ pub(crate) struct Movers {
 }
 
 impl Movers {
-    /// Nobody is there yet. Numbers begin at `now`, so that they are none of a service before this.
+    /// Creates an empty set of movers. Numbers begin at `now`, so that they differ from those of an
+    /// earlier service.
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             state: Mutex::new(State {
@@ -79,16 +80,16 @@ impl Movers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that leases go by: that of no calendar.
+    /// Returns the time of the leases, which no calendar changes.
     fn now(&self) -> Timestamp {
         Timestamp::from_secs(1) + self.started.elapsed()
     }
 
-    /// A mover joins.
+    /// Registers a mover.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] where no protocol is spoken by both,
-    /// [`ErrorKind::Busy`] where there are too many.
+    /// [`ErrorKind::Invalid`] for invalid facts, [`ErrorKind::Conflict`] without a common protocol,
+    /// [`ErrorKind::Busy`] if there are too many.
     pub(crate) fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
         let wrong =
             |why: &str| Error::new(ErrorKind::Invalid, "join", "the mover").cause(why.to_owned());
@@ -146,7 +147,7 @@ impl Movers {
         })
     }
 
-    /// A mover ends by itself.
+    /// Removes a mover that ends by itself.
     pub(crate) fn leave(&self, id: MoverId) {
         let mut state = self.state();
         let name = state.roster.name(id).map(str::to_owned);
@@ -386,7 +387,7 @@ impl Movers {
 }
 
 impl State {
-    /// Nothing is known any more of movers that are gone.
+    /// Forgets movers that are gone.
     fn forget_gone(&mut self) {
         let roster = &self.roster;
         self.about.retain(|id, _| roster.name(*id).is_some());

@@ -62,7 +62,7 @@ impl Oidc {
     }
 }
 
-/// A provider, and what is known of it.
+/// Provider, and its known state.
 pub(crate) struct Trusted {
     settings: Oidc,
     issuer: Issuer,
@@ -208,7 +208,7 @@ impl Trusted {
             .retry_after(ASKED_EVERY)
     }
 
-    /// The keys, where they are not too old.
+    /// Returns the keys if they are recent enough.
     fn known(&self) -> Option<Arc<Keys>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let (since, keys) = known.as_ref()?;

@@ -40,7 +40,8 @@ fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault
     Input::FileAtFault { request, file }
 }
 
-/// Tells which files of a chunk are at fault, or that it is another one now. Returns whether that is all that kept it from being sent.
+/// Reports which files of a chunk are at fault, or that the chunk changed. Returns whether nothing
+/// else kept it from being sent.
 pub(crate) async fn tell_of_files(
     inputs: &mpsc::Sender<Arrival>,
     store: &Store,
@@ -97,7 +98,8 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
     Ok(())
 }
 
-/// Leaves out what is at fault with a chunk that is read to be handed out. Returns whether it can be read again.
+/// Leaves out the faulty files of a chunk that is read to be served. Returns whether it can be read
+/// again.
 pub(crate) async fn leave_out(
     centre: &Centre,
     sealed: &Sealed,

@@ -39,7 +39,7 @@ impl Opened {
         Ok(Arc::clone(sealed))
     }
 
-    /// The dataset where it is open.
+    /// Returns the dataset if it is open.
     pub(crate) fn known(&self, request: RequestId) -> Option<Arc<Sealed>> {
         self.books().get(&request).cloned()
     }

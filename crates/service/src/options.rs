@@ -17,7 +17,7 @@ pub struct Options {
     pub state: PathBuf,
     /// Set if an empty journal beside an older service's files is intended.
     pub is_new: bool,
-    /// The database where the journal is instead; several services may wait for their turn to lead there.
+    /// Database with the journal; several services may wait there for their turn to lead.
     pub database: Option<DatabaseUrl>,
     /// Listening address of the API; port 0 takes any free one.
     pub listen: SocketAddr,
@@ -35,17 +35,18 @@ pub struct Options {
     pub way_out: Option<ByteRate>,
     /// The gateways that some depots are reached through.
     pub gateways: Gateways,
-    /// The ways on which rate can be reserved.
+    /// Circuits on which rate can be reserved.
     pub circuits: Vec<Circuit>,
     /// The directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
-    /// The rules of the site's purge, which bind what leaves this machine; none without.
+    /// Rules of the site's purge, which bind sources on this machine; none without.
     pub purge_policy: Option<PathBuf>,
-    /// The file with the key of credentials that users give; `credentials.key` in the state directory without.
+    /// Key file of users' credentials; by default `credentials.key` in the state directory.
     pub credentials_key: Option<PathBuf>,
     /// Touch files with the rights of the owner of each request, which only root can.
     pub as_owners: bool,
-    /// Lend root's rights to everybody with a token for some directories, where it runs as root and not for owners.
+    /// Lends root's rights to every token holder for some directories, if the service runs as root
+    /// and not for owners.
     pub as_root: bool,
     /// Alarms that notify of events.
     pub alarms: Vec<Alarm>,

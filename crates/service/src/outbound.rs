@@ -1,8 +1,9 @@
-//! Stage-outs to an address: files leave as they are, and others read there what was written.
+//! Exports: stage-outs to an address, where files arrive as they are for others to read.
 //!
-//! To the mind one is a stage-in that goes the other way, over a path of its own. The copy engine chooses the order of
-//! files and what goes at once, so a chunk is so many bytes of the whole here, whichever they are: a command to fetch one
-//! is leave to move as much more, and it has arrived when as much more is there.
+//! To the mind an export is a stage-in in the other direction, with its own path. The copy engine
+//! chooses the order and concurrency of files, so a chunk is just an amount of bytes here. A
+//! command to fetch a chunk allows that much more to move, and the chunk has arrived when that much
+//! more is there.
 
 mod ahead;
 mod by_mover;
@@ -133,7 +134,8 @@ impl Outbound {
         self.find(request).flatten()
     }
 
-    /// A request is over, and that is written down; unless `is_released` what it read may still be to be removed.
+    /// Forgets a request that has ended on record. Unless `is_released`, its source may still have
+    /// to be removed.
     pub(crate) fn forget(&mut self, request: RequestId, is_released: bool) {
         if let Some(carrier) = self.carrier(request) {
             if carrier.releases() && !is_released {
@@ -145,7 +147,7 @@ impl Outbound {
         self.carriers.remove(&request);
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input. What moves keeps to `rate_max`.
+    /// Starts a `command`; its result arrives as an input. Transfers keep to `rate_max`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-outs to addresses"
@@ -356,7 +358,7 @@ fn locked<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whole chunks in so many bytes.
+/// Returns the number of whole chunks in these bytes.
 fn whole_chunks(bytes: u64, chunk_size: Bytes) -> u32 {
     let whole = bytes.checked_div(chunk_size.get()).unwrap_or(0);
     u32::try_from(whole).unwrap_or(u32::MAX)

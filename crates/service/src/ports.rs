@@ -23,7 +23,7 @@ use tower_service::Service as _;
 
 use crate::Options;
 
-/// A connection on which no request begins, or no request's head ends, for this long is closed.
+/// Time after which a connection is closed if no request begins, or a request's head does not end.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Checks that plain HTTP is served beyond loopback only behind a TLS proxy.
 pub(crate) fn check(options: &Options) -> Result<()> {

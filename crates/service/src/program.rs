@@ -94,7 +94,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Resul
     Ok(bytes)
 }
 
-/// An answer that is none.
+/// Returns the error for an unusable answer.
 pub(crate) fn refused(asked: &str, why: &str) -> Error {
     Error::new(ErrorKind::Other, "ask", asked)
         .cause(why.to_owned())

@@ -41,7 +41,7 @@ pub fn check_purge_policy(file: &Path) -> Result<()> {
     Purges::open(Some(file)).map(drop)
 }
 
-/// The rules of the site's purge, and what was foreseen by them.
+/// Rules of the site's purge, and their forecasts.
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
     rules: Mutex<Rules>,
@@ -99,7 +99,7 @@ impl Purges {
         *self.rules() = others.unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// The rules as they are now; none where the site has none.
+    /// Returns the current rules; none if the site has none.
     fn policy(&self) -> Result<Option<(Stamp, Arc<Policy>, PathBuf)>> {
         let mut rules = self.rules();
         let Some(file) = rules.file.clone() else {
@@ -179,7 +179,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// The moment the clock of the machine shows, in whole seconds.
+    /// Returns the machine's time, in whole seconds.
     fn now() -> Timestamp {
         let now = crate::clock::Clock::default().now();
         Timestamp::from_secs(now.as_micros() / 1_000_000)

@@ -21,7 +21,8 @@ use tokio::sync::Notify;
 use crate::{driver::Centre, jobs::timing, render, slurmrestd::Slurmrestd};
 use book::{Book, Forecast};
 
-/// Between two looks: a scheduler of a large centre is asked by many, and answers each in a second or so.
+/// Interval between two looks: a large centre's scheduler answers many callers, each in a second or
+/// so.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Shortest time between looks, also when jobs register: a burst of them costs one look.
 const LOOK_LEAST: Duration = Duration::from_secs(5);
@@ -102,7 +103,7 @@ impl Asked {
     }
 }
 
-/// A queue that is looked at, and what is known of it.
+/// Watched queue with its known state.
 pub(crate) struct Outlook {
     asked: Asked,
     /// Set if jobs' data arrives just before they start.
@@ -135,7 +136,7 @@ impl Outlook {
         }
     }
 
-    /// The batch system's name.
+    /// Returns the batch system's name.
     fn name(&self) -> &'static str {
         self.asked.scheduler().name()
     }
@@ -144,7 +145,7 @@ impl Outlook {
         self.is_just_in_time.load(Relaxed)
     }
 
-    /// From now on the data of jobs comes just before they start, or at once.
+    /// Sets whether jobs' data comes just before they start, or at once.
     pub(crate) fn time(&self, is_just_in_time: bool) {
         self.is_just_in_time.store(is_just_in_time, Relaxed);
     }
@@ -158,8 +159,8 @@ impl Outlook {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By when the data of a job is to be there, where it comes just in time; none where it is wanted at once: it may start
-    /// soon, or nothing is forecast of it.
+    /// Returns when a job's data should arrive if it comes just in time; none if it is wanted at
+    /// once: the job may start soon, or has no forecast.
     pub(crate) fn wanted_at(&self, record: &JobRecord, now: Timestamp) -> Option<Timestamp> {
         if !self.is_just_in_time() || record.scheduler != self.name() {
             return None;
@@ -242,7 +243,8 @@ pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Resul
     }
 }
 
-/// Learns from the accounting what jobs waited before; many centres keep none, and do without. Whether there was an answer.
+/// Learns from the accounting how long jobs waited before; many centres have none. Returns whether
+/// there was an answer.
 async fn learn_history(outlook: &Outlook) -> bool {
     let answer = ask::history(&outlook.asked).await;
     tokio::task::block_in_place(|| {

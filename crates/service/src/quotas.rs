@@ -119,10 +119,10 @@ impl Quotas {
         *self.books() = Books { limits, book: None };
     }
 
-    /// Room for one more request; none where nobody limits that. Blocking.
+    /// Reserves room for one more request; none if there is no quota. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where its owner has as much as they may; the journal's.
+    /// [`ErrorKind::Busy`] if its owner's quota is full; the journal's.
     pub(crate) fn reserve<'a>(
         &'a self,
         centre: &Centre,
@@ -236,7 +236,8 @@ impl Quota {
     }
 }
 
-/// The quota of a user; none where nothing limits them. Nobody in particular is not everybody.
+/// Returns the quota of a user; none if unlimited. A quota for nobody in particular is not one for
+/// everybody.
 fn limit_of(limits: &[Quota], owner: &str) -> Option<Quota> {
     let of = |name: &str| limits.iter().find(|quota| quota.user == name);
     let usual = || of(EVERYBODY).filter(|_| !owner.is_empty());
@@ -244,7 +245,7 @@ fn limit_of(limits: &[Quota], owner: &str) -> Option<Quota> {
     (found.requests.is_some() || found.bytes.is_some()).then(|| found.clone())
 }
 
-/// The book, with all that is open where it was empty.
+/// Returns the book, filled with all open requests if it was empty.
 fn fill<'a>(books: &'a mut Books, centre: &Centre) -> Result<&'a mut Book> {
     if books.book.is_none() {
         let mut book = Book::default();

@@ -80,10 +80,11 @@ async fn store_manifest(
     }))
 }
 
-/// Removes what is in the list and unchanged. Where the request comes from a backup, only what is older than that goes.
+/// Removes everything in the list that is unchanged. For a request from a backup, only files older
+/// than the backup are removed.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+/// [`ErrorKind::Changed`] if a file changed, which then stays; and the operating system's.
 pub(crate) fn remove(
     root: &Path,
     list: &FileList,
@@ -269,7 +270,7 @@ fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
 }
 
-/// A directory with something new in it stays: that was never part of the dataset.
+/// Removes a directory unless it has new entries, which were never part of the dataset.
 fn remove_directory(path: &Path, shown: &str) -> Result<()> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(()),

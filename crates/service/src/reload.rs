@@ -1,4 +1,5 @@
-//! Other settings for a service that runs: all of them are looked at first, and where one is wrong none changes.
+//! Replaces settings of a running service: all are checked first, and if one is invalid none
+//! changes.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

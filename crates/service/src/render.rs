@@ -28,7 +28,7 @@ pub(crate) use {
     transfer::transfer,
 };
 
-/// RFC 3339 in UTC, to the millisecond.
+/// Formats a moment in RFC 3339, in UTC, to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {
     let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_microsecond(micros)
@@ -104,7 +104,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
     }
 }
 
-/// The failure domains of a depot, the one of its store among them.
+/// Returns the failure domains of a depot, including its store's.
 fn domains(depot: &Depot) -> String {
     let said = Some(depot.record.terms.domain.clone()).filter(|said| !said.is_empty());
     let all = said.into_iter().chain(depot.domain_of_store());
@@ -144,7 +144,8 @@ pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
     }
 }
 
-/// A reason in words as read then: depots by name, moments of other days with their date.
+/// Returns a reason in words, as read at that time: depots by name, moments of other days with
+/// their date.
 pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String {
     if let Reason::Repair { lost } = reason {
         return format!("a fragment was lost with {}", centre.depots.name(*lost));
@@ -152,7 +153,7 @@ pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String 
     at.undate(&reason.to_string())
 }
 
-/// A request: what was asked for, and what the mind makes of it.
+/// Returns the view of a request: its options, and its state in the mind.
 pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
     // A record that was read before its source was listed must not be shown with the later state:
     // the list is recorded first.
@@ -245,7 +246,7 @@ fn complete(
 /// Lines of what was left out that are shown.
 const LEFT_OUT_NAMED_MAX: usize = 100;
 
-/// The files that were left out of a request.
+/// Returns the files that were left out of a request.
 fn left_out(view: &RequestView) -> Option<api::LeftOut> {
     let omissions = &view.omissions;
     let named = omissions.iter().take(LEFT_OUT_NAMED_MAX);
@@ -270,7 +271,8 @@ pub(crate) fn state(mind: &Mind, record: &RequestRecord) -> api::RequestState {
     words::request_state(mind.state_of(record.id).or(ended).unwrap_or("scanning"))
 }
 
-/// A destination with all of a dataset lacks nothing, whatever depots hold.
+/// Returns the safe chunks. A destination with all of a dataset lacks nothing, whatever depots
+/// hold.
 pub(crate) fn chunks_safe(view: &RequestView) -> u32 {
     if view.state == RequestState::Delivered {
         view.spec.chunks()
@@ -460,7 +462,7 @@ fn safe_at(view: &RequestView) -> Option<Timestamp> {
     view.safe_at.filter(|_| !view.is_unsafe)
 }
 
-/// Deadline less p90 finish; once safe, deadline less the moment it became so.
+/// Returns the deadline minus the p90 finish; once safe, minus the moment it became so.
 fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
     let finish = safe_at(view).or(view.finish.map(|finish| finish.p90))?;
     Some(seconds(deadline.slack_micros(finish)))

@@ -23,13 +23,13 @@ use crate::{
     store::Store,
 };
 
-/// A depot that takes longer is not asked again: nothing begins before all were asked.
+/// Longest answer: a slower depot is not asked again, because nothing begins before all were asked.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Learns what a restored journal lacks of requests that have not ended. Of any other it lacks nothing.
+/// Learns what a restored journal lacks of unfinished requests. Other journals lack nothing.
 ///
 /// # Errors
-/// The journal's. What can't be learned is said.
+/// The journal's. Gaps that remain are logged.
 pub(crate) async fn learn(centre: &Centre) -> Result<()> {
     let store = &centre.store;
     if store.restored_from().is_none() {
@@ -70,7 +70,7 @@ fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
     Ok(known)
 }
 
-/// The manifests of a request that depots keep, with how many keep each.
+/// Returns the manifests of a request that depots keep, with the number of depots for each.
 async fn manifests(
     centre: &Centre,
     record: &RequestRecord,
@@ -157,12 +157,13 @@ mod tests {
     const CHUNKS: u32 = 3;
     const CHUNK_SIZE: Amount = Amount::mebi(1);
 
-    /// A service, which read one chunk of each request when it was backed up and then all, and its depots.
+    /// Service that had read one chunk of each request at its backup and all later, with its
+    /// depots.
     struct Before {
         folder: TempDir,
         store: Store,
         clients: Vec<RelayClient>,
-        /// The depots, while this is.
+        /// Depots, which serve for the lifetime of this value.
         _serving: JoinSet<Result<()>>,
     }
 
@@ -247,8 +248,9 @@ mod tests {
             restore(&copy)
         }
 
-        /// Reads the rest of a request, and stores at each depot the manifest that a letter says: `t`he true one, a `f`orged one, one
-        /// that `c`ontradicts what was read before the backup, that of an`o`ther dataset, none where there is `-`.
+        /// Reads the rest of a request, and stores at each depot the manifest that a letter
+        /// selects: `t`he true one, a `f`orged one, one that `c`ontradicts what was read before the
+        /// backup, that of an`o`ther dataset, none for `-`.
         async fn store(&self, record: &RequestRecord, letters: &str) {
             (1..CHUNKS).for_each(|chunk| self.read(record, chunk));
             let manifest = self.store.manifest_bytes(record.id).unwrap();

@@ -90,7 +90,8 @@ impl Hands {
                         chunk: own.chunk,
                         fault,
                     };
-                    // The driver is gone only when the service ends, and then nobody waits for this.
+                    // The driver is gone only when the service ends, and then nobody waits for
+                    // this.
                     let _ = inputs.send(Arrival::bare(failed)).await;
                 }
             }
@@ -164,7 +165,7 @@ fn ended(end: &PieceEnd) -> Result<(), Fault> {
     }
 }
 
-/// The source was read: what a relay says is not about it.
+/// Converts a relay's fault to one that does not blame the source, which was read.
 fn not_of_source(fault: Fault) -> Fault {
     if fault.is_of_source() {
         Fault::Other

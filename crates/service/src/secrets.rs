@@ -16,7 +16,7 @@ use posthaste_endpoint::{
 pub const SECRET_BYTES: usize = 32;
 /// Characters that a token has at least: 64 bits of hexadecimal digits.
 const TOKEN_BYTES_MIN: usize = 16;
-/// A secret file longer than this holds something else: hundreds of identities fit.
+/// Largest secret file: hundreds of identities fit, so a longer file holds something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Makes `directory` (and its parents) readable by its user only.
@@ -104,7 +104,7 @@ pub(crate) fn token(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns lower-case hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! Asks slurmrestd in place of Slurm's programs: over a socket of this machine or over HTTP, in the newest form of its answers that
-//! both know.
+//! Asks slurmrestd in place of Slurm's programs: over a socket of this machine or over HTTP, in the
+//! newest API version that both know.
 
 mod address;
 mod answer;
@@ -41,7 +41,8 @@ pub use address::QueueUrl;
 use answer::{Answer, Late};
 use token::Token;
 
-/// The forms of answers that are asked for, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of 21.08.
+/// API versions that are tried, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of
+/// 21.08.
 const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
 /// First API version that takes the option not to clip jobs at the first of the requested weeks;
 /// earlier ones don't clip, and don't know the option.
@@ -69,12 +70,12 @@ pub struct RestOptions {
     pub ca_file: Option<PathBuf>,
 }
 
-/// The way to a slurmrestd.
+/// Connection to a slurmrestd.
 pub(crate) struct Slurmrestd {
     url: QueueUrl,
     token_file: Option<PathBuf>,
     way: Way,
-    /// The form that it answers in; 0 while that is not known.
+    /// API version in use; 0 while unknown.
     version: AtomicU32,
 }
 
@@ -117,11 +118,11 @@ impl Slurmrestd {
         })
     }
 
-    /// The queue as it is now, and the processors that may be used.
+    /// Returns the current queue, and the usable processors.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; those of the token's file; else what it says
-    /// instead of an answer.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; those
+    /// of the token's file; otherwise its own message.
     pub(crate) async fn queue(&self) -> Result<(Queue, u32)> {
         let queue = self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::queue);
         let queue = queue.await?;
@@ -183,7 +184,7 @@ impl Slurmrestd {
         read.map_err(|cause| self.fail(ErrorKind::Other).cause(cause))
     }
 
-    /// The newest form of answers that it knows, which is remembered.
+    /// Finds and stores the newest API version that it knows.
     async fn find_version(&self) -> Result<u32> {
         self.version.store(0, Relaxed);
         for version in VERSIONS.rev() {
@@ -301,12 +302,12 @@ impl Slurmrestd {
     }
 }
 
-/// A path with the form of answers in it.
+/// Returns a path with the API version in it.
 fn named(path: &str, version: u32) -> String {
     path.replace("{}", &format!("v0.0.{version}"))
 }
 
-/// The way to a socket of this machine, whatever host is named.
+/// Connector to a socket of this machine, whatever host is named.
 #[derive(Debug, Clone)]
 struct Socket(Arc<Path>);
 

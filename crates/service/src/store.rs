@@ -33,11 +33,12 @@ pub(crate) use encryption::Remains;
 pub(crate) use names::NamesDraft;
 use together::Together;
 
-/// Largest list of files that is kept in the journal: one of a few files costs no file of its own, which is two waits for the disk.
+/// Largest list of files kept in the journal: a file of its own for a short list would cost two
+/// waits for the disk.
 const SMALL_LIST_BYTES_MAX: usize = 4096;
-/// The file of the journal in the state directory.
+/// Journal's file in the state directory.
 pub(crate) const JOURNAL: &str = "journal.db";
-/// The file there that says in which database the journal is instead.
+/// File in the state directory that names the database with the journal.
 pub(crate) const DATABASE: &str = "database";
 
 /// Directory of the alarms' marks.
@@ -50,7 +51,7 @@ pub(crate) struct Store {
     /// Requests and scans that are to be kept.
     inserts: Together<RequestRecord, RequestId>,
     scans: Together<Scanned, ()>,
-    /// The number of the lease it is written under; 0 without.
+    /// Number of the lease for writing; 0 without.
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
@@ -148,10 +149,10 @@ impl Store {
         work(&mut journal).map_err(journal_error)
     }
 
-    /// The request as it was submitted.
+    /// Returns the request as it was submitted.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when there is none of that number.
+    /// [`ErrorKind::NotFound`] if there is none of that number.
     pub(crate) fn request(&self, request: RequestId) -> Result<RequestRecord> {
         self.journal(|journal| journal.request(request))?
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "find", format!("request {request}")))
@@ -173,7 +174,7 @@ impl Store {
         Ok(self.request(request)?.expires)
     }
 
-    /// The digests of every chunk read so far.
+    /// Returns the digests of every chunk read so far.
     ///
     /// # Errors
     /// The journal's.
@@ -269,10 +270,10 @@ impl Store {
         self.keep(&self.mark_path(alarm), text.as_bytes())
     }
 
-    /// A dataset's list, with what was left out since it was listed.
+    /// Returns a dataset's list, with later omissions applied.
     ///
     /// # Errors
-    /// The operating system's, and that it can't be read.
+    /// The operating system's, and an unreadable list.
     pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
         let mut list = FileList::from_bytes(&self.list_bytes(request)?)?;
         for file in self.journal(|journal| journal.left_out(request))? {
@@ -387,7 +388,7 @@ fn dataset_of(record: &RequestRecord) -> Result<DatasetId> {
     dataset.map_err(|_| Error::new(ErrorKind::Corrupt, "use", subject()))
 }
 
-/// The database where the journal is instead of in `directory`, where the service wrote that down.
+/// Returns the database that holds the journal of `directory`, if the service recorded one.
 ///
 /// # Errors
 /// The operating system's.
@@ -399,7 +400,8 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Refuses to begin anew where another service, or this one, kept secrets and datasets: depots hold what is theirs.
+/// Refuses to begin with an empty journal beside a service's secrets and datasets: depots hold its
+/// data.
 fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     let is_empty = journal.newest_event().map_err(journal_error)? == 0
         && journal.depots().map_err(journal_error)?.is_empty();

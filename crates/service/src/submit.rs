@@ -40,8 +40,8 @@ pub(crate) use turns::Turns;
 
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
-/// The number of a request that is only rehearsed, beyond that of any other, as the next one's would be: what comes first of two
-/// goes by that, and the oldest are forgotten. Only what it goes on as comes after.
+/// Number of a rehearsed request, beyond all others as the next one's would be: order and
+/// forgetting go by it. Only the number of its export comes after.
 pub(crate) const REHEARSED: RequestId = RequestId::new(u64::MAX - 1);
 /// Files that one request may name: they are in the journal by name.
 pub(crate) const ONLY_MAX: usize = 10_000;
@@ -80,7 +80,8 @@ pub(crate) fn keep(
     let onward = outbound::onward::of_new(centre, new, &record)?;
     match write_down(centre, record, onward) {
         Ok(record) => Ok((record, true)),
-        // Somebody else may have submitted the same meanwhile; or it was written, and only the answer to that was lost.
+        // Another caller may have submitted the same meanwhile, or the write succeeded and only its
+        // answer was lost.
         Err(error) => match known(centre, new)? {
             Some(known) => {
                 let is_new = known.dataset == dataset;
@@ -91,11 +92,11 @@ pub(crate) fn keep(
     }
 }
 
-/// Writes down a request that was checked, which gets its number, with that as what it goes on.
+/// Records a checked request, which gets its number, together with its export.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] where its owner has as much open as they may, [`ErrorKind::Conflict`] where another goes to its address too;
-/// the journal's.
+/// [`ErrorKind::Busy`] if its owner's quota is full, [`ErrorKind::Conflict`] if another request
+/// goes to its address; the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     mut record: RequestRecord,
@@ -222,7 +223,7 @@ fn recipients(texts: &[String]) -> Result<Vec<String>> {
     Ok(recipients)
 }
 
-/// The optimizer of that name; the default one without a name.
+/// Returns the optimizer of that name, or the default one.
 pub(crate) fn optimizer(name: Option<&str>) -> Result<Method> {
     let named = name.map(str::parse::<Method>).transpose();
     let named = named
@@ -244,7 +245,7 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
     })
 }
 
-/// The depots that may hold it, each once, in order of preference.
+/// Returns the depots that may hold it, without duplicates, in order of preference.
 pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     let known = |name: &String| centre.depots.known("send via", name);
     let via = names
@@ -272,7 +273,7 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     Ok(names.join(","))
 }
 
-/// The names, each where it comes first.
+/// Returns the names without duplicates, in order of their first use.
 fn each_once(names: &[String]) -> Vec<&str> {
     let mut seen = std::collections::BTreeSet::new();
     let names = names.iter().map(String::as_str);
@@ -293,7 +294,8 @@ pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.
+/// Returns the directory of a request, and the named files in it if not all are meant: for a single
+/// file, that one.
 pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
     let invalid = |why: String, hint: &str| {
         let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
@@ -431,7 +433,7 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     }
 }
 
-/// The request as the mind sees it, once its source is scanned.
+/// Returns the request as the mind sees it, once its source is scanned.
 fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<RequestSpec>> {
     let Some(Scan::Sealed {
         bytes,

@@ -40,7 +40,7 @@ const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 /// Caller of the API.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// The token's name; none where it is the service's own, or a provider's.
+    /// Name of the token; none for the service's own, or a provider's.
     pub(crate) token: Option<String>,
     /// Whom the provider means where they logged in.
     pub(crate) subject: Option<String>,
@@ -129,7 +129,7 @@ impl Caller {
         }
     }
 
-    /// The directories that it is bound to, where it is.
+    /// Returns the directories that it is bound to, if any.
     pub(crate) fn places(&self) -> &[PathBuf] {
         match self.operates() {
             true => &[],
@@ -192,11 +192,12 @@ impl Caller {
         }
     }
 
-    /// Sees that it may call what it submits so, and makes that name its owner's: each has their own. What jobs ask for has names of its
-    /// own, under which it is asked for once.
+    /// Checks its submission's name, and prefixes it with the owner: each owner has separate names.
+    /// Names of jobs' requests are reserved, because each is requested once under them.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] for a name that is a job's; [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::PermissionDenied`] for a name that is a job's; [`ErrorKind::Invalid`] for an
+    /// invalid name.
     pub(crate) fn name_submission(
         &self,
         submission: &mut Option<String>,
@@ -233,7 +234,7 @@ impl Caller {
         self.stands_for(&record.wishes.owner, || format!("request {}", record.id))
     }
 
-    /// The profiles of the service's user that it may name; an operator may name any.
+    /// Returns the profiles of the service's user that it may name; an operator may name any.
     pub(crate) fn profiles(&self) -> &[String] {
         &self.profiles
     }
@@ -256,11 +257,11 @@ impl Caller {
             .hint("ask its owner, or an operator"))
     }
 
-    /// Sees that a path lies where it may have things moved, and returns where that is: links in what is there of it are followed.
-    /// Blocking.
+    /// Checks that a path lies where it may have data moved, and returns the path with links
+    /// resolved as far as it exists. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it does not.
+    /// [`ErrorKind::PermissionDenied`] if it does not.
     pub(crate) fn reaches(&self, path: &Path) -> Result<PathBuf> {
         let place = std::fs::canonicalize(path).unwrap_or_else(|_| as_far_as_it_is(path));
         let is_plain = place.is_absolute() && !goes_up(&place);
@@ -278,10 +279,11 @@ impl Caller {
             .cause(format!("it is not below {}", places.join(" or "))))
     }
 
-    /// Sees that it may read from an address, with the credentials of this profile. Blocking.
+    /// Checks that it may read from an address with the credentials of this profile. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
+    /// [`ErrorKind::PermissionDenied`] if it may not; [`ErrorKind::Invalid`] for an invalid
+    /// address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
         self.opens("read from", address, profile, look::covers)
     }
@@ -351,7 +353,7 @@ impl Caller {
     }
 }
 
-/// All tokens that are good for something.
+/// All valid tokens.
 pub(crate) struct Tokens {
     own: Arc<str>,
     service: Arc<Caller>,
@@ -359,7 +361,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The service's own, and those that the journal has.
+    /// Returns the service's own token and those of the journal.
     pub(crate) fn new(own: String, given: &[TokenRecord]) -> Self {
         let given = given.iter();
         let given = given.map(|record| (record.hash, Arc::new(Caller::of(record))));
@@ -492,7 +494,7 @@ fn check(new: &api::NewToken) -> Result<()> {
     Ok(())
 }
 
-/// Why a token was not kept.
+/// Returns the error for a token that was not recorded.
 pub(crate) fn not_kept(name: &str) -> Error {
     Error::new(ErrorKind::Conflict, "make", format!("token {name}"))
         .cause(format!("one has that name, or there are {TOKENS_MAX}"))

@@ -28,7 +28,7 @@ const POLL_LOAD: Duration = Duration::from_secs(2);
 const POLL_IDLE: Duration = Duration::from_secs(10);
 /// Answers in a row that must fail to come before a depot that is merely slow counts as down.
 const SILENCES_MAX: u32 = 3;
-/// A depot that says nothing new is reported again after this long.
+/// Time after which a depot without news is reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
 /// Watches one depot until it is no longer in the books.
@@ -37,7 +37,8 @@ pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
     let mut told = Told::default();
     loop {
         let answer = depot.ask().await;
-        // Looked up after it was asked: what is no longer in the books, or is there on other terms, says nothing.
+        // Looked up after the answer: a depot that was removed, or has other terms now, reports
+        // nothing.
         let known = depots.get(depot.record.id);
         if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
             return;
@@ -66,7 +67,7 @@ pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
 #[derive(Debug, Default)]
 struct Told {
     report: Option<(Report, Instant)>,
-    /// The process that it was, where that said so.
+    /// Previous process, if it identified itself.
     instance: Option<String>,
     terms: Option<DepotTerms>,
     drain: Option<Drain>,
@@ -132,7 +133,7 @@ impl Told {
         before.is_some_and(|before| before != *now)
     }
 
-    /// On which terms it is lent, where that is news: its owner said other hours, or a clock was put forward or back.
+    /// Returns its terms if they are news: its owner changed the hours, or a clock was changed.
     fn lent(&mut self, depot: &Depot) -> Option<Input> {
         let terms = enlist::terms(depot);
         if self.terms.as_ref() == Some(&terms) {
@@ -181,7 +182,7 @@ impl Told {
         })
     }
 
-    /// No answer came, or it refused.
+    /// Handles a status call that failed or was refused.
     fn failed(&mut self, depot: &Depot, error: &Error, now: Instant) -> Vec<Input> {
         // A depot that stores meanwhile is up: its path is full, and answers wait behind data.
         let stored = depot.meter.stored();
@@ -250,8 +251,9 @@ impl Report {
         }
     }
 
-    /// Free space moves with every fragment, which the mind counts itself: only a move of more
-    /// than a hundredth that it can't know of is worth a line in the journal.
+    /// Returns whether two reports are equivalent. Free space changes with every fragment, which
+    /// the mind counts itself: only an unexpected change of more than a hundredth is worth a line
+    /// in the journal.
     fn says_as_much_as(&self, other: &Self) -> bool {
         match (self, other) {
             (

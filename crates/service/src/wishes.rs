@@ -34,10 +34,10 @@ pub(crate) fn plain(wishes: &api::Wishes) -> api::Wishes {
     }
 }
 
-/// The wishes as the mind takes them.
+/// Parses the wishes for the mind.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense.
+/// [`ErrorKind::Invalid`] for invalid wishes.
 pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -> Result<Wishes> {
     let forbidden = new.without.iter().map(|name| {
         depot(name).ok_or_else(|| {
@@ -81,7 +81,7 @@ fn reserve(name: Option<&str>) -> Result<Reserve> {
 /// Dollars nobody pays for a dataset: more is a slip.
 const BUDGET_USD_MAX: f64 = 1e9;
 
-/// The most that it may cost, in millionths of a dollar.
+/// Budget in millionths of a dollar.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -97,7 +97,7 @@ fn budget(usd: Option<f64>) -> Result<Option<u64>> {
     }
 }
 
-/// The most that may be sent.
+/// Parses the rate limit.
 fn rate(bytes_per_s: Option<u64>) -> Result<Option<ByteRate>> {
     match bytes_per_s {
         Some(0) => Err(invalid(
@@ -147,7 +147,7 @@ fn name(what: &str, name: Option<&str>) -> Result<String> {
     }
 }
 
-/// The wishes as the API shows them: what was left out is left out.
+/// Returns the wishes for the API; unset ones stay unset.
 pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wishes {
     let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let is_normal = wishes.priority == Priority::default();

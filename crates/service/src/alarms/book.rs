@@ -86,7 +86,7 @@ pub(super) enum Way {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Webhook {
     pub(super) address: Uri,
-    /// The file with what it is signed with.
+    /// File with the signing secret.
     pub(super) secret_file: PathBuf,
     pub(super) ca_file: Option<PathBuf>,
 }
@@ -99,7 +99,7 @@ pub(super) struct Mail {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) tls: Tls,
-    /// The user, and the file with the password.
+    /// User, and file with the password.
     pub(super) login: Option<(String, PathBuf)>,
     pub(super) ca_file: Option<PathBuf>,
 }
@@ -111,7 +111,7 @@ pub(super) enum Tls {
     Implicit,
     /// TLS after `STARTTLS`, and nothing without.
     Started,
-    /// None: it does not leave this machine, and no password goes with it.
+    /// None: the mail stays on this machine, and no password is sent.
     Off,
 }
 
@@ -299,7 +299,7 @@ fn web_address(text: &str) -> Result<Uri, String> {
     }
 }
 
-/// Host, port and protection of `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
+/// Parses host, port and protection of `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
 fn mail_server(text: &str, has_login: bool) -> Result<(String, u16, Tls), String> {
     let wrong = || {
         format!(

@@ -7,7 +7,7 @@ use crate::{secrets, store::Store};
 /// Events passed without a notice before the mark is written: after a crash they are read again.
 const UNWRITTEN_MAX: u64 = 4096;
 
-/// The place of one alarm in the journal's events.
+/// Position of one alarm in the journal's events.
 #[derive(Debug)]
 pub(super) struct Mark {
     name: String,
@@ -56,7 +56,7 @@ impl Mark {
         Ok(mark)
     }
 
-    /// The last event that is done with.
+    /// Returns the last event that is done.
     pub(super) fn seq(&self) -> u64 {
         self.seq
     }
@@ -76,7 +76,7 @@ impl Mark {
         self.seq - self.written >= UNWRITTEN_MAX
     }
 
-    /// Durable when this returns.
+    /// Writes the mark, durably.
     ///
     /// # Errors
     /// The operating system's.

@@ -14,7 +14,7 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    /// For programs: the type, the time and the data, as Standard Webhooks recommends.
+    /// Returns the JSON for programs: type, time and data, as Standard Webhooks recommends.
     pub(super) fn json(&self) -> String {
         let told = json!({
             "type": self.event.name,

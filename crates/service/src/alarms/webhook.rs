@@ -96,14 +96,14 @@ impl Webhook {
         })
     }
 
-    /// An address may hold what only its owner should know: its host is enough.
+    /// Returns an error that names only the host: an address may contain secrets.
     fn fail(&self, kind: ErrorKind) -> Error {
         let host = self.address.host().unwrap_or_default();
         Error::new(kind, "tell", format!("the webhook at {host}")).at(Locus::Destination)
     }
 }
 
-/// The key in the text of a secret: base64, behind `whsec_` or not.
+/// Returns the key in a secret's text: base64, with or without `whsec_`.
 fn read_key(text: &str) -> Option<hmac::Key> {
     let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text));
     let bytes = bytes
@@ -112,7 +112,7 @@ fn read_key(text: &str) -> Option<hmac::Key> {
     Some(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
 
-/// The signature of an id, a time in seconds and a body.
+/// Signs an id, a time in seconds and a body.
 fn sign(key: &hmac::Key, of: [&str; 3]) -> String {
     let tag = hmac::sign(key, of.join(".").as_bytes());
     format!("v1,{}", BASE64_STANDARD.encode(tag))
@@ -122,7 +122,7 @@ fn sign(key: &hmac::Key, of: [&str; 3]) -> String {
 mod tests {
     use super::*;
 
-    /// The example of Standard Webhooks' own documents and libraries.
+    /// Uses the example of Standard Webhooks' own documents and libraries.
     #[test]
     fn it_signs_as_everybody_does() {
         let key = read_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

@@ -17,7 +17,7 @@ use tokio::{
 use super::{Circuits, Seller};
 use crate::driver::Arrival;
 
-/// How long to wait after the first of some errors in a row; twice as long after each further one…
+/// Pause after the first of some errors in a row; it doubles after each further one…
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// …up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -310,7 +310,8 @@ impl Keeper {
         Ok(Some(News::Changed))
     }
 
-    /// Gives it back, however often that must be said; where its name is not known, what is there under its key.
+    /// Releases the reservation, with as many attempts as needed; if its id is unknown, the one
+    /// under its key.
     async fn give_back(&self, known: Option<(&Seller, &Id)>) -> News {
         let mut pauses = Pauses::default();
         for _ in 0..RETURNS_MAX {

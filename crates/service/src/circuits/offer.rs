@@ -15,11 +15,11 @@ use crate::{
     driver::Centre,
 };
 
-/// Tells the mind which circuits lead to depots in the books, and on which terms, where that is new. To be called when
-/// depots were added or removed too.
+/// Tells the mind which circuits lead to registered depots, and their terms, if that changed.
+/// Called also when depots are added or removed.
 ///
 /// # Errors
-/// [`ErrorKind::Cancelled`](posthaste_endpoint::ErrorKind::Cancelled) when the service is ending.
+/// [`ErrorKind::Cancelled`](posthaste_endpoint::ErrorKind::Cancelled) if the service is ending.
 pub(crate) async fn offer(centre: &Centre) -> Result<()> {
     // Held until all is said: what was looked at last is said last.
     let mut told = centre.circuits.told.lock().await;
@@ -47,15 +47,15 @@ pub(crate) async fn offer(centre: &Centre) -> Result<()> {
     Ok(())
 }
 
-/// The depots in the books that a circuit leads to.
+/// Returns the registered depots that a circuit leads to.
 fn ends(seller: &Seller, depots: &Depots, gateways: &Gateways) -> Vec<Arc<Depot>> {
     let mut led = depots.all();
     led.retain(|depot| leads_to(seller, depot, gateways));
     led
 }
 
-/// The ways to these depots that lie on a circuit, where not all do: those through a gateway it names, or through any where it
-/// names none.
+/// Returns the ways to these depots that lie on a circuit, unless all do: those through a gateway
+/// it names, or through any if it names none.
 fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     if !seller.is_by_name_only() {
         return Vec::new();
@@ -87,7 +87,7 @@ fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
     names.any(|name| *name == depot.record.name || gateways.leads_to_relay(name, address))
 }
 
-/// The terms of a circuit that leads to these depots, and on which these ways lie.
+/// Returns the terms of a circuit that leads to these depots, with the ways that lie on it.
 pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>, ways: Vec<String>) -> CircuitTerms {
     let can = seller.provider.capabilities();
     CircuitTerms {

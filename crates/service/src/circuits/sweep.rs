@@ -12,11 +12,11 @@ use crate::driver::Centre;
 /// reserved that much longer.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// Gives back what providers keep under our keys and the mind does not know, now and again: what was asked for and
-/// answered when nobody listened any more.
+/// Releases from time to time what providers keep under our keys and the mind does not know:
+/// reservations granted when nobody listened any more.
 ///
 /// # Errors
-/// None: what fails is said and tried again.
+/// None: failures are logged and retried.
 pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
     loop {
         for seller in centre.circuits.sellers.values() {
@@ -30,7 +30,8 @@ pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
 
 async fn sweep(centre: &Centre, seller: &Seller) -> Result<()> {
     let kept = seller.provider.list().await?;
-    // Looked at after the question: what was held by then was commanded, and the mind knew it, before.
+    // Read after the question: reservations held by then were commanded before, and the mind knew
+    // them.
     let all = centre.mind().reservations().into_iter();
     let known: BTreeSet<ReservationId> = all.map(|held| held.reservation).collect();
     for status in kept {

@@ -22,18 +22,18 @@ const KEYS_MAX: usize = 8;
 /// First byte of sealed data: another form gets another number.
 const FORM: u8 = 1;
 
-/// The keys of a file, the one that seals first; none before the first credential.
+/// Keys of a file, the sealing one first; none before the first credential.
 pub(super) struct Keys {
     file: PathBuf,
     keys: Vec<[u8; KEY_BYTES]>,
 }
 
 impl Keys {
-    /// Reads them where they are.
+    /// Reads the keys.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where others can read the file, [`ErrorKind::Invalid`] for one that holds something else; the
-    /// operating system's.
+    /// [`ErrorKind::PermissionDenied`] if others can read the file, [`ErrorKind::Invalid`] if it
+    /// holds something else; the operating system's.
     pub(super) fn read(file: &Path) -> Result<Self> {
         let text = match secrets::read_private(file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -70,10 +70,10 @@ impl Keys {
         !self.keys.is_empty()
     }
 
-    /// Makes a new one, with which is sealed from now on; those that are there stay. It is durable when this returns.
+    /// Makes a new key that seals from now on; the others stay. It is durable when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where as many changes before did not come to their end; the operating system's.
+    /// [`ErrorKind::Conflict`] if too many earlier changes did not finish; the operating system's.
     pub(super) fn renew(&mut self) -> Result<()> {
         if self.keys.len() >= KEYS_MAX {
             let shown = self.file.display().to_string();
@@ -150,7 +150,8 @@ impl Keys {
         Ok([&[FORM][..], &nonce, &bytes].concat())
     }
 
-    /// Opens what was sealed for this owner and name; none where that was with another key, or for others.
+    /// Opens a text sealed for this owner and name; none if it was sealed with another key, or for
+    /// others.
     pub(super) fn open(&self, (owner, name): (&str, &str), sealed: &[u8]) -> Option<Vec<u8>> {
         let (&form, rest) = sealed.split_first()?;
         let (nonce, rest) = rest.split_at_checked(NONCE_LEN)?;

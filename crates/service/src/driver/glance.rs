@@ -16,7 +16,8 @@ use crate::monotonic;
 
 /// Least age of an overview before another one is made.
 const AGE_MIN: Duration = Duration::from_secs(1);
-/// And how many times as old as it took to take it: deciding waits for one part in so many of the time at most.
+/// Least age in multiples of the time an overview takes: decisions wait for this fraction of the
+/// time at most.
 const AGE_PER_COST: u32 = 50;
 
 /// Recent overview of all requests.
@@ -28,13 +29,13 @@ pub(crate) struct Glance {
     pub(crate) pressing: Vec<RequestId>,
 }
 
-/// A glance, until when it is good.
+/// Overview with its expiry.
 struct Kept {
     glance: Arc<Glance>,
     good_until: Instant,
 }
 
-/// The last glance that was taken.
+/// Last overview.
 #[derive(Default)]
 pub(crate) struct Glances(Mutex<Option<Kept>>);
 

@@ -1,4 +1,4 @@
-//! A job as FTS's clients ask for it. What is refused is said in FTS's words where clients know them.
+//! A job as FTS's clients submit it. Refusals use FTS's words if clients know them.
 
 mod given;
 mod kept;
@@ -21,10 +21,11 @@ pub(super) use kept::Kept;
 const FILES_MAX: usize = 10_000;
 /// Bytes of what a client keeps with a job, or with a file.
 const METADATA_BYTES_MAX: usize = 4096;
-/// Bytes that a file of a job is written in, and what holds for all of it: as a tree of values it takes up to eighteen times as much.
+/// Largest text of a file of a job, and of the options of all: as a tree of values it takes up to
+/// eighteen times as much memory.
 const FILE_BYTES_MAX: usize = 1 << 20;
 const PARAMS_BYTES_MAX: usize = 64 << 10;
-/// Bytes that are kept of all files of a job together: one file may be named many times, in few bytes.
+/// Bytes kept of all files of a job together: one file may be named many times in few bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
@@ -91,12 +92,12 @@ pub(super) enum Replaces {
     Always,
     /// From the second attempt on.
     OnRetry,
-    /// At places that files only pass.
+    /// At intermediate places.
     OnTheWay,
 }
 
 impl Replaces {
-    /// FTS's letter for it.
+    /// Returns FTS's letter for it.
     pub(super) fn flag(self) -> Option<char> {
         match self {
             Self::Never => None,
@@ -107,7 +108,7 @@ impl Replaces {
     }
 }
 
-/// A file, from one place to one other.
+/// File with one source and one destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pair {
     pub(super) source: String,
@@ -125,7 +126,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// About what it takes while it is kept.
+    /// Returns its approximate memory.
     fn len(&self) -> usize {
         let texts = [&self.checksum, &self.activity, &self.strategy];
         let texts = texts.iter().map(|text| text.len()).sum::<usize>();
@@ -235,7 +236,7 @@ fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A job as it is written, not looked into yet.
+/// Job as it was written, not yet parsed.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
@@ -255,7 +256,7 @@ fn value_of(text: &str, what: &str, most: usize) -> Result<Value, Refused> {
     serde_json::from_str(text).map_err(|_| "Badly formatted JSON request".to_owned())
 }
 
-/// The files of a job as they are read one by one, so that no more than one of them is a tree of values at a time.
+/// Files of a job, parsed one by one, so that at most one of them is a tree of values at a time.
 #[derive(Default)]
 struct Pairs {
     read: Vec<(u32, Pair)>,
@@ -309,7 +310,7 @@ impl Pairs {
     }
 }
 
-/// Every way to have each file.
+/// Returns all pairs of source and destination for each file.
 fn pairs(files: &str) -> Result<Vec<(u32, Pair)>, Refused> {
     if !files.starts_with('[') {
         return Err("Malformed request: files is no list".into());

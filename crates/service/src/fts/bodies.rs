@@ -16,8 +16,8 @@ const JOB_BYTES_MAX: usize = 32 << 20;
 const OTHER_BYTES_MAX: usize = 64 << 10;
 /// MiB that all bodies have together: two of the largest. Who comes later waits.
 const MEBI_TOGETHER: usize = 64;
-/// Jobs that are read and written down at once: what one becomes takes up to three times as much as its body, and the journal takes
-/// one after the other anyway.
+/// Jobs parsed and recorded at once: a job takes up to three times its body's memory, and the
+/// journal writes one after the other anyway.
 const READ_AT_ONCE: usize = 1;
 /// Time limit for receiving a body: others may wait for its memory.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub(super) struct Bodies {
     turns: Semaphore,
 }
 
-/// A body, and the room it takes until this is dropped.
+/// Body with its memory, which is held until this is dropped.
 pub(super) struct Held<'a> {
     pub(super) bytes: Vec<u8>,
     _memory: SemaphorePermit<'a>,

@@ -1,5 +1,5 @@
-//! Hands out requests for the files of jobs, follows them, and tries again what failed. It keeps nothing in memory but how long
-//! files have stood still: what it goes by is in the journal, so it goes on where it was after any end.
+//! Makes requests for the files of jobs, follows them, and retries failures. All state is in the
+//! journal, so it resumes after any end; memory has only how long files have made no progress.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{driver::Centre, outbound, render, submit as submission};
 
-/// Files that have a request at once: each step of the mind looks at all of them. The others wait, the most urgent first.
+/// Files with a request at once: each step of the mind examines all of them. The others wait, the
+/// most urgent first.
 const GIVEN_MAX: usize = 1000;
 /// Files that are given one in one go, and ended.
 const ROUND_MAX: u32 = 256;
@@ -265,7 +266,8 @@ impl Clerk {
         Ok(file)
     }
 
-    /// Why a file that moves is given up, if it is: it can't go well, or has stood still for too long.
+    /// Returns why a moving file is given up, if it is: it can't succeed, or has made no progress
+    /// for too long.
     fn gives_up(
         &mut self,
         file: &FtsFile,
@@ -286,7 +288,7 @@ impl Clerk {
         (now.since(stall.0) >= patience).then_some(complaint.text)
     }
 
-    /// An attempt failed: the next one is made after a while, where there is one left.
+    /// Notes a failed attempt: the next one follows after a while, if one is left.
     fn fail(&self, file: &mut FtsFile, asked: &Asked, reason: String, now: Timestamp) {
         let mut tried: Vec<Value> = serde_json::from_str(&file.tried).unwrap_or_default();
         tried.push(json!({
@@ -359,7 +361,7 @@ impl Clerk {
                 (file.request, file.state) = (Some(record.id), FtsState::Given);
                 file.attempts += 1;
             }
-            // Its owner has as much open as they may: it waits for its turn, and others have theirs.
+            // Its owner's quota is full: it waits for its turn, and others have theirs.
             Err(error) if error.kind() == ErrorKind::Busy => {
                 file.not_before = now + ROOM_AGAIN;
                 file.reason = error.to_string();
@@ -373,7 +375,8 @@ impl Clerk {
         Ok(Some(file))
     }
 
-    /// The request of the next attempt at a file, and whether it is new: after a crash it may be there already.
+    /// Returns the request of the next attempt at a file, and whether it is new: after a crash it
+    /// may exist already.
     fn request(
         &self,
         file: &FtsFile,

@@ -1,4 +1,5 @@
-//! FTS's routes. Clients write slashes twice and commas behind the last id, so one route takes all paths apart.
+//! FTS's routes. Clients write double slashes and a comma after the last id, so one route parses
+//! all paths.
 
 mod listing;
 
@@ -64,7 +65,7 @@ pub(crate) async fn shape_refusal(response: Response) -> Response {
     Denial { status, message }.into_response()
 }
 
-/// The routes that need a token.
+/// Returns the routes that need a token.
 pub(crate) fn routes() -> Router<Desk> {
     Router::new().route(&format!("{PREFIX}/{{*path}}"), any(answer))
 }

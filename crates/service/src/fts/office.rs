@@ -62,7 +62,7 @@ impl From<Error> for Denial {
     }
 }
 
-/// A job as it stands.
+/// Job with its current state.
 pub(super) struct Standing {
     pub(super) job: FtsJob,
     pub(super) asked: Asked,
@@ -70,7 +70,7 @@ pub(super) struct Standing {
     pub(super) state: JobState,
 }
 
-/// A file as it stands.
+/// File with its current state.
 pub(super) struct Seen {
     pub(super) file: FtsFile,
     pub(super) pair: Pair,
@@ -78,7 +78,7 @@ pub(super) struct Seen {
     pub(super) moves: bool,
 }
 
-/// Whose jobs go on which account: in FTS's words a virtual organisation.
+/// Returns a project's account: a virtual organisation in FTS's words.
 pub(super) fn account(project: &str) -> &str {
     if project.is_empty() { NOBODY } else { project }
 }
@@ -96,7 +96,7 @@ pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String
     }
 }
 
-/// Hosts for which it was looked whether there is a profile: jobs name few of them, thousands of times.
+/// Hosts whose profiles were looked up: jobs name few hosts, thousands of times.
 #[derive(Default)]
 struct Openers {
     has_profile: HashMap<String, bool>,
@@ -154,14 +154,14 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// The server of an address, as FTS names it: without a port.
+/// Returns the server of an address, as FTS names it: without a port.
 pub(super) fn server_of(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let authority = rest.split('/').next().unwrap_or(rest);
     format!("{scheme}://{}", host_of(authority))
 }
 
-/// Why a job is not taken.
+/// Returns the error for a refused job.
 fn refusal(message: String) -> Denial {
     let status = match message.as_str() {
         DELETION => StatusCode::METHOD_NOT_ALLOWED,
@@ -202,7 +202,8 @@ fn seal(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()
     Ok(())
 }
 
-/// Sees that the caller may read from and write to all places of a job, and that it makes sense of them together.
+/// Checks that the caller may read from and write to all places of a job, and that these are valid
+/// together.
 fn check_places(caller: &Caller, behalf: &Behalf, job: &ask::Job) -> Result<(), Denial> {
     let mut openers = Openers::default();
     for (_, pair) in &job.files {
@@ -321,7 +322,7 @@ pub(super) fn pair_of(file: &FtsFile) -> Result<Pair> {
     })
 }
 
-/// A job as it stands, if there is one of that id. Blocking.
+/// Returns the job of that id with its state, if there is one. Blocking.
 pub(super) fn find(centre: &Centre, id: &str) -> Result<Option<Standing>> {
     let job = centre.store.journal(|journal| journal.fts_job(id))?;
     job.map(|job| look(centre, job)).transpose()
@@ -442,7 +443,7 @@ pub(super) fn is_open(state: FtsState) -> bool {
     )
 }
 
-/// A file ends.
+/// Ends a file.
 pub(super) fn end(file: &mut FtsFile, state: FtsState, reason: &str, now: Timestamp) {
     (file.state, file.ended) = (state, Some(now));
     reason.clone_into(&mut file.reason);

@@ -1,4 +1,5 @@
-//! Jobs and files in FTS's words: every property that its clients look for, those that mean nothing here too.
+//! Jobs and files in FTS's words: every property that its clients look for, also those without
+//! meaning here.
 
 use posthaste_journal::{FtsFile, FtsState};
 use posthaste_types::Timestamp;
@@ -35,7 +36,7 @@ const NOTHING: [&str; 17] = [
     "dst_token_id",
 ];
 
-/// A moment in UTC, as FTS writes it: to the second, without a zone.
+/// Returns a moment in UTC as FTS writes it: to the second, without a zone.
 pub(super) fn moment(at: Timestamp) -> String {
     let shown = crate::render::moment(at);
     shown.split('.').next().unwrap_or(&shown).to_owned()
@@ -45,7 +46,7 @@ fn optional(at: Option<Timestamp>) -> Value {
     at.map_or(Value::Null, |at| moment(at).into())
 }
 
-/// Whose a job is, as a certificate would say it.
+/// Returns the owner of a job as a certificate would name it.
 pub(super) fn name_of(owner: &str) -> String {
     let owner = if owner.is_empty() { "posthaste" } else { owner };
     format!("/CN={owner}")
@@ -57,7 +58,7 @@ pub(super) fn delegation_of(owner: &str) -> String {
     hash.to_hex().chars().take(16).collect()
 }
 
-/// A job.
+/// Returns the properties of a job.
 pub(super) fn job(standing: &Standing) -> Map<String, Value> {
     let Standing {
         job,
@@ -99,7 +100,7 @@ pub(super) fn job(standing: &Standing) -> Map<String, Value> {
     object(shown)
 }
 
-/// The server of all files, where it is one; of hops the first one's or the last one's.
+/// Returns the server of all files if it is the same; of hops, the first one's or the last one's.
 fn server(files: &[Seen], kind: Kind, of: fn(&Seen) -> &String, is_last: bool) -> Value {
     let end = if is_last { files.last() } else { files.first() };
     let Some(end) = end.map(|seen| server_of(of(seen))) else {
@@ -131,7 +132,7 @@ fn reason(standing: &Standing) -> Value {
     }
 }
 
-/// A file of a job.
+/// Returns the properties of a file of a job.
 pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
     let Seen { file, pair, .. } = seen;
     let took_s = match (file.begun, file.ended) {
@@ -172,7 +173,7 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
     shown
 }
 
-/// MiB in a second.
+/// Returns the throughput in MiB/s.
 fn throughput(bytes: Option<u64>, took_s: Option<f64>) -> Option<f64> {
     #[expect(
         clippy::cast_precision_loss,
@@ -203,7 +204,7 @@ pub(super) fn word(seen: &Seen) -> &'static str {
     }
 }
 
-/// Earlier attempts at a file.
+/// Returns the earlier attempts at a file.
 pub(super) fn tried(file: &FtsFile) -> Value {
     let mut tried: Vec<Value> = serde_json::from_str(&file.tried).unwrap_or_default();
     for attempt in &mut tried {
@@ -216,7 +217,7 @@ pub(super) fn tried(file: &FtsFile) -> Value {
     Value::Array(tried)
 }
 
-/// Only these properties, where some are named; names that nothing has are passed over, as FTS does.
+/// Returns the named properties only, if any are named; unknown names are ignored, as FTS does.
 pub(super) fn pick(mut shown: Map<String, Value>, fields: Option<&str>) -> Map<String, Value> {
     if let Some(fields) = fields {
         let wanted: Vec<&str> = fields.split(',').collect();

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 /// Relation between the files of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// Nothing.
+    /// Independent files.
     Plain,
-    /// They are ways to have the same one.
+    /// Alternative sources of one file.
     Replicas,
     /// Each begins where the one before ended.
     Hops,
-    /// They go from one server to one other.
+    /// Files from one server to one other.
     Reuse,
 }
 
 impl Kind {
-    /// FTS's letter for it.
+    /// Returns FTS's letter for it.
     pub(super) fn letter(self) -> char {
         match self {
             Self::Plain => 'N',

@@ -41,7 +41,7 @@ struct Way {
 enum Sent {
     /// Stored, with the digests of its chunk; or its source changed.
     Done(Result<Vec<Digest>, Fault>),
-    /// No mover is to send it, or this one could not.
+    /// Left to this process: no mover is to send it, or this one could not.
     Ours(Option<MoverId>),
 }
 
@@ -195,7 +195,8 @@ async fn from_here(
     Ok(fragment.digests)
 }
 
-/// Lets a mover send it. What goes through gateways goes from here: they know the service, and what it reserved.
+/// Lets a mover send it. Sends through gateways go from here: gateways know the service and its
+/// reservations.
 async fn by_mover(
     sealed: &Arc<Sealed>,
     depot: &Arc<Depot>,
@@ -279,7 +280,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     }
 }
 
-/// A depot, and a token that is good there for this dataset alone.
+/// Returns a depot with a token that is good there for this dataset alone.
 fn shown(depot: &Depot, sealed: &Sealed) -> api::ChoreDepot {
     let now = Clock::default().now();
     let until = now + std::time::Duration::from_secs(TOKEN_LIFETIME_S);

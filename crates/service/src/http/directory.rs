@@ -91,10 +91,10 @@ pub(crate) async fn show(
     Ok((headers, Json(directory)))
 }
 
-/// The place that is meant, once it is seen that the caller may read there. Blocking.
+/// Resolves the place after checking that the caller may read there. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it may not, and what makes no sense.
+/// [`ErrorKind::PermissionDenied`] if it may not, and invalid addresses.
 pub(super) fn find(
     actors: &Actors,
     caller: &Caller,
@@ -177,7 +177,7 @@ impl What {
     }
 }
 
-/// The bytes of a value in a query: names of files need not be UTF-8.
+/// Returns the bytes of a value in a query: names of files need not be UTF-8.
 fn value_of(query: &str, name: &str) -> Option<Vec<u8>> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(key, _)| *key == name)?;

@@ -33,7 +33,7 @@ pub(crate) struct Which {
     limit: Option<usize>,
 }
 
-/// A file: its path, and where it lies in the stream of all.
+/// File with its path and its position in the stream.
 struct Placed {
     path: Vec<u8>,
     range: Range<u64>,
@@ -59,7 +59,7 @@ pub(crate) async fn show(
     })?))
 }
 
-/// The files of a request in their order, and how large its chunks are.
+/// Returns the files of a request in order, and its chunk size.
 fn files(desk: &Desk, record: &RequestRecord) -> Result<(Vec<Placed>, Bytes)> {
     let unknown = |why: &str| {
         Error::new(

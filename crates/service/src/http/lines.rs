@@ -34,15 +34,15 @@ pub(super) enum Line {
     Text(Bytes),
     /// The line was too long and not kept.
     TooLong,
-    /// Nothing is read after it.
+    /// Limit of lines: nothing is read after it.
     TooMany,
 }
 
-/// The lines of a body, as it comes. No more is kept of it than one line, and what came with its end.
+/// Lines of a body as it arrives. Memory holds one line, and the bytes that came with its end.
 pub(super) struct Lines {
     body: BodyDataStream,
     came: BytesMut,
-    /// So much of it has no end of a line.
+    /// Bytes already searched for a line's end.
     looked: usize,
     number: u64,
     most: u64,
@@ -66,7 +66,8 @@ impl Lines {
         }
     }
 
-    /// The next line that is not empty, with its number; none after the last, and where the connection broke.
+    /// Returns the next non-empty line with its number; none after the last, and if the connection
+    /// broke.
     pub(super) async fn next(&mut self) -> Option<(u64, Line)> {
         loop {
             let end = self.came[self.looked..]

@@ -70,17 +70,17 @@ pub(crate) struct Which {
     fields: Option<String>,
 }
 
-/// The properties that a request has.
+/// Properties of a request.
 static FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| match api::Request::schema() {
     RefOr::T(Schema::Object(object)) => object.properties.into_keys().collect(),
     RefOr::T(_) | RefOr::Ref(_) => BTreeSet::new(),
 });
 
 impl Which {
-    /// The states that are wanted; none where all are.
+    /// Returns the wanted states; none for all.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one that nothing can be in.
+    /// [`ErrorKind::Invalid`] for an unknown state.
     fn states(&self) -> Result<Option<Vec<&str>>> {
         let Some(text) = &self.state else {
             return Ok(None);
@@ -97,10 +97,10 @@ impl Which {
         }
     }
 
-    /// The properties that are wanted; none where all are.
+    /// Returns the wanted properties; none for all.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one that requests don't have.
+    /// [`ErrorKind::Invalid`] for an unknown property.
     fn fields(&self) -> Result<Option<BTreeSet<&str>>> {
         let Some(text) = &self.fields else {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Which {
     }
 }
 
-/// A request with these properties alone; with all where none are named.
+/// Returns a request with these properties only, or with all if none are named.
 fn pick(request: &api::Request, fields: Option<&BTreeSet<&str>>) -> Result<Value> {
     let shown = serde_json::to_value(request);
     let mut shown =

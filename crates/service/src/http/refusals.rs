@@ -39,7 +39,7 @@ impl utoipa::Modify for Refusals {
     }
 }
 
-/// Statuses, and when they come.
+/// Returns the statuses of a route's refusals, and when they occur.
 fn refusals(path: &str, operation: &Operation) -> Vec<(&'static str, &'static str)> {
     let mut all = Vec::new();
     let mut security = operation.security.iter().flatten();

@@ -45,7 +45,7 @@ const BESIDE_EVERY: u64 = 16;
 /// between them.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
-/// An empty line says that the service is there, where nothing else is to be said for so long.
+/// Silence after which an empty line shows that the service is alive.
 const QUIET: Duration = Duration::from_secs(15);
 
 /// What is listed, and how.
@@ -134,7 +134,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The next lines; none after the last.
+    /// Returns the next lines; none after the last.
     async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.is_over && self.told.len() < TOLD_BYTES {
             if let Some((found, answer, start)) = self.telling.take() {
@@ -238,7 +238,7 @@ impl Walk {
         }
     }
 
-    /// The directory at an address, once it is seen that the caller may read there. Blocking.
+    /// Returns the directory at an address after checking that the caller may read there. Blocking.
     fn at(&self, path: String, mut address: String) -> Result<Found> {
         if address.len() > ADDRESS_BYTES_MAX {
             let shown: String = path.chars().take(100).collect();
@@ -302,7 +302,7 @@ fn not_text(path: &str) -> Error {
     error.hint("list it without the service")
 }
 
-/// The address of what has this name in a directory.
+/// Returns the address of an entry of a directory.
 fn below_it(address: &str, name: &str) -> String {
     let is_escaped = matches!(
         Location::parse(OsStr::new(address)),

@@ -14,7 +14,7 @@ use crate::movers::{Ending, Movers, News, Offered};
 pub(super) enum Fetched {
     /// The chunk is durable in its draft and has this digest.
     Done(Digest),
-    /// No mover is to fetch it, or this one could not.
+    /// Left to this process: no mover is to fetch it, or this one could not.
     Ours(Option<MoverId>),
 }
 
@@ -83,8 +83,8 @@ async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     made.await
 }
 
-/// Bytes that say what one chunk consists of: what takes more, with very many small files, stays here. An answer to a mover has some
-/// of these.
+/// Longest description of a chunk for a mover: chunks with very many small files exceed it and stay
+/// here. One answer to a mover carries several.
 const CHORE_BYTES_MAX: usize = 2 << 20;
 /// Bytes that a piece takes besides its names.
 const PIECE_BYTES: usize = 160;

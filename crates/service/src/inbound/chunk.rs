@@ -66,11 +66,11 @@ impl Drop for Turn {
     }
 }
 
-/// Fetches a chunk and returns its digest, once it is durable.
+/// Fetches a chunk and returns its digest once it is durable.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when the source is no longer what it was, [`ErrorKind::Conflict`] when another
-/// source gave other bytes; with [`Locus::Destination`] what writing brings; and the source's own.
+/// [`ErrorKind::Changed`] if the source changed, [`ErrorKind::Conflict`] if another source
+/// delivered other bytes; errors of writing, with [`Locus::Destination`]; and the source's own.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     movers: &Movers,
@@ -167,7 +167,7 @@ struct Intake<'a> {
 
 /// Destination of the bytes of a fetch.
 enum Goes<'a> {
-    /// To where it belongs.
+    /// Draft of the stage-in.
     Draft(&'a Arc<Turn>),
     /// Nowhere yet: another fetch writes.
     Kept(Vec<Strip>),
@@ -236,7 +236,7 @@ struct Came {
 }
 
 impl Came {
-    /// A mover says no more of it.
+    /// Returns the result of a mover's fetch, which reports only the digest.
     fn of_mover(digest: Digest) -> Self {
         let sums = Vec::new();
         Self { digest, sums }

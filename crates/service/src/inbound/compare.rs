@@ -22,7 +22,7 @@ const BLOCK_BYTES: u64 = 16 << 10;
 /// Such blocks of one run, and of all: some MiB at each source.
 const BLOCKS_OF_RUN: u64 = 64;
 const BLOCKS_MAX: u64 = 256;
-/// Bytes of a run that have a block of their own at least: a block is a little part of what is promised.
+/// Least bytes of a run per sampled block, so that samples stay a small share of the data.
 const BYTES_OF_BLOCK: u64 = 1 << 20;
 /// Files that are asked for their checksums because their lists say that these may differ.
 const DOUBTS_MAX: usize = 64;

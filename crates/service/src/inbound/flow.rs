@@ -9,7 +9,7 @@ use posthaste_types::{ByteRate, Bytes};
 
 use crate::monotonic;
 
-/// A window closes after this long at the earliest.
+/// Shortest window.
 const WINDOW: Duration = Duration::from_millis(900);
 
 /// Bytes that came in a window.
@@ -30,7 +30,7 @@ struct Window {
     fetches: u32,
     /// Total that ever came from the source at the last look, for a source measured by its total.
     seen: Option<u64>,
-    /// Nothing was asked for at some time of the window, or it was only just begun.
+    /// Set if nothing was requested at some time of the window, or requests had only just begun.
     was_idle: bool,
     latest: ByteRate,
 }
@@ -46,7 +46,7 @@ impl Flow {
         change(&mut self.window.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Something is asked of it, until what comes back is dropped.
+    /// Notes a request to the source until the returned value is dropped.
     pub(crate) fn begin(&self) -> Fetching<'_> {
         let now = monotonic();
         self.with(|window| {
@@ -61,7 +61,8 @@ impl Flow {
         self.with(|window| window.bytes += bytes as u64);
     }
 
-    /// So much ever came from it. What came since the last look counts, while anything is asked of it.
+    /// Updates the total that ever came from the source. Bytes since the last look count while a
+    /// request is open.
     pub(crate) fn catch_up(&self, total: u64) {
         self.with(|window| {
             let before = window.seen.replace(total).unwrap_or(total);
@@ -79,7 +80,7 @@ impl Flow {
         self.with(|window| window.latest)
     }
 
-    /// The window that ends now, if it is long enough and anything was asked for in it.
+    /// Returns the sample of the window that ends now, if it is long enough and had requests.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
         self.with(|window| {
             let opened = window.opened?;

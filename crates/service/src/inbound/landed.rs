@@ -18,13 +18,13 @@ use crate::{jobs::stage_in::is_of_job, store::Store};
 /// State of the place where a stage-in arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Landed {
-    /// All files that came; whatever else lies among them.
+    /// All arrived files are there, whatever else lies among them.
     Whole,
     /// Some of the files that came, unchanged, and nothing else.
     Partly,
     /// Something else.
     Changed,
-    /// Nothing.
+    /// Nothing is there.
     Gone,
     /// Something of which no list was kept.
     Unknown,

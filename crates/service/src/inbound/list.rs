@@ -45,7 +45,7 @@ impl Stamp {
         }
     }
 
-    /// The version, where it may be the MD5 of the bytes.
+    /// Returns the version, if it may be the MD5 of the bytes.
     fn digits(&self) -> Option<&str> {
         let digits = self.version.as_deref()?.trim_matches('"');
         let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -72,7 +72,7 @@ record! {
     /// A stage-in as it was found.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct List {
-        /// For each source, whether it is a single file: that has no path there.
+        /// Whether each source is a single file, which has no path there.
         pub(crate) singles: Vec<bool>,
         /// Parents before what is in them.
         pub(crate) directories: Vec<Vec<u8>>,
@@ -80,7 +80,7 @@ record! {
         pub(crate) files: Vec<File>,
         /// Which of them lie where.
         pub(super) runs: Vec<Run>,
-        /// For each source, for each file that lies there.
+        /// Metadata of each file at each source.
         pub(super) stamps: Vec<Vec<Stamp>>,
         /// Metadata of each directory as its first source reported it, preceded by that of the
         /// root. Empty in a list of a former release.
@@ -118,7 +118,7 @@ impl List {
         sizes.sum()
     }
 
-    /// The path of a file at one of its sources.
+    /// Returns the path of a file at one of its sources.
     pub(super) fn path_there(&self, source: usize, file: usize) -> &[u8] {
         if self.singles[source] {
             b""
@@ -157,7 +157,7 @@ impl List {
         (0..self.singles.len()).find_map(|source| self.stamp(source, file))
     }
 
-    /// The place of the largest file that lies at a source; none where no file does.
+    /// Returns the index of the largest file at a source; none if it has no file.
     pub(super) fn largest_at(&self, source: usize) -> Option<usize> {
         let runs = 0..self.runs.len();
         let mut lies_there = runs.filter(|run| {
@@ -169,7 +169,7 @@ impl List {
         lies_there.by_ref().filter_map(largest).max_by_key(size)
     }
 
-    /// The file as it was at a source; none when it does not lie there.
+    /// Returns a file's entry at a source; none if it does not lie there.
     pub(super) fn entry(&self, source: usize, file: usize) -> Option<Entry> {
         let (stamp, about) = (self.stamp(source, file)?, &self.files[file]);
         let name = about.path.rsplit(|byte| *byte == b'/').next();
@@ -182,7 +182,7 @@ impl List {
         })
     }
 
-    /// The places of a run's files.
+    /// Returns the indices of a run's files.
     pub(super) fn files_of(&self, run: usize) -> Range<usize> {
         let files = |runs: &[Run]| runs.iter().map(|run| run.files).sum::<u64>();
         let (from, to) = (files(&self.runs[..run]), files(&self.runs[..=run]));
@@ -238,7 +238,7 @@ impl List {
         self.files.iter().map(start).collect()
     }
 
-    /// The pieces of a range of that stream; `starts` is where each file begins.
+    /// Returns the pieces of a range of that stream; `starts` is the offset of each file.
     pub(super) fn pieces(&self, starts: &[u64], range: Range<u64>) -> Vec<Piece> {
         let first = starts.partition_point(|start| *start <= range.start);
         let mut pieces = Vec::new();

@@ -76,7 +76,8 @@ pub(crate) async fn open_location(
     access.open(location, rules).await
 }
 
-/// Fails for a place among the system's own files, as those of `/proc`, by whichever name: there lies what this process has open.
+/// Refuses a path among the system's own files, such as `/proc`, by any name: this process's open
+/// files lie there.
 async fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
     let below = path.to_owned();
     // A mount may never answer, so the caller stops waiting.
@@ -113,10 +114,11 @@ pub(crate) fn spelling(
     behalf.access(&with(profile), &location)?.spelling(location)
 }
 
-/// Fails where nobody knows the host that an address names, and no profile has its name. Blocking.
+/// Refuses an address whose host is unknown and no profile's name. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], with the profile that was meant, perhaps; that the profiles can't be read.
+/// [`ErrorKind::NotFound`], with the profile that was probably meant; that the profiles can't be
+/// read.
 pub(crate) fn refuse_unknown_host(
     address: &str,
     profile: Option<&String>,
@@ -139,7 +141,7 @@ pub(crate) fn resolve(behalf: &Behalf, location: Location) -> Result<Location> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Terms {
     pub(super) prices: Prices,
-    /// The most that is read in a second.
+    /// Rate limit of reading.
     pub(super) rate_max: Option<ByteRate>,
 }
 
@@ -210,17 +212,17 @@ pub(super) struct Held {
     pub(super) is_single: bool,
     /// Metadata of the source itself, if it is a directory.
     pub(super) root: Stamp,
-    /// By their paths.
+    /// Directories by path.
     pub(super) directories: Vec<(Vec<u8>, Stamp)>,
-    /// By their paths.
+    /// Files by path.
     pub(super) files: Vec<(File, Stamp)>,
 }
 
-/// Looks at all sources, and sees that what several hold is the same.
+/// Lists all sources and checks that the files they share are equal.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and
-/// the endpoints' own.
+/// [`ErrorKind::NotFound`] if there is nothing, [`ErrorKind::Conflict`] if two differ in a file,
+/// and the endpoints' own.
 pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>> {
     // Its list is kept in memory while it moves.
     let bounds = Arc::new(Bounds::default());

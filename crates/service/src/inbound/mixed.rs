@@ -1,8 +1,9 @@
-//! Files that come of several sources, of which no source keeps a checksum.
+//! Files that come from several sources, none of which keeps a checksum.
 //!
-//! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it. Where
-//! it came of two all the same, it is compared with what one of them holds before it arrives. A larger file comes from all sources at once:
-//! that they hold the same is seen when they are looked at, by what is read there of it.
+//! A file of two or three chunks comes from one source, whichever the mind chose, for as long as
+//! that source delivers it. If it came from two anyway, it is compared with one source's bytes
+//! before it arrives. A larger file comes from all sources at once: samples taken when the sources
+//! were listed show that they are equal.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,7 +15,8 @@ use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum, Summer};
 
 use super::{list::List, stage::Stage};
 
-/// Chunks as large as a file may be that comes from one source: longer than for these no source waits for another.
+/// Chunks of the largest file that comes from one source: no source waits for another for longer
+/// than these take.
 const CHUNKS_MAX: u64 = 2;
 
 /// Sources of the fetched bytes, by file.
@@ -27,7 +29,7 @@ pub(super) struct Mixed {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The place that each comes from.
+    /// Source that each file comes from.
     from: HashMap<usize, Origin>,
     /// Files whose bytes came from several sources.
     mixed: BTreeSet<usize>,
@@ -63,7 +65,7 @@ impl Mixed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place that a file is to come from, when the mind asks at another.
+    /// Returns the source for a file, when the mind asks for another.
     fn place(&self, file: usize, asked: usize) -> usize {
         let mut known = self.known();
         match known.from.entry(file).or_insert(Origin::Asked(asked)) {
@@ -72,7 +74,7 @@ impl Mixed {
         }
     }
 
-    /// The place did not give it: the next one that is asked may.
+    /// Notes that a source failed to deliver a file: the next one asked may.
     fn give_up(&self, file: usize, place: usize) {
         let mut known = self.known();
         match known.from.get(&file) {
@@ -86,7 +88,8 @@ impl Mixed {
         }
     }
 
-    /// Some of a file came from a place. Whether it came of several, and nobody knew.
+    /// Notes that bytes of a file came from a source. Returns whether that first shows several
+    /// sources.
     fn came(&self, file: usize, place: usize) -> bool {
         let mut known = self.known();
         let before = known.from.insert(file, Origin::Came(place));
@@ -125,7 +128,7 @@ impl Stage {
         is_watched(&self.list, self.cut.chunk_size().get(), file)
     }
 
-    /// The place that a piece of a file is to be read at, when the mind asks at another.
+    /// Returns the source for a piece of a file, when the mind asks for another.
     pub(super) fn place_of(&self, file: usize, asked: usize, is_whole: bool) -> usize {
         let place = self.sums.place(file, asked);
         match place == asked && !is_whole && self.is_watched(file) {
@@ -134,7 +137,7 @@ impl Stage {
         }
     }
 
-    /// A place did not give a file.
+    /// Notes that a source did not deliver a file.
     pub(super) fn give_up(&self, file: usize, place: usize) {
         self.sums.give_up(file, place);
         self.mixed.give_up(file, place);

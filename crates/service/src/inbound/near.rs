@@ -1,4 +1,5 @@
-//! Depots near the centre, on which a stage-in waits until it is welcome: chunks go there whole, and come back.
+//! Depots near the centre where a stage-in waits until its not-before time: whole chunks go there
+//! and come back.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -24,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Memory for chunks on their way to such depots, of all stage-ins together, in MiB.
 pub(super) const MEMORY_MEBI: u32 = 512;
 
-/// Waits until there is memory for a chunk, which is taken for as long as what this returns is held.
+/// Waits for memory for a chunk, which is held until the returned value is dropped.
 pub(super) async fn reserve(
     memory: &Arc<Semaphore>,
     stage: &Stage,
@@ -51,7 +52,7 @@ pub(super) fn is_here(known: &ChunkRecord) -> bool {
 pub(super) enum Failure {
     /// Its source did not give it.
     Source(Error),
-    /// The depot did not take it.
+    /// The depot failed to store it.
     Depot(Fault),
 }
 

@@ -7,11 +7,11 @@ use posthaste_types::{Bytes, RequestId};
 
 use crate::driver::Centre;
 
-/// Sees that the file system of a destination has room for so much, beside what other stage-ins that were
-/// taken still need there. `own` is not counted among those.
+/// Checks that the destination's file system has room for this much, beside what other accepted
+/// stage-ins still need there. `own` is not counted among those.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Full`] when it has not, and the operating system's.
+/// At [`Locus::Destination`]: [`ErrorKind::Full`] if it has not, and the operating system's.
 pub(super) fn check(
     centre: &Centre,
     own: RequestId,

@@ -42,7 +42,7 @@ const READERS_MAX: usize = 512;
 /// State of a chunk: its writer and its digest.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The fetch that writes it; none: 0.
+    /// Number of the fetch that writes it; 0 for none.
     pub(super) writer: u64,
     pub(super) done: Option<Digest>,
     /// Digest of the chunk if it lies at a depot near the centre.
@@ -61,13 +61,13 @@ pub(super) struct Stage {
     pub(super) wanted: StageIn,
     /// Account that touches the files.
     pub(super) behalf: Behalf,
-    /// The number of each source, in their order.
+    /// Numbers of the sources, in order.
     numbers: Vec<SourceId>,
-    /// The depots near the centre on which it may wait, by as what they are read.
+    /// Depots near the centre where it may wait, by their source number.
     near: Vec<(SourceId, String)>,
     /// Id of the dataset at the depots.
     pub(super) dataset: DatasetId,
-    /// By when it was wanted as it was asked for.
+    /// Deadline as it was requested.
     pub(super) deadline: Timestamp,
     endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
     readers: Mutex<Readers>,
@@ -78,7 +78,7 @@ pub(super) struct Stage {
     pub(super) mixed: Mixed,
     pub(super) told: Told,
     fetches: AtomicU64,
-    /// Nothing is written any more.
+    /// Set once nothing is written any more.
     is_over: RwLock<bool>,
 }
 
@@ -156,16 +156,16 @@ impl Stage {
         })
     }
 
-    /// The place of a source.
+    /// Returns the index of a source.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it is none of this stage-in.
+    /// [`ErrorKind::NotFound`] if the stage-in has no such source.
     pub(super) fn place(&self, source: SourceId) -> Result<usize> {
         let place = self.numbers.iter().position(|number| *number == source);
         place.ok_or_else(|| Error::new(ErrorKind::NotFound, "read", format!("source {source}")))
     }
 
-    /// The name of the depot near the centre that a source is.
+    /// Returns the name of the depot near the centre behind a source.
     pub(super) fn near(&self, source: SourceId) -> Option<&str> {
         let mut near = self.near.iter();
         let found = near.find(|(number, _)| *number == source);
@@ -178,10 +178,10 @@ impl Stage {
         self.endpoints[place].get_or_try_init(open).await
     }
 
-    /// A file at a source, open as it was when it was looked at.
+    /// Opens a file at a source as it was when listed.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when it is no longer that, and the endpoint's.
+    /// [`ErrorKind::Changed`] if it changed, and the endpoint's.
     pub(super) async fn reader(&self, place: usize, file: usize) -> Result<Arc<dyn Reader>> {
         let key = (place, file);
         if let Some(known) = self.readers().get(&key).cloned() {
@@ -220,7 +220,7 @@ impl Stage {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pieces of a chunk.
+    /// Returns the pieces of a chunk.
     pub(super) fn pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
         self.list.pieces(&self.starts, self.range(chunk))
     }
@@ -239,7 +239,8 @@ impl Stage {
         self.fetches.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Leave to write to the draft, which stays for as long as it is held; none once the stage-in is over.
+    /// Returns a guard that allows writing to the draft and keeps it in place; none once the
+    /// stage-in has ended.
     pub(super) fn leave(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
         if *is_over { None } else { Some(is_over) }
@@ -458,7 +459,7 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
     }
 }
 
-/// The files that are to come from one source and of which only some is known to have come.
+/// Returns the files that should come from one source and have arrived only in part.
 fn partly(list: &List, cut: &Cut, known: &[ChunkRecord]) -> BTreeSet<usize> {
     let starts = list.starts();
     let known: BTreeSet<u32> = known.iter().map(|known| known.chunk.get()).collect();

@@ -29,11 +29,10 @@ use crate::{
 pub(super) const SOURCES_MAX: usize = 16;
 /// Bytes of an address or path.
 const ADDRESS_BYTES_MAX: usize = 8192;
-/// Checks a stage-in and writes it down. Submitting the same submission id again gives back the
-/// request of the first time.
+/// Checks a stage-in and records it. Submitting a submission id again returns the first request.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] when something lies at the
+/// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::Conflict`] if something lies at the
 /// destination, and the journal's.
 pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestRecord, bool)> {
     let _turn = centre.turns.wait(new.submission_id.as_deref());
@@ -144,8 +143,8 @@ fn sealed(list: &List) -> Scan {
     }
 }
 
-/// Small enough that several are on their way from a slow source, large enough that a fast one is not asked
-/// a hundred times a second.
+/// Returns the chunk size: small enough that a slow source has several under way, large enough that
+/// a fast one is not asked a hundred times a second.
 fn chunk_size_for(bytes: Bytes) -> Bytes {
     const GIBI: u64 = 1 << 30;
     Bytes::mebi(match bytes.get() / GIBI {
@@ -155,7 +154,8 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     })
 }
 
-/// Its sources can't be used any more as they could when they were looked at: the stage-in fails, and nothing else.
+/// Fails a stage-in, and nothing else, if its sources are no longer usable as they were when
+/// listed.
 fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     tracing::warn!(%request, "{error}");
     let scan = submit::failed(error);
@@ -208,7 +208,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     Ok(())
 }
 
-/// The names of the depots near the centre on which one that is asked for may wait.
+/// Returns the names of the depots near the centre where a requested stage-in may wait.
 fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
     if new.via.len() > NearDepot::MOST {
         let why = format!("a stage-in waits on {} depots at most", NearDepot::MOST);
@@ -217,7 +217,7 @@ fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
     submit::via(centre, &new.via)
 }
 
-/// The depots near the centre on which it may wait.
+/// Returns the depots near the centre where it may wait.
 fn near(centre: &Centre, record: &RequestRecord) -> Vec<Arc<Depot>> {
     let named = record.via.iter();
     named.filter_map(|name| centre.depots.named(name)).collect()

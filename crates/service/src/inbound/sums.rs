@@ -1,5 +1,5 @@
-//! Compares files that come in several chunks with the checksums that their sources keep. A file that comes in one is compared when it
-//! does.
+//! Compares files of several chunks with the checksums that their sources keep. A file within one
+//! chunk is compared when that chunk arrives.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -21,7 +21,8 @@ struct Known {
     /// Checksums that the sources keep, by file and source place, of each file read since the
     /// service started.
     told: HashMap<usize, BTreeMap<usize, Option<StoredSum>>>,
-    /// Files that came of several sources and were not what one keeps: from where alone each comes then.
+    /// Sources for files that came from several and did not match one's checksum: each such file is
+    /// fetched again from one source alone.
     only: HashMap<usize, usize>,
     /// Chunks of files that turned out not to be what their sources keep.
     damaged: HashSet<ChunkIndex>,
@@ -38,12 +39,13 @@ impl Sums {
         known.told.entry(file).or_default().insert(place, told);
     }
 
-    /// The place that a file comes from, when the mind asks at another.
+    /// Returns the source for a file, when the mind asks for another.
     pub(super) fn place(&self, file: usize, asked: usize) -> usize {
         self.known().only.get(&file).copied().unwrap_or(asked)
     }
 
-    /// The place did not give it: it may come from all again, and is compared again.
+    /// Notes that the source failed to deliver it: it may come from all sources again, and is
+    /// compared again.
     pub(super) fn give_up(&self, file: usize, place: usize) {
         let mut known = self.known();
         if known.only.get(&file) == Some(&place) {
@@ -62,16 +64,17 @@ impl Sums {
     }
 }
 
-/// The pieces of a file, in their order.
+/// Pieces of a file, in order.
 type Pieces = Vec<(ChunkIndex, Range<u64>)>;
 
 impl Stage {
-    /// Compares each file that came in several chunks with what its sources keep of it, or hold where it came of several. What was read before a restart, or by a mover, is
-    /// read again where it lies.
+    /// Compares each file of several chunks with its sources' checksums, or with one source's bytes
+    /// if it came from several. Bytes read before a restart or by a mover are read back.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when one is not what a source keeps: all of it is fetched again then, from that source alone.
-    /// [`ErrorKind::Conflict`] when two sources keep what can't both be. The operating system's.
+    /// [`ErrorKind::Corrupt`] if a file does not match a source's checksum: all of it is then
+    /// fetched again from that source alone. [`ErrorKind::Conflict`] if two sources' checksums
+    /// contradict each other. The operating system's.
     pub(super) async fn compare_spread(self: &Arc<Self>) -> Result<()> {
         let mut failed = None;
         for (file, pieces) in self.spread() {
@@ -127,7 +130,7 @@ impl Stage {
         }
     }
 
-    /// The files that are of several chunks.
+    /// Returns the files that span several chunks.
     fn spread(&self) -> BTreeMap<usize, Pieces> {
         let mut spread: BTreeMap<usize, Pieces> = BTreeMap::new();
         for chunk in (0..self.cut.chunks()).map(ChunkIndex::new) {

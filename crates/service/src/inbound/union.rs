@@ -31,10 +31,10 @@ struct Found {
     stamps: Vec<(usize, Stamp)>,
 }
 
-/// All that these sources hold, each of which is named by an address.
+/// Combines the contents of these sources, each named by an address.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where two differ in what they hold.
+/// [`ErrorKind::Conflict`] if two of them differ.
 pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     let singles: Vec<bool> = held.iter().map(|held| held.is_single).collect();
     let mut directories = BTreeMap::new();
@@ -144,7 +144,7 @@ fn keep_largest(found: &mut [Found]) {
     }
 }
 
-/// Two sources hold something else where it should be the same.
+/// Returns the error for two sources that differ where they should be equal.
 pub(super) fn differs(one: &str, other: &str, what: &str) -> Error {
     Error::new(ErrorKind::Conflict, "stage in from", other)
         .cause(format!("it does not hold what {one} holds: {what}"))

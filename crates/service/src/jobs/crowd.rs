@@ -5,8 +5,9 @@ use posthaste_journal::{JobPhase, JobRecord, Journal, JournalError, PhaseName};
 
 use crate::http::Desk;
 
-/// Jobs that are not gone, all of which are looked through whenever the queue moved: one more is refused, as each that was
-/// overlooked could lose its data. A centre of ten thousand nodes has as many in its queue.
+/// Limit of jobs that are not gone, all of which are searched whenever the queue moves. One more is
+/// refused, because an overlooked job could lose its data. A centre of ten thousand nodes has this
+/// many in its queue.
 pub(super) const JOBS_MAX: u32 = 10_000;
 /// Number of known jobs from which a service for all users limits single users: the user with the
 /// most jobs has to wait, so that others find room. A user who submits only arrays with data for
@@ -36,7 +37,8 @@ pub(super) fn keep_new(
 pub(super) struct Crowd {
     /// Limit over all users.
     most: u32,
-    /// From how many on one user may have no more than so many; no such bound where all are of one.
+    /// Number of jobs from which one user is limited, and that limit; none if all jobs are one
+    /// user's.
     shared: Option<(u32, u32)>,
 }
 
@@ -49,7 +51,7 @@ impl Crowd {
         }
     }
 
-    /// Why there is no room for one more job of a user.
+    /// Returns why there is no room for another job of a user.
     ///
     /// # Errors
     /// The journal's.

@@ -1,4 +1,5 @@
-//! Jobs that are gone: what is on its way to them is given up, and what can't leave is waited for no longer.
+//! Jobs that are gone: their stage-ins are cancelled, and results that can't leave are no longer
+//! waited for.
 
 use std::{sync::Arc, time::Duration};
 

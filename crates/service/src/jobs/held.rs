@@ -1,5 +1,6 @@
-//! Jobs that were submitted held, where Slurm has no burst buffer: they are released when their data is here, and looked
-//! at until they have ended. All that counts is in the journal, so that it goes on after a crash.
+//! Jobs submitted held, for a Slurm without a burst buffer: the service releases each job when its
+//! data is here, and watches it until it has ended. All state that counts is in the journal, so it
+//! survives a crash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +23,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(4);
 /// Delay from a request for a look to the look: the job whose prolog or epilog reports it has ended
 /// by then.
 const LOOK_SOON: Duration = Duration::from_secs(1);
-/// For so long what was asked for is looked at thoroughly: Slurm takes a while to put a job back into its queue.
+/// Span of thorough looks after a request: Slurm takes a while to put a job back into its queue.
 const ASKED_LASTS: Duration = Duration::from_secs(60);
 /// Arrived data is checked on scratch once in this many looks, since each file must be examined.
 const LOOKS_PER_CHECK: u32 = 15;
-/// Slurm may not name a job for so long before it counts as forgotten: its controller may just have started.
+/// Time for which Slurm may not list a job before it counts as forgotten: its controller may just
+/// have started.
 const MISSING_MAX: Duration = Duration::from_secs(60);
 
 /// Jobs to look at ahead of schedule.
@@ -165,7 +167,7 @@ async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
 }
 
 impl Look<'_> {
-    /// Looks at one job, and says what is to be said of it. What goes wrong is tried again at the next look.
+    /// Looks at one job and logs its news. The next look retries after errors.
     async fn at_one(&self, record: JobRecord, notes: &mut Notes) {
         let job = record.job.clone();
         let is_held = matches!(record.hold, JobHold::Held | JobHold::Kept)
@@ -216,7 +218,8 @@ impl Look<'_> {
         {
             return Ok(None);
         }
-        // A job that was cancelled needs no data, also where that can't come: the answer counts only for one that waits.
+        // A cancelled job needs no data, even data that can't come: the answer counts only for a
+        // waiting job.
         let staged = stage_in(self.desk, record.clone());
         if record.phase == JobPhase::Registered {
             record.phase = JobPhase::StagingIn;
@@ -320,10 +323,11 @@ impl Look<'_> {
         Ok(Some(format!("{then}: {why}")))
     }
 
-    /// Has the data of a job brought again that its user holds, and leaves it to them to release it.
+    /// Stages in the inputs of a job that its user holds, and leaves its release to the user.
     async fn at_kept(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
-            // They released it: it is as any other that was, and held where its data is not all here.
+            // The user released it: it is treated like any released job, and held if its data is
+            // not complete.
             Known::Standing(state @ JobState::Waiting) => {
                 let is_ready = self.is_ready(&record);
                 record.hold = JobHold::Released;
@@ -400,7 +404,7 @@ impl Look<'_> {
 /// Known state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Nothing, at this look.
+    /// Not reported at this look.
     Not,
     /// Slurm says it.
     Standing(JobState),

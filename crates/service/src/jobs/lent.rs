@@ -1,4 +1,4 @@
-//! The disks that are lent for one job: what it leaves goes over these, and takes no more of any than is lent.
+//! Disks lent for one job: its results go over these, and use no more of any than is lent.
 
 use posthaste_api as api;
 use posthaste_batch::script;
@@ -14,7 +14,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// All that a script names.
+    /// Returns all depots that a script lends.
     pub(super) fn new(depots: &[script::Lent]) -> Self {
         let rooms = depots.iter().map(|lent| (lent.name.clone(), lent.space));
         let bound = depots
@@ -45,7 +45,7 @@ impl Lent {
         self.rooms.is_empty()
     }
 
-    /// The names of all.
+    /// Returns the names of all depots.
     pub(super) fn names(&self) -> Vec<String> {
         self.rooms.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -93,7 +93,7 @@ pub(super) fn usual_code(depots: usize) -> Code {
     Code::new(data, 1).unwrap_or(Code::NONE)
 }
 
-/// Most that one depot may hold of a dataset: a fragment of each chunk.
+/// Returns the most that one depot may hold of a dataset: a fragment of each chunk.
 fn share(code: Code, bytes: Bytes) -> Bytes {
     let chunk = chunk_size_for(bytes, false);
     let (chunks, rest) = (bytes.get() / chunk.get(), bytes.get() % chunk.get());

@@ -62,11 +62,12 @@ pub(super) fn of_requests(behalf: &Behalf) -> Option<String> {
     (!owner.is_empty()).then(|| owner.to_owned())
 }
 
-/// Writes down which credential an address means, and sees that a user's job may read from there. Where the service acts for each
-/// user that is what that user's files, credentials and tokens are; elsewhere what its own user may.
+/// Records which credential an address means, and checks that a user's job may read there. If the
+/// service acts for each user, that depends on the user's files, credentials and tokens; otherwise
+/// on those of its own user.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it may not.
+/// [`ErrorKind::PermissionDenied`] if it may not.
 pub(super) fn reads(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
     opens(desk, behalf, address, Caller::reads)
 }
@@ -104,11 +105,11 @@ fn opens(
     }
 }
 
-/// Sees that the service may act for a user: what it did for another would be done with rights that are not theirs, unless it takes
-/// on those of each.
+/// Checks that the service may act for a user: unless it takes on each user's rights, it would act
+/// for another with rights that are not theirs.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for another than its own; else as [`behalf`].
+/// [`ErrorKind::PermissionDenied`] for another user than its own; otherwise errors of [`behalf`].
 pub(super) fn check_user(centre: &Centre, uid: u32) -> Result<()> {
     if centre.store.actors.are_owners() {
         return behalf(centre, uid).map(|_| ());
@@ -132,10 +133,12 @@ fn check_own(uid: u32) -> Result<()> {
     ))
 }
 
-/// The path of a job's data without links in its directory, which must lie on scratch.
+/// Returns the path of a job's data with links in its directory resolved, which must lie on
+/// scratch.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for one that does not, [`ErrorKind::Invalid`] for one that is not absolute or goes up.
+/// [`ErrorKind::PermissionDenied`] if it does not, [`ErrorKind::Invalid`] for a path that is not
+/// absolute or contains `..`.
 pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
     let shown = path.display().to_string();
     let invalid = |why: &str| Error::new(ErrorKind::Invalid, "use", &shown).cause(why.to_owned());
@@ -159,7 +162,7 @@ pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
     text.ok_or_else(|| invalid("its name is no UTF-8"))
 }
 
-/// The path with the links in its directory followed; as it is where they lead nowhere.
+/// Returns the path with the links in its directory resolved, or unchanged if they lead nowhere.
 pub(super) fn without_links(path: &Path) -> PathBuf {
     let parent = path
         .parent()
@@ -170,10 +173,11 @@ pub(super) fn without_links(path: &Path) -> PathBuf {
     }
 }
 
-/// The bytes of all files at and below a path; 0 where nothing is.
+/// Returns the bytes of all files at and below a path; 0 if nothing is there.
 ///
 /// # Errors
-/// The operating system's, and [`ErrorKind::Unsupported`] for more than a million files and directories.
+/// The operating system's, and [`ErrorKind::Unsupported`] for more than a million files and
+/// directories.
 pub(super) fn bytes_below(path: &Path) -> Result<u64> {
     bytes_of_at_most(path, LOOKED_AT_MAX)
 }

@@ -14,11 +14,13 @@ use crate::{
     submit::destination,
 };
 
-/// Sees that sources can be read as addresses, that the rest lies on scratch, and that depots are in the books.
+/// Checks that sources are readable addresses, that other places lie on scratch, and that depots
+/// are registered.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for a depot that is not in the
-/// books, [`ErrorKind::Invalid`] for what can't be read; each names the line.
+/// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for
+/// a depot that is not registered, [`ErrorKind::Invalid`] for an invalid address; each names the
+/// line.
 pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     let behalf = owner::behalf(&desk.centre, uid)?;
     let on_scratch = |path: &str| behalf.run(|| on_scratch(desk, path));
@@ -46,7 +48,7 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Sees that the depots that are lent for a job are in the books: they say what its outputs go over.
+/// Checks that the depots lent for a job are registered, since its results go over them.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] for one that is not.
@@ -92,7 +94,7 @@ fn on_scratch(desk: &Desk, path: &str) -> Result<()> {
     owner::on_scratch(desk, &place).map(|_| ())
 }
 
-/// The path with the links in what is there of it followed.
+/// Returns the path with links resolved as far as it exists.
 pub(crate) fn as_far_as_it_is(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut there = path;

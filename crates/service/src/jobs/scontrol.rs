@@ -30,7 +30,7 @@ const VARIABLES: [&str; 8] = [
 pub(super) enum Whose {
     /// Jobs of the user that the service runs as.
     OfService,
-    /// All that this user sees.
+    /// All jobs that this user sees.
     Everybody,
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn note(job: &str, why: &str) -> Result<()> {
         .map(|_| ())
 }
 
-/// A comment, on one line.
+/// Returns a comment, on one line.
 fn comment(why: &str) -> String {
     if why.is_empty() {
         return String::new();

@@ -25,17 +25,18 @@ use crate::{
     render,
 };
 
-/// By when it is wanted where the script does not say: the batch system waits for it.
+/// Default deadline of a stage-in, for which the batch system waits.
 pub(super) const WANTED_WITHIN: Duration = Duration::from_secs(3600);
 /// A just-in-time stage-in may start this long before its deadline: the API requires some time
 /// between the two.
 const WELCOME_BEFORE: Duration = Duration::from_secs(1);
-/// Stage-ins to one place that are looked through, newest first: more sources take turns there by mistake only.
+/// Stage-ins to one place that are searched, newest first: more sources alternate there only by
+/// mistake.
 const LOOKED_THROUGH_MAX: u32 = 16;
 /// Prefix of the names of jobs' requests.
 const NAME_BEGINS: &str = "job-";
 
-/// The name of the request that brings the directive of that number.
+/// Returns the name of the request for the directive of that number.
 fn name(record: &JobRecord, number: usize) -> String {
     let JobRecord {
         scheduler,
@@ -189,7 +190,8 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     Ok(())
 }
 
-/// Removes what a purge left of what was brought before, where no other job may be reading it: it comes again, whole.
+/// Removes what a purge left of an earlier stage-in, unless another job may be reading it: it is
+/// staged in again, whole.
 fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
     let Some(before) = newest(&desk.centre, record, one)? else {
         return Ok(());

@@ -30,20 +30,21 @@ use crate::{
     submit,
 };
 
-/// By when it is safe where the script does not say.
+/// Default deadline for safety.
 const SAFE_WITHIN: Duration = Duration::from_secs(86_400);
-/// Requests that one pattern may become: one for each directory that it matches, and for the files of one directory.
+/// Requests that one pattern may become: one for each matched directory, and one for the matched
+/// files of each directory.
 const MATCHES_MAX: usize = 256;
 
 /// Files that leave as one dataset: a directory, or files in one.
 #[derive(Debug, PartialEq, Eq)]
 struct Leaving {
     source: PathBuf,
-    /// The files by name; all that lies below it where none is named.
+    /// Named files; everything below the directory if none are.
     only: Vec<String>,
 }
 
-/// The name of the request that takes away what the directive of that number matched at that place.
+/// Returns the name of the request for a place that the directive of that number matched.
 fn name(record: &JobRecord, number: usize, place: usize) -> String {
     let JobRecord {
         scheduler,
@@ -54,7 +55,7 @@ fn name(record: &JobRecord, number: usize, place: usize) -> String {
     format!("job-{scheduler}-{job}.{round}-out-{number}-{place}")
 }
 
-/// The directives that count for a job that ended so.
+/// Returns the directives that apply to a job with this end.
 fn due<'w>(
     record: &JobRecord,
     wanted: &'w Wanted,
@@ -103,7 +104,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The request that takes away what a directive matched at a place, once there is one.
+/// Returns the existing request for a place that a directive matched.
 fn asked(
     desk: &Desk,
     record: &JobRecord,
@@ -247,8 +248,8 @@ fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
     one.via.is_empty() && goes_to_address(desk, one)
 }
 
-/// The path that something which a pattern matched keeps below its destination: all that follows what the pattern says of
-/// every one. Nothing of a pattern that matches itself alone.
+/// Returns the path below the destination for a match: everything after the pattern's fixed
+/// beginning. Empty for a pattern that matches itself alone.
 fn below_pattern(pattern: &str, source: &Path) -> String {
     let components = Path::new(pattern).components();
     let is_said = |component: &Component<'_>| {
@@ -266,11 +267,11 @@ fn below_pattern(pattern: &str, source: &Path) -> String {
     }
 }
 
-/// The depots that something may go over, and its code: those that its directive names, else those that are lent for the job,
-/// else all; of those that are lent the ones with room for it.
+/// Returns the depots that a result may use, and its code: the directive's depots, else those lent
+/// for the job, else all. Of the lent ones, only those with room.
 ///
 /// # Errors
-/// [`ErrorKind::Full`] when none of them has.
+/// [`ErrorKind::Full`] if none of them has room.
 fn ways(
     desk: &Desk,
     one: &StageOut,
@@ -384,7 +385,8 @@ fn matches(pattern: &str) -> Result<Vec<Leaving>> {
     }
 }
 
-/// The directories among these paths, and the files by the directory in which they lie; or what can't leave.
+/// Returns the directories among these paths, and the files by their directory; or the path that
+/// can't leave.
 fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
     let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.into_iter().partition(|path| path.is_dir());

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{driver::Centre, http::Desk, queue::Outlook};
 
-/// Longest that data is held back. Slurm ends a stage-in after `StageInTimeout`, a day where `posthaste slurm install` wrote
-/// it: half of it is left to move the data in.
+/// Longest delay of data. Slurm ends a stage-in after `StageInTimeout`, a day if `posthaste slurm
+/// install` wrote it: half of it remains for the transfer.
 const DELAY_MAX: Duration = Duration::from_secs(12 * 3600);
 /// A start time is reported again only if it moves closer by more than this, or away by more than
 /// this plus an eighth of the remaining time. Each report is a line of the journal, and the queue
@@ -24,7 +24,8 @@ const DELAY_MAX: Duration = Duration::from_secs(12 * 3600);
 const MOVE_LEAST: Duration = Duration::from_secs(60);
 const MOVE_SHARE: u32 = 8;
 
-/// By when what a directive names is wanted first, where data comes just in time and the script does not say when.
+/// Returns when the data of a directive is first wanted, if data comes just in time and the script
+/// names no time.
 pub(super) fn wanted_at(
     desk: &Desk,
     record: &JobRecord,
@@ -140,7 +141,7 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// A stage-in that is held back until then.
+    /// Returns a stage-in that is delayed until then.
     fn held_back(until_s: u64) -> ArrivalView {
         let (request, source) = (RequestId::new(1), SourceId::new(1));
         let spec = ArrivalSpec {

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 struct Missing {
     request: RequestRecord,
     landed: Landed,
-    /// All jobs that want it and have not ended.
+    /// Jobs that want it and have not ended.
     jobs: Vec<JobRecord>,
 }
 
@@ -85,8 +85,8 @@ fn waiting(desk: &Desk) -> Result<Vec<JobRecord>> {
     Ok(jobs.into_iter().filter(is_watched).collect())
 }
 
-/// Forgets those that were called off, as Slurm said at the look before too, so that its own word had its time. Returns
-/// those of which it says so for the first time.
+/// Forgets jobs that Slurm reported as cancelled at the previous look too, so that its own report
+/// had time to come. Returns those newly reported as cancelled.
 fn forget_called_off(
     desk: &Desk,
     waiting: Vec<JobRecord>,

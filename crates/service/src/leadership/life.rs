@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-/// This process: the boot of its machine, the names processes have there, its own, and when it began.
+/// Identifies this process: the boot of its machine, its process namespace, its id, and its start.
 pub(super) fn own() -> Option<String> {
     of(&std::process::id().to_string())
 }
@@ -25,7 +25,7 @@ fn of(id: &str) -> Option<String> {
     Some(format!("{boot} {names} {id} {began}"))
 }
 
-/// Which boot of which machine this is, and which processes are seen here.
+/// Identifies the machine's boot and the process namespace.
 fn here() -> Option<(String, String)> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let names = fs::read_link("/proc/self/ns/pid").ok()?;

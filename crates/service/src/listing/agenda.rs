@@ -1,4 +1,5 @@
-//! Which directory is listed ahead next: breadth first, within what each ask may cost, so many at once of a server. Plain code.
+//! Chooses the directory to list ahead next: breadth first, within each request's budget, with
+//! limits per server. Pure code.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +13,7 @@ use super::place::{Place, Site};
 /// Levels below a directory that was asked for, unless less or more is asked for; and the most.
 pub(crate) const LEVELS: u8 = 2;
 pub(crate) const LEVELS_MAX: u8 = 8;
-/// Directories that one ask may have listed ahead: 16 at once over 60 ms are through with them in four seconds.
+/// Directories listed ahead per request: 16 at once over 60 ms take four seconds for them.
 const DIRECTORIES_MAX: usize = 1_000;
 /// Bytes of listings that one ask may bring: an eighth of what is kept.
 const BYTES_MAX: usize = 8 << 20;
@@ -24,7 +25,7 @@ const ASK_LASTS: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 16;
 const SSH_AT_ONCE: usize = 64;
 const LOCAL_AT_ONCE: usize = 4;
-/// And of all together.
+/// Limit over all servers.
 const ALL_AT_ONCE: usize = 128;
 /// Directories that wait.
 const WAITING_MAX: usize = 20_000;
@@ -35,7 +36,8 @@ pub(super) struct Wanted {
     pub(super) place: Place,
     /// Levels below what was asked for.
     pub(super) level: u8,
-    /// All that lies below it is to be listed in one go, if its store can and it is not too much.
+    /// Set if everything below is to be listed in one call, if its store can and it is not too
+    /// much.
     pub(super) is_tree: bool,
     ask: u64,
 }
@@ -68,7 +70,7 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Somebody asked, and so many levels may be listed ahead. Ends with [`Agenda::close`].
+    /// Opens a budget for a request that may list so many levels ahead. [`Agenda::close`] ends it.
     pub(super) fn open(&mut self, levels: u8, now: Timestamp) -> u64 {
         self.number += 1;
         let budget = Budget {
@@ -132,7 +134,7 @@ impl Agenda {
         );
     }
 
-    /// Whoever asked has offered everything.
+    /// Notes that a request has offered all its directories.
     pub(super) fn close(&mut self, ask: u64) {
         if let Some(budget) = self.asks.get_mut(&ask) {
             budget.holds -= 1;
@@ -142,7 +144,7 @@ impl Agenda {
         }
     }
 
-    /// Somebody asks for a directory itself: it is not to be listed ahead.
+    /// Removes a directory that a caller requests itself.
     pub(super) fn take(&mut self, place: &Place) {
         let Some(position) = self.positions.remove(place) else {
             return;
@@ -156,7 +158,7 @@ impl Agenda {
         self.forget_if_idle(place.site());
     }
 
-    /// The next one, which ends with [`Agenda::done`].
+    /// Returns the next directory; [`Agenda::done`] ends it.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Wanted> {
         loop {
             if self.running >= ALL_AT_ONCE {
@@ -218,7 +220,7 @@ impl Agenda {
         self.forget_if_idle(wanted.place.site());
     }
 
-    /// Nobody answers there: what waits for it is not wanted any more.
+    /// Drops all directories of a server that does not answer.
     pub(super) fn give_up(&mut self, site: &Site) {
         let Some(server) = self.servers.get_mut(site) else {
             return;

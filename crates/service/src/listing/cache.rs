@@ -15,11 +15,13 @@ use super::{
     place::{Place, Written},
 };
 
-/// For so long a listing is given out without a look at its server: about what it takes to go through ten thousand directories.
+/// Lifetime of a listing without a look at its server: about the time to walk ten thousand
+/// directories.
 pub(super) const FRESH_FOR: Duration = Duration::from_secs(60);
-/// For so long the further pages of a listing are those of the same one: its reader sees one moment.
+/// Time for which further pages come from the same listing: its reader sees one moment.
 pub(super) const PAGED_FOR: Duration = Duration::from_secs(600);
-/// For so long it is enough that the directory itself did not change. A file may grow without that.
+/// Time for which an unchanged directory confirms its listing. A file may grow without that
+/// showing.
 pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(600);
 /// A directory changed less than this before its listing may have changed again within one tick of
 /// its file system's clock, or of a wrong clock.
@@ -65,7 +67,7 @@ impl Known {
 struct Kept {
     known: Known,
     bytes: usize,
-    /// The number under which it was begun to be listed.
+    /// Number under which its listing began.
     number: u64,
     /// Use count at its last use.
     used: u64,
@@ -83,7 +85,7 @@ struct Flight<W> {
 /// Query of the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Want {
-    /// Not the first page.
+    /// Set if it is not the first page.
     pub(super) is_further: bool,
     /// Only what is listed after this number was given out.
     pub(super) newer_than: Option<u64>,
@@ -105,11 +107,11 @@ pub(super) enum Look<W> {
     },
 }
 
-/// All listings that are kept. `W` is how one waits for what is listed just now.
+/// All cached listings. `W` is the handle for waiting for a listing under way.
 #[derive(Debug)]
 pub(super) struct Cache<W> {
     kept: HashMap<Place, Kept>,
-    /// By when they were used.
+    /// Places by their last use.
     order: BTreeMap<u64, Place>,
     bytes: usize,
     bytes_max: usize,
@@ -135,7 +137,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A number that is larger than all before.
+    /// Returns a number larger than all before.
     pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -187,7 +189,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A listing that is fresh, which is now used.
+    /// Returns a fresh listing, which counts as used.
     fn fresh(&mut self, place: &Place, now: Timestamp, is_further: bool) -> Option<Known> {
         let used = self.next_number();
         let kept = self.kept.get_mut(place)?;
@@ -277,7 +279,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A whole tree is listed from now on, unless one is that it lies in.
+    /// Begins listing a whole tree, unless a tree that contains it is being listed.
     pub(super) fn begin_tree(&mut self, place: &Place) -> Option<u64> {
         if self.trees.values().any(|(tree, _)| place.lies_in(tree)) {
             return None;
@@ -327,7 +329,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// Something is being written from now on: until that is over nothing there is kept.
+    /// Begins a write: until it ends, no listing there is kept.
     pub(super) fn begin_writing(&mut self, written: Written) -> u64 {
         self.drop_touched(&written);
         let number = self.next_number();
@@ -363,7 +365,8 @@ mod tests {
         Written::at(address, Ok).unwrap()
     }
 
-    /// A listing of so many entries, of a directory that changed so many seconds before it was listed.
+    /// Returns a listing with so many entries, of a directory that changed so many seconds before
+    /// it was listed.
     fn known(entries: usize, listed_at: Timestamp, old_s: Option<u64>) -> Known {
         let mut draft = Draft::default();
         for number in 0..entries {

@@ -18,7 +18,7 @@ pub(crate) struct Listed {
     rows: Vec<Row>,
     /// Latest time of any entry, in seconds since the epoch.
     newest_s: Option<i64>,
-    /// No directory comes from here on: nobody looks through a million files for one.
+    /// Index after which no directory follows, so that nobody searches a million files for one.
     directories_end: usize,
 }
 
@@ -101,7 +101,7 @@ impl Draft {
         self.rows.len()
     }
 
-    /// All of it, in the order of names.
+    /// Returns the listing, ordered by name.
     pub(crate) fn finish(self) -> Listed {
         let Self {
             mut names,
@@ -151,14 +151,14 @@ impl Listed {
         self.rows.get(at).map(|row| name_of(&self.names, row))
     }
 
-    /// The place of the first entry behind this name.
+    /// Returns the index of the first entry after this name.
     pub(crate) fn after(&self, name: &[u8]) -> usize {
         self.rows
             .partition_point(|row| name_of(&self.names, row) <= name)
     }
 
-    /// The entries of the page that begins at `start`, and whether more follow. Entries of one name are on one page: the next one
-    /// begins behind a name.
+    /// Returns the entries of the page that begins at `start`, and whether more follow. Entries of
+    /// one name are on one page, since the next page begins after a name.
     pub(crate) fn page(
         &self,
         start: usize,
@@ -188,14 +188,14 @@ impl Listed {
         }
     }
 
-    /// The place and name of the first directory in it from this place on.
+    /// Returns index and name of the first directory from this index on.
     pub(crate) fn next_directory(&self, start: usize) -> Option<(usize, &[u8])> {
         let rows = self.rows.get(start..self.directories_end)?;
         let at = rows.iter().position(|row| row.kind == Kind::Directory)?;
         Some((start + at, name_of(&self.names, rows.get(at)?)))
     }
 
-    /// The names of the directories in it from this place on.
+    /// Returns the names of the directories from this index on.
     pub(crate) fn directories(&self, start: usize) -> impl Iterator<Item = &[u8]> {
         let rows = self.rows.get(start..self.directories_end);
         let rows = rows.unwrap_or_default().iter();

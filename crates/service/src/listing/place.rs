@@ -8,7 +8,7 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Protocol, Result};
 /// same owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// All that is the same for everything that is opened together.
+    /// Properties that all places opened together share.
     root: Arc<Root>,
     /// Path at the endpoint, with `/` between names.
     path: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 /// An endpoint without a path, as one credential opens it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Root {
-    /// The profile that was named; the environment's credentials without.
+    /// Named profile; the environment's credentials without.
     profile: Option<String>,
     /// Everything of the address but its path. It may hold a signature, so it is never shown.
     authority: String,
@@ -123,13 +123,13 @@ impl Place {
         &self.path
     }
 
-    /// The path of a place on this machine.
+    /// Returns the path of a place on this machine.
     pub(crate) fn local(&self) -> Option<&Path> {
         let is_local = self.root.authority == LOCAL;
         is_local.then(|| Path::new(OsStr::from_bytes(&self.path)))
     }
 
-    /// The directory of this name in it.
+    /// Returns the subdirectory of this name.
     pub(crate) fn child(&self, name: &[u8]) -> Self {
         let is_bare = self.path.is_empty() && !self.root.has_slash();
         let slash: &[u8] = if is_bare || self.path.ends_with(b"/") {
@@ -143,7 +143,7 @@ impl Place {
         }
     }
 
-    /// The directory that it lies in, and its name there.
+    /// Returns its parent, and its name there.
     pub(crate) fn parent(&self) -> Option<(Self, &[u8])> {
         let slash = self.path.iter().rposition(|byte| *byte == b'/');
         let (above, name) = match slash {
@@ -159,7 +159,7 @@ impl Place {
         (!name.is_empty()).then_some((parent, name))
     }
 
-    /// The directory at this path below it.
+    /// Returns the directory at this path below it.
     pub(crate) fn below_it(&self, path: &[u8]) -> Self {
         if path.is_empty() {
             return self.clone();
@@ -203,10 +203,10 @@ impl Place {
         is_below.then(|| trimmed_start(rest))
     }
 
-    /// The address of `path` at the same endpoint, to be opened with its profile.
+    /// Returns the address of `path` at the same endpoint, to be opened with its profile.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where such an address can't be written.
+    /// [`ErrorKind::Invalid`] if such an address can't be written.
     pub(crate) fn location(&self, path: &[u8]) -> Result<Location> {
         let authority = OsStr::new(&self.root.authority[..]);
         if self.root.authority == LOCAL {
@@ -255,7 +255,7 @@ impl Root {
         )
     }
 
-    /// Set if it is opened by a profile whose own path is not part of this path.
+    /// Returns whether it is opened by a profile whose own path is not part of this path.
     fn is_named(&self) -> bool {
         self.authority.ends_with(':') && self.profile.as_deref() == self.authority.strip_suffix(':')
     }
@@ -307,7 +307,7 @@ impl Written {
     }
 }
 
-/// The authority of places on this machine, and what they have in common.
+/// Authority shared by all places on this machine.
 const LOCAL: &str = "file:";
 const HERE: &str = "here";
 /// Prefix of hosts accessed over SSH.
@@ -345,7 +345,7 @@ fn goes_up(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|name| name == b"..")
 }
 
-/// An absolute path without links in what is there of it.
+/// Returns an absolute path with links resolved as far as it exists.
 fn followed(path: &Path) -> Result<Vec<u8>> {
     let shown = path.display().to_string();
     if !path.is_absolute() {
@@ -372,7 +372,7 @@ fn path_of(location: &Location) -> &[u8] {
     }
 }
 
-/// Everything but the path, as an address that leads to the root of it.
+/// Returns the address of the root, without the path.
 fn authority_of(location: &Location) -> String {
     let user = |user: &Option<String>| match user {
         Some(user) => format!("{user}@"),
@@ -410,7 +410,7 @@ fn authority_of(location: &Location) -> String {
     }
 }
 
-/// An address of IPv6 between brackets, as it is written in addresses.
+/// Returns an IPv6 address in brackets, as in URLs.
 fn bracketed(host: &str) -> String {
     if host.contains(':') {
         format!("[{host}]")
@@ -453,7 +453,7 @@ mod tests {
         Place::of(address, profile, named).unwrap()
     }
 
-    /// `archive:` is a profile, and everything else is what it is.
+    /// Resolves `archive:` as a profile, and leaves everything else.
     fn named(location: Location) -> Result<Location> {
         if let Location::Host {
             user: None,

@@ -1,4 +1,5 @@
-//! Lists directories: opens their endpoints, keeps these open for a while, and asks again what fails for now.
+//! Lists directories: opens their endpoints, keeps these open for a while, and retries temporary
+//! errors.
 
 use std::{
     collections::HashMap,
@@ -32,8 +33,8 @@ const OPEN_FOR: Duration = Duration::from_secs(600);
 const ASKED_AT_ONCE: usize = 16;
 /// Directories of this machine that are listed at once.
 const LOCAL_AT_ONCE: usize = 4;
-/// Entries of a tree that is listed in one go: 50 pages of a store, and a few megabytes. What is larger is listed directory by
-/// directory.
+/// Entries of a tree that is listed in one call: 50 pages of a store, and a few megabytes. Larger
+/// trees are listed directory by directory.
 const TREE_ENTRIES_MAX: usize = 50_000;
 /// Attempts at a listing that fails temporarily, and the first pause between them, which doubles.
 const TRIES: u32 = 4;
@@ -72,7 +73,8 @@ enum What {
 /// Result of that work.
 enum Found {
     Directory(Read),
-    /// All directories of a tree; none where that is too much, or can't be had in one go.
+    /// All directories of a tree; none if they are too many or the store can't list them in one
+    /// call.
     Tree(Option<Vec<(Vec<u8>, Listed)>>, Timestamp),
 }
 
@@ -119,8 +121,8 @@ impl Reader {
         }
     }
 
-    /// Lists all that lies below a directory: every directory there, itself too. None where that is too much, or its store does not
-    /// list trees.
+    /// Lists every directory at and below a directory. Returns none if that is too much, or its
+    /// store does not list trees.
     ///
     /// # Errors
     /// The endpoint's.
@@ -184,7 +186,7 @@ impl Reader {
         read.map_err(|error| error.at(Locus::Source))
     }
 
-    /// The endpoint at which a place is listed: one that is open already, where there is one.
+    /// Returns the endpoint at which a place is listed, an open one if there is one.
     fn opened(&self, place: &Place) -> (Key, Arc<Opened>) {
         let now = self.clock.now();
         let mut all = self.locked();
@@ -388,7 +390,7 @@ async fn read_all(
     }
 }
 
-/// All directories of a tree, by their paths below this one.
+/// Lists all directories of a tree, by their paths below this one.
 async fn read_tree_at(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -424,7 +426,8 @@ async fn read_tree_at(
     }
 }
 
-/// A store that only knows keys lists nothing below what is a file, or nowhere.
+/// Checks that a path is a directory: a store that only knows keys lists nothing below a file or a
+/// missing path.
 async fn see_that_it_is_a_directory(endpoint: &dyn Endpoint, path: &[u8]) -> Result<()> {
     let there: Option<Entry> = patiently(|| endpoint.stat(path, true)).await?;
     match there.map(|entry| entry.kind) {

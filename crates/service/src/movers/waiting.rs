@@ -16,11 +16,11 @@ const NEWS_MAX: usize = 8;
 /// News of work for its caller.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A mover has it. After another was lost, this comes again.
+    /// Given to a mover. If another mover was lost, this comes again.
     Given,
     /// Its fragment is on its way, and has this digest.
     Begun(Digest),
-    /// So many bytes came since it was given.
+    /// Bytes fetched since it was given.
     Fetched(u64),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Ending {
     Done(Vec<Digest>),
     /// Done: a store holds an object with this checksum, and gave this receipt.
     Stored(Checksum, String),
-    /// This mover could not do it.
+    /// Failed at this mover.
     Failed(MoverId),
 }
 

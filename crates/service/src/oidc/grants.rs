@@ -81,7 +81,7 @@ pub(super) fn caller(
     Ok(Caller::logged_in(login))
 }
 
-/// A claim by its name; with dots, one within others.
+/// Returns a claim by its name; dots separate nested names.
 fn look<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(found) = claims.get(name) {
         return Some(found);

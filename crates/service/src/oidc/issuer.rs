@@ -18,7 +18,8 @@ use super::keys::Keys;
 
 /// Time limit for a provider's whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer: discovery documents and keys have some thousand, tokens with hundreds of groups tens of thousands.
+/// Largest answer: discovery documents and keys have some thousand bytes, tokens with hundreds of
+/// groups tens of thousands.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// An OpenID provider.
@@ -59,10 +60,11 @@ impl Issuer {
         })
     }
 
-    /// Asks what it can do.
+    /// Fetches the discovery document.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for what is no such document, or another's.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an
+    /// invalid document, or another issuer's.
     pub async fn discover(&self) -> Result<Discovery> {
         let base = self.name.trim_end_matches('/');
         let address = format!("{base}/.well-known/openid-configuration");
@@ -101,10 +103,11 @@ impl Issuer {
         })
     }
 
-    /// Sends a form and says the answer, good or bad.
+    /// Sends a form and returns the answer, whatever its status.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an answer that is neither empty nor JSON.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an
+    /// answer that is neither empty nor JSON.
     pub async fn post(&self, address: &str, form: &[(&str, &str)]) -> Result<(StatusCode, Value)> {
         let pairs = form.iter().map(|(name, value)| {
             let value = encode(value.as_bytes(), false);
@@ -158,7 +161,7 @@ impl Issuer {
     }
 }
 
-/// An address that nobody on the way can read or change.
+/// Parses an address that nobody on the path can read or change.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for another.

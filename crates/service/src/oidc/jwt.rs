@@ -1,5 +1,5 @@
-//! Signed claims (RFC 7515, RFC 7519), and whether they are for this service and for now (OpenID Connect Core 1.0, section 3.1.3.7;
-//! RFC 9068, section 4).
+//! Checks signed claims (RFC 7515, RFC 7519): whether they are for this service and for now (OpenID
+//! Connect Core 1.0, section 3.1.3.7; RFC 9068, section 4).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::keys::{Algorithm, Keys, Verdict};
 
 /// Bytes of a token: hundreds of groups fit.
 const BYTES_MAX: usize = 32 << 10;
-/// By how much the clocks of two machines may differ.
+/// Tolerated difference between two machines' clocks.
 const LEEWAY: Duration = Duration::from_secs(60);
 /// Accepted types of identity tokens. A token that ends a session or reports another event has
 /// another type.

@@ -1,4 +1,5 @@
-//! An issuer's public keys (RFC 7517), and whether one of them signed something (RFC 7518, RFC 8037).
+//! Public keys of an issuer (RFC 7517), and the check whether one of them made a signature (RFC
+//! 7518, RFC 8037).
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
@@ -41,11 +42,11 @@ impl Algorithm {
 /// Result of checking a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A key of the issuer made it.
+    /// Made by a key of the issuer.
     Good,
-    /// There is no such key.
+    /// The issuer has no such key.
     Unknown,
-    /// There is, and it did not make it.
+    /// Not made by the issuer's key.
     Bad,
 }
 
@@ -81,7 +82,7 @@ enum Public {
 #[derive(Debug)]
 struct Key {
     kid: Option<String>,
-    /// The one way in which it signs, where it says so.
+    /// Only algorithm of the key, if it states one.
     alg: Option<String>,
     public: Public,
 }
@@ -205,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 8037, appendix A.4.
+    /// Uses RFC 8037, appendix A.4.
     #[test]
     fn a_signature_is_good_under_its_own_key_and_algorithm_alone() {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";

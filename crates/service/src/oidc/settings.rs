@@ -24,7 +24,7 @@ const SCOPES: [&str; 3] = ["openid", "profile", "offline_access"];
 /// Provider that identifies users, and the rights it implies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oidc {
-    /// The issuer, as it writes itself.
+    /// Issuer, as it writes its own name.
     pub issuer: String,
     /// Client id of the command line there.
     pub client_id: String,
@@ -34,9 +34,9 @@ pub struct Oidc {
     pub bearer: api::Bearer,
     /// Audiences of tokens that are good here.
     pub(super) audience: Vec<String>,
-    /// The claim that names the user; `preferred_username`, else `sub`, where none is said.
+    /// Claim that names the user; by default `preferred_username`, else `sub`.
     pub(super) user_claim: Option<String>,
-    /// An authority that is trusted beside the system's.
+    /// Certificate authority trusted beside the system's.
     pub ca_file: Option<PathBuf>,
     pub(super) grants: Vec<Grant>,
     /// Accounts of users whose claims don't name them.

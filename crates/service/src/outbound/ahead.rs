@@ -84,11 +84,12 @@ async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     }
 }
 
-/// Sees that nothing is there that it would replace: of what it brings, some may be there, and nothing else in its directories. Files
-/// of the right size may be its own; their times and bytes are looked at when their turn comes.
+/// Checks that the export would replace nothing: some of its own files may be there, and nothing
+/// else in its directories. Files of the right size may be its own; times and bytes are compared
+/// when their turn comes.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where something is, and the endpoint's.
+/// [`ErrorKind::Conflict`] if something else is there, and the endpoint's.
 pub(super) async fn check_free(
     record: &RequestRecord,
     endpoint: &dyn Endpoint,

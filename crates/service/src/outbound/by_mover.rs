@@ -31,9 +31,9 @@ pub(super) struct ByMover {
     destination: api::ChorePlace,
     /// Each piece is one of its own: nothing is gained where one mover has two.
     next: AtomicU32,
-    /// Nothing that is there is replaced.
+    /// Set if no existing file is replaced.
     only_new: bool,
-    /// The copy that it is of, as traces know it: pieces are copied beside that.
+    /// Trace of the whole copy: pieces are copied beside its span.
     traceparent: Option<String>,
 }
 

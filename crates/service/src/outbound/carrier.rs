@@ -1,4 +1,4 @@
-//! A stage-out to an address that is under way: what may move, what has, and the copy that moves it.
+//! Export under way: its allowance, its progress, and the copy that moves it.
 
 mod ends;
 
@@ -38,7 +38,7 @@ use crate::{
     store::Store,
 };
 
-/// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
+/// Looks without allowance after which a copy ends; it resumes later.
 const IDLE_LOOKS: u32 = 15;
 /// Rate of a paused copy: practically zero.
 const PAUSED: ByteRate = ByteRate::new(1);
@@ -60,7 +60,7 @@ struct State {
     /// Rate limit of the copy.
     rate_max: Option<ByteRate>,
     copy: Option<AbortHandle>,
-    /// All of it is there, but for what was left out.
+    /// Set once all of it is there, except for omitted files.
     is_complete: bool,
     left_out: LeftOut,
     /// Attributes that could not be kept at the destination.
@@ -162,7 +162,7 @@ impl Carrier {
         locked(&self.state).rate_max
     }
 
-    /// The copy that was begun, to be stopped by this.
+    /// Notes the started copy with its handle for stopping it.
     pub(super) fn runs_as(&self, copy: AbortHandle) {
         locked(&self.state).copy = Some(copy);
     }
@@ -184,10 +184,11 @@ impl Carrier {
         state.granted.clear();
     }
 
-    /// Moves what there is leave for, and says what has arrived, until all of it has or there is leave for nothing more.
+    /// Moves data up to the allowance and reports arrivals, until everything arrived or the
+    /// allowance is used up.
     ///
     /// # Errors
-    /// Why the copy ended before its end.
+    /// The reason why the copy ended early.
     pub(super) async fn carry(&self, flow: &Flow, inputs: &mpsc::Sender<Arrival>) -> Result<()> {
         let _turn = self.turn.lock().await;
         if locked(&self.state).is_complete {
@@ -273,7 +274,7 @@ impl Carrier {
         sent
     }
 
-    /// A copy ended well.
+    /// Notes that a copy succeeded.
     fn is_there(&self) {
         locked(&self.state).is_complete = true;
     }
@@ -311,10 +312,11 @@ impl Carrier {
         }
     }
 
-    /// Sees that all of it is there, and brings what is not. Returns what was left out, and what is not kept of the rest.
+    /// Checks that everything is at the destination, and copies the rest. Returns the omitted
+    /// files, and the attributes that could not be kept.
     ///
     /// # Errors
-    /// Why it is not there.
+    /// The reason why it is not there.
     pub(super) async fn complete(&self) -> Result<(LeftOut, Unkept)> {
         let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {

@@ -12,7 +12,7 @@ use posthaste_types::RequestId;
 /// Requests whose last errors are kept: the newest.
 const KEPT_MAX: usize = 10_000;
 
-/// The last one.
+/// Last error of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Complaint {
     pub(crate) text: String,

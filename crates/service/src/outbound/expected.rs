@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Result};
 
-/// Algorithms that can be asked for, by the names that people write, and the digits of each in hexadecimal.
+/// Algorithms by the names that people write, with their digits in hexadecimal.
 const ALGORITHMS: [(&str, Algorithm, usize); 5] = [
     ("adler32", Algorithm::Adler32, 8),
     ("crc32", Algorithm::Crc32, 8),
@@ -26,7 +26,7 @@ enum Algorithm {
 pub(crate) struct Expected {
     algorithm: Algorithm,
     name: &'static str,
-    /// In lower case.
+    /// Hexadecimal value in lower case.
     value: String,
 }
 
@@ -37,10 +37,11 @@ impl std::fmt::Display for Expected {
 }
 
 impl Expected {
-    /// Reads the name of an algorithm and a value in hexadecimal. Leading zeros may be left out, as many programs do.
+    /// Parses an algorithm's name and a hexadecimal value. Leading zeros may be missing, as in many
+    /// programs' output.
     ///
     /// # Errors
-    /// Why it is no checksum.
+    /// The reason why it is no checksum.
     pub(crate) fn read(algorithm: &str, value: &str) -> core::result::Result<Self, String> {
         let plain: String = algorithm
             .chars()
@@ -81,11 +82,11 @@ impl Expected {
             .map_err(|cause| Error::new(ErrorKind::Invalid, "read", "a checksum").cause(cause))
     }
 
-    /// Reads back what lies at an endpoint and compares.
+    /// Reads back a file at an endpoint and compares it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] where it is something else, [`ErrorKind::NotFound`] where nothing is there,
-    /// and the endpoint's.
+    /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] if it differs, [`ErrorKind::NotFound`] if
+    /// it is missing, and the endpoint's.
     async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
         let at = |error: Error| error.at(Locus::Destination);
         let shown = endpoint.show(b"");
@@ -213,7 +214,7 @@ impl Sum {
         }
     }
 
-    /// In hexadecimal, lower case.
+    /// Returns the value in lower-case hexadecimal.
     fn value(self) -> String {
         use md5::Digest as _;
         match self {

@@ -29,7 +29,7 @@ impl Reasons {
         }
     }
 
-    /// Why a path is not there, by whichever end said so.
+    /// Returns the reason why a path is missing, from whichever end reported it.
     fn of(&self, path: &[u8], shown: &Shown<'_>) -> Option<(&String, &String)> {
         if self.lines.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl Reasons {
     }
 }
 
-/// Returns whether what failed is a matter of this one thing, and lasts: the rest can go without it.
+/// Returns whether an error concerns only this file, and lasts: the rest can go without it.
 pub(super) fn is_of_one(error: &Error, is_of_depots: bool) -> bool {
     if error.is_temporary() || is_clash(error) {
         return false;

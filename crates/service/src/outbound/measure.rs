@@ -1,4 +1,4 @@
-//! Measures how fast an address takes what is written there, before something is promised on a guess.
+//! Measures how fast an address accepts data, before a deadline is promised on a guess.
 
 use std::time::Duration;
 

@@ -133,7 +133,7 @@ pub(crate) fn of_new(
     Ok(Some(record))
 }
 
-/// The submission id of that as what a request goes on. Nobody can know it before.
+/// Returns the submission id of a request's export, which nobody can know before.
 fn name(request: &RequestRecord) -> String {
     format!("onward-{}", request.dataset)
 }
@@ -211,7 +211,7 @@ async fn scan(
     Ok((submit::sealed(&listed), doubt))
 }
 
-/// A request's source could not be scanned: nothing goes on. Blocking.
+/// Fails the export of a request whose source could not be scanned. Blocking.
 ///
 /// # Errors
 /// The journal's.

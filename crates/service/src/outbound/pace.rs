@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// Interval between looks at the progress of the copy.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
+/// Looks without a byte after which the path is no longer measured: fewer than a window of its
+/// measurement has.
 const QUIET_LOOKS: u32 = 3;
 
 /// Recent rate: a copy may exceed its allowance by one second's bytes, or it would wait for each

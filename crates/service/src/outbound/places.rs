@@ -203,7 +203,7 @@ fn real_path(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// A place that is taken and lies at, above or below this one.
+/// Returns a reserved place at, above or below this one.
 fn overlapping(taken: &BTreeMap<String, RequestId>, place: &str) -> Option<(String, RequestId)> {
     let above = place.match_indices('/').map(|(end, _)| &place[..end]);
     for at in above.chain([place]) {

@@ -5,10 +5,10 @@ use posthaste_types::RequestId;
 
 use crate::{release::remove, store::Store};
 
-/// Removes what a request took away: only what is in its list, and only while it is as it was when that was made.
+/// Removes a request's source: only what is in its list, and only if unchanged since the listing.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+/// [`ErrorKind::Changed`] if a file changed, which then stays; and the operating system's.
 pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()> {
     let store = Arc::clone(store);
     let removed = tokio::task::spawn_blocking(move || {

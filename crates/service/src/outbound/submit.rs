@@ -28,7 +28,7 @@ use crate::{
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: usize = 4096;
 
-/// The address that a request is to go to straight; none where it goes over depots.
+/// Returns the address that a request goes to directly; none if it goes over depots.
 pub(crate) fn straight(centre: &Centre, new: &api::NewRequest) -> Option<String> {
     address(centre, new).filter(|_| new.via.is_empty())
 }
@@ -53,10 +53,11 @@ pub(crate) fn address_of(to: &str) -> String {
     }
 }
 
-/// Checks a request that goes to an address, and what it says beyond that.
+/// Checks a request that goes to an address, with all its options.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense there, [`ErrorKind::Conflict`] where another one goes there too.
+/// [`ErrorKind::Invalid`] for options that are invalid there, [`ErrorKind::Conflict`] if another
+/// request goes to the same place.
 pub(crate) fn check(
     centre: &Centre,
     new: &api::NewRequest,
@@ -345,7 +346,7 @@ fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
         .at(Locus::Source))
 }
 
-/// The profile that opens where a request goes, where one was named.
+/// Returns the profile that opens the destination, if one was named.
 pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
     match (&record.one_file, &record.stage_in) {
         (Some(one), _) => one.profile.as_ref(),
@@ -388,7 +389,8 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     Ok(())
 }
 
-/// The most that goes there in a second, as the profile says now. One that can't be read any more shows when it is used.
+/// Returns the destination's rate limit from its current profile. An unreadable profile shows when
+/// it is used.
 pub(super) fn rate_max(centre: &Centre, record: &RequestRecord) -> Option<ByteRate> {
     let behalf = behalf_of(centre, record).ok()?;
     look::rate_max(&record.destination, profile_there(record), &behalf).ok()?

@@ -144,7 +144,7 @@ async fn verify_one(
     Err(differs(destination, file, &why))
 }
 
-/// The checksum and the size of a file at an address; none where there is none.
+/// Returns checksum and size of a file at an address; none if it has no checksum.
 async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Checksum, u64)>> {
     let Some(entry) = destination.stat(path, false).await? else {
         return Ok(None);
@@ -161,7 +161,7 @@ async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Ch
     Ok(Some((summer.sum(), entry.size)))
 }
 
-/// The checksum of a file on scratch; none where it is not as it was listed.
+/// Returns the checksum of a file on scratch; none if it changed since it was listed.
 fn sum_of(path: &PathBuf, size: u64, mtime: (i64, i64)) -> Result<Option<Checksum>> {
     let failed = |cause| Error::io("read", path.display().to_string(), cause).at(Locus::Source);
     let mut file = match fs::File::open(path) {

@@ -9,13 +9,13 @@ use crate::{credentials::apart, inbound::way_of};
 const HERE: &str = "here";
 const BETWEEN: &str = " to ";
 
-/// The name of the path that it takes.
+/// Returns the name of the path that it takes.
 pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
     format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
 }
 
-/// The name of the path from here to an end.
+/// Returns the name of the path from here to an end.
 pub(super) fn way_to(end: &str) -> String {
     format!("{HERE}{BETWEEN}{end}")
 }
@@ -31,7 +31,7 @@ pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
     (from, Some(to.to_owned()))
 }
 
-/// The names of the ends of that: none where it begins here.
+/// Returns the names of both ends: none if it begins here.
 pub(crate) fn ends(record: &RequestRecord) -> (Option<String>, String) {
     let source = String::from_utf8_lossy(&record.source);
     let end = |address: &str| apart(&record.wishes.owner, &way_of(address));

@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 /// Interval for safe requests, which are no longer urgent and may stay long.
 const SAFE_AGAIN_AFTER: Duration = Duration::from_secs(86_400);
-/// A purge that moved by less than this did not move: what fills a file system is never even.
+/// Least movement of a purge that counts: file systems never fill evenly.
 const MOVED_MIN: Duration = Duration::from_secs(60);
 
 /// Returns a scanned request with the purge time of its source: the user's, or else by the rules.
@@ -249,7 +249,7 @@ fn foreseen(
     })
 }
 
-/// The paths of all files in a list, without directories and links.
+/// Returns the paths of all files in a list, without directories and links.
 fn paths(list: &FileList) -> Vec<Vec<u8>> {
     let files = list.files.iter();
     let files = files.filter(|file| file.kind == FileKind::Regular);

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::{Asked, Scheduler};
 use crate::program;
 
-/// Longest that a queue is waited for: a controller that is away is given up by Slurm's own programs before.
+/// Longest wait for a queue: Slurm's own programs give up on an absent controller before.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest that weeks of jobs are waited for, once: the database of a large centre is slow.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);

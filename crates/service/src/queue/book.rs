@@ -53,7 +53,7 @@ impl Forecaster {
 /// Key of the statistics of each kind of forecast, beside those of each forecaster.
 const KIND: &str = "kind";
 
-/// A job that waits.
+/// Waiting job.
 #[derive(Debug)]
 struct Open {
     number: u64,
@@ -72,7 +72,7 @@ pub(super) struct Forecast {
     pub(super) procs: u32,
     pub(super) starts: Starts,
     pub(super) by: Forecaster,
-    /// The upper bound of when its class starts.
+    /// Upper bound of its class's start.
     pub(super) bound: Option<Timestamp>,
     pub(super) scheduler: Option<Timestamp>,
 }
@@ -88,7 +88,7 @@ pub(super) struct Book {
     looked: Option<Timestamp>,
     running: BTreeSet<String>,
     held: BTreeSet<String>,
-    /// The ids of jobs that wait and that hooks know by another number, by that.
+    /// Ids of waiting jobs that hooks know by another number, by that number.
     numbers: BTreeMap<String, Vec<String>>,
     /// Jobs that wait for others to end, by their ids and by the numbers that hooks know.
     dependent: BTreeSet<String>,
@@ -131,7 +131,8 @@ impl Book {
         book
     }
 
-    /// Learns what became of kinds of forecast before, on a machine of so many processors; later, where none of them is up now.
+    /// Applies outcomes of earlier forecasts for a machine of so many processors; later, if none of
+    /// them is up now.
     fn recall(&mut self, procs: u32) {
         if procs == 0 {
             return;
@@ -170,8 +171,8 @@ impl Book {
         self.dependent.contains(job)
     }
 
-    /// Learns from the accounting what jobs waited and how much of their time they used, in place of what was known of
-    /// that. Gives back how many jobs taught something.
+    /// Learns from the accounting how long jobs waited and how much of their time they used, in
+    /// place of what was known. Returns the number of jobs that were useful.
     pub(super) fn learn(&mut self, history: &Queue) -> u32 {
         let mut jobs: Vec<&Job> = history.jobs.iter().collect();
         jobs.sort_by_key(|job| job.started());
@@ -415,7 +416,8 @@ impl Book {
         self.forecasts = forecasts;
     }
 
-    /// `said` still lacks what is known of the job alone: its number, and since when it waits.
+    /// Completes a forecast: `said` still lacks the job's own facts, its number and the start of
+    /// its wait.
     fn forecast_one(&mut self, job: &Job, said: Said, used: Starts) -> Option<Forecast> {
         let now = said.now;
         let open = self.open.get_mut(&job.id)?;

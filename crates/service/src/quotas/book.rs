@@ -9,7 +9,7 @@ use posthaste_types::{Bytes, RequestId};
 
 use crate::driver::Centre;
 
-/// A request that something may still come of.
+/// Request that may still change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Open {
     pub(super) bytes: Bytes,

@@ -17,7 +17,7 @@ use crate::driver::Centre;
 /// Limit of named paths: more add nothing.
 const ASSUMED_MAX: usize = 4;
 
-/// Why it was refused or failed, and the code of what failed.
+/// Returns why it was refused or failed, and the error code.
 pub(super) fn why(
     centre: &Centre,
     mind: &Mind,
@@ -49,7 +49,7 @@ pub(super) fn why(
     Some((named, code))
 }
 
-/// The paths of which nothing is known, where what was decided hangs on them.
+/// Returns the unmeasured paths on which the decision depends.
 pub(super) fn assumed(
     centre: &Centre,
     mind: &Mind,
@@ -101,7 +101,7 @@ pub(super) fn assumed(
         .collect()
 }
 
-/// Depots that it is to go to and that are not there now: what is said of its finish counts on them.
+/// Returns destination depots that are down now: the forecast finish counts on them.
 pub(super) fn away(shown: &api::Request) -> Vec<String> {
     let fed = shown.shares.iter().filter(|share| share.active);
     let said = fed.filter_map(|share| match share.state {
@@ -155,7 +155,8 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     ))
 }
 
-/// Why its source stays, with the name of the file that it stays for as long as this service runs.
+/// Returns why its source stays, with the name of the file at fault for as long as this service
+/// runs.
 pub(super) fn why_kept(
     centre: &Centre,
     record: &RequestRecord,
@@ -181,7 +182,7 @@ fn is_fault(reason: &Reason) -> bool {
     )
 }
 
-/// The page under `docs/errors/` that explains what ended a request.
+/// Returns the page under `docs/errors/` that explains a request's end.
 fn code_of(reason: &Reason) -> &'static str {
     let (Reason::GaveUp { fault, .. }
     | Reason::Source { fault }

@@ -32,7 +32,7 @@ pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
     }
 }
 
-/// The path of what comes from a source to the centre, or goes from there or from depots to an address.
+/// Returns the path from a source to the centre, or from the centre or depots to an address.
 pub(crate) fn path_of_source(view: &SourceView, now: Timestamp) -> api::Path {
     let (from, to) = ends_of(&view.name);
     let end = |end: Option<String>| end.unwrap_or_else(|| CENTRE.to_owned());
@@ -97,7 +97,7 @@ pub(crate) fn ranked(view: &RankView, now: Timestamp) -> api::Ranked {
     }
 }
 
-/// Milliseconds, to the thousandth.
+/// Converts to milliseconds, to the thousandth.
 fn millis(span: Duration) -> f64 {
     seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }

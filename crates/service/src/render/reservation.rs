@@ -5,7 +5,7 @@ use posthaste_types::RequestId;
 use super::{moment, usd, words};
 use crate::driver::Centre;
 
-/// Rate that is reserved, or asked for.
+/// Returns a reservation, held or asked for.
 pub(crate) fn reservation(centre: &Centre, held: &ReservationView) -> api::Reservation {
     let depots = held.depots.iter().map(|depot| centre.depots.name(*depot));
     api::Reservation {

@@ -6,7 +6,8 @@ use posthaste_types::ByteRate;
 use super::{finish, words};
 use crate::{driver::Centre, outbound};
 
-/// A way of a request. One to an address has the names of its ends from the request.
+/// Returns a transfer of a request. A transfer to an address gets the names of its ends from the
+/// request.
 pub(crate) fn transfer(
     centre: &Centre,
     record: &RequestRecord,

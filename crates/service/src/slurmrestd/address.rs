@@ -24,7 +24,7 @@ enum Place {
 }
 
 impl QueueUrl {
-    /// The socket of this machine, if it is one.
+    /// Returns the socket of this machine, if it is one.
     pub(super) fn socket(&self) -> Option<&Path> {
         match &self.place {
             Place::Socket(path) => Some(path),

@@ -67,7 +67,7 @@ async fn hand_on(mut body: Incoming, mut late: Late, pieces: Sender<io::Result<B
     }
 }
 
-/// The next bytes; none at the end.
+/// Returns the next bytes; none at the end.
 async fn next(body: &mut Incoming, late: &mut Late, left: &mut u64) -> io::Result<Bytes> {
     let broken = |kind, why: String| Err(io::Error::new(kind, why));
     loop {

@@ -20,7 +20,7 @@ const TOKEN: &str = "SLURM_JWT=eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJhbGljZSJ9.c2ln";
 /// Behaviour of a stand-in for slurmrestd.
 #[derive(Default)]
 struct Stand {
-    /// The form of answers that it knows.
+    /// API version that it knows.
     version: AtomicU32,
     /// Calls received, except for unknown forms.
     asked: Mutex<Vec<String>>,
@@ -37,7 +37,7 @@ fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Stand {
-    /// The answer as it goes out: of one that stalls never more than a letter.
+    /// Returns the answer as sent: if it stalls, never more than one letter.
     fn body(&self, uri: &Uri, headers: &HeaderMap) -> (StatusCode, Body) {
         let (status, text) = self.answer(uri, headers);
         if !self.stalls.load(Relaxed) || uri.path().ends_with("/ping") {

@@ -51,7 +51,7 @@ impl Token {
     }
 }
 
-/// Whose a token says that it is, by the claims that Slurm looks for.
+/// Returns a token's user, by the claims that Slurm reads.
 fn user(token: &str) -> Option<String> {
     let claims = token.split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;

@@ -35,7 +35,7 @@ pub(crate) enum Remains {
     Envelope,
     /// Envelope and key, until the dataset expires: its source may be sent again.
     Source,
-    /// Nothing.
+    /// Nothing remains.
     Nothing,
 }
 
@@ -54,11 +54,11 @@ impl Store {
         self.directory.join("datasets").join(name)
     }
 
-    /// Makes the key of a dataset that is to be encrypted, and wraps it for its recipients. Both are
-    /// durable when this returns, so that whatever is encrypted can be opened.
+    /// Makes the key of a dataset to be encrypted, and wraps it for its recipients. Both are
+    /// durable when this returns, so that all encrypted data can be opened.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for recipients nothing can be wrapped for; the operating system's.
+    /// [`ErrorKind::Invalid`] for unusable recipients; the operating system's.
     pub(crate) fn make_key(&self, record: &RequestRecord) -> Result<()> {
         if record.recipients.is_empty() {
             return Ok(());
@@ -91,7 +91,7 @@ impl Store {
             .map_or(Encryption::Over, Encryption::With))
     }
 
-    /// The cipher of an encrypted dataset, unless its key was removed.
+    /// Returns the cipher of an encrypted dataset, unless its key was removed.
     pub(super) fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
         Ok(self.key(record)?.map(|key| Cipher::new(&key)))
     }
@@ -148,7 +148,8 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes an envelope that was made before its dataset changed once more; another one is made when it is asked for.
+    /// Removes an envelope that was made before its dataset changed again; a new one is made when
+    /// needed.
     ///
     /// # Errors
     /// The operating system's.
@@ -185,8 +186,8 @@ impl Store {
         remove(self.key_path(&record.dataset))
     }
 
-    /// Removes the keys a crash left of requests that have ended or never came to be, while none comes to be. A key of what was
-    /// delivered stays until `now` is when nobody keeps that any more.
+    /// Removes keys that a crash left of ended or never created requests. No request may be created
+    /// meanwhile. The key of a delivered dataset stays until `now` is after its expiry.
     ///
     /// # Errors
     /// The journal's and the operating system's.

@@ -1,4 +1,4 @@
-//! Lists of the files that requests are about, as they were named: kept from when they came until their source was scanned.
+//! Lists of named files of requests: kept from their arrival until the source was scanned.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ const SUFFIX: &str = "names";
 /// Bytes that are written at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// A list that is being written. What is not kept in the end is removed.
+/// List being written, which is removed unless it is kept in the end.
 pub(crate) struct NamesDraft {
     path: PathBuf,
     file: File,
@@ -69,7 +69,7 @@ impl Drop for NamesDraft {
     }
 }
 
-/// A list of names, read back.
+/// List of names, read back.
 pub(crate) struct Names(Vec<u8>);
 
 impl Names {
@@ -119,10 +119,10 @@ impl Store {
         Ok(Digest::new(*draft.hasher.finalize().as_bytes()))
     }
 
-    /// The names of the files that a request is about; none where they were not named in a list.
+    /// Returns the named files of a request; none if no list named them.
     ///
     /// # Errors
-    /// The operating system's, and [`ErrorKind::Corrupt`] where it is not what was kept.
+    /// The operating system's, and [`ErrorKind::Corrupt`] if the list is damaged.
     pub(crate) fn names(&self, record: &RequestRecord) -> Result<Option<Names>> {
         let Some(digest) = record.named else {
             return Ok(None);

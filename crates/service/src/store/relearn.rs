@@ -26,10 +26,10 @@ impl Store {
         Ok(known < bytes.pieces(chunk_size))
     }
 
-    /// The digests of all chunks, from a manifest of the request as depots keep it.
+    /// Returns the digests of all chunks from a request's manifest as depots keep it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when it is of something else than what is known of the request; the journal's.
+    /// [`ErrorKind::Corrupt`] if it contradicts what is known of the request; the journal's.
     pub(crate) fn digests_in(
         &self,
         record: &RequestRecord,

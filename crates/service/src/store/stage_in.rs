@@ -52,12 +52,12 @@ impl Store {
         self.keep(&self.stage_in_path(request, "mixed"), files)
     }
 
-    /// Which of its files came of several sources.
+    /// Returns which of its files came from several sources.
     pub(crate) fn mixed(&self, request: RequestId) -> Vec<u8> {
         fs::read(self.stage_in_path(request, "mixed")).unwrap_or_default()
     }
 
-    /// Keeps that what lies at the address of a stage-out from now on is its own, durable when this returns.
+    /// Records durably that the files at an export's address are its own from now on.
     ///
     /// # Errors
     /// The operating system's.
@@ -65,7 +65,8 @@ impl Store {
         self.keep(&self.stage_in_path(request, "claim"), b"")
     }
 
-    /// Removes what was kept of a stage-out to an address that is over, or of any request that never began. What stays behind is only in the way.
+    /// Removes the files of an export that has ended, or of any request that never began. A
+    /// leftover does no harm.
     pub(crate) fn forget_outward(&self, request: RequestId) {
         let _ = fs::remove_file(self.list_path(request));
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));

@@ -29,7 +29,8 @@ impl<W, R> Default for Together<W, R> {
 }
 
 impl<W, R> Together<W, R> {
-    /// Writes something, with what others want to write meanwhile: by `many` where there is more than one, and where that fails each by `one`.
+    /// Writes an item together with other waiting ones: by `many` if there are several, and, if
+    /// that fails, each by `one`.
     fn write(
         &self,
         journal: &Mutex<Journal>,

@@ -1,4 +1,4 @@
-//! The scans that wait for their turn and those that run: each can be cancelled until what it found counts.
+//! Waiting and running scans: each can be cancelled until its result counts.
 
 use std::{
     collections::HashMap,
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// The end of a scan, also of one that is dropped with its service.
+/// Ends a scan when dropped, also if the service drops it.
 #[derive(Debug)]
 pub(super) struct End<'a>(&'a Scans, RequestId);
 
@@ -101,7 +101,7 @@ impl Drop for End<'_> {
 }
 
 impl Scans {
-    /// No scans, and where those come that begin.
+    /// Creates an empty set, and the receiver of new scans.
     #[expect(
         clippy::disallowed_methods,
         reason = "what waits there has a place, of which there are so many, or was in the journal at the start"
@@ -122,10 +122,10 @@ impl Scans {
         self.going.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a request of this owner.
+    /// Reserves a slot for a request of this owner.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    /// [`ErrorKind::Busy`] if all are taken; `subject` is what was submitted.
     pub(crate) fn reserve(self: &Arc<Self>, owner: &str, subject: &str) -> Result<Place> {
         let share = self.waiting.try_enter(owner).ok_or_else(|| {
             Error::new(ErrorKind::Busy, "submit", subject)
@@ -152,28 +152,28 @@ impl Scans {
         let _ = self.begun.send((request, share));
     }
 
-    /// Leave to scan a source.
+    /// Waits for permission to scan a source.
     pub(super) async fn enter(&self, owner: &str) -> Share {
         self.running.enter(owner).await
     }
 
-    /// Leave to scan a source for an answer alone.
+    /// Waits for permission to scan a source for a rehearsal.
     pub(crate) async fn rehearse(&self, owner: &str) -> Share {
         self.rehearsed.enter(owner).await
     }
 
-    /// The scan of a request that waits or runs.
+    /// Returns the waiting or running scan of a request.
     pub(super) fn of(&self, request: RequestId) -> Option<Going> {
         self.going().get(&request).cloned()
     }
 
-    /// The scan of a request is over when this is dropped.
+    /// Returns a guard that ends the scan of a request when dropped.
     pub(super) fn ends(&self, request: RequestId) -> End<'_> {
         End(self, request)
     }
 
-    /// Cancels the scan of a request, whether it runs or waits. Whether there was one to cancel: then that is written down when this
-    /// returns, unless the service ends.
+    /// Cancels the waiting or running scan of a request. Returns whether there was one; its end is
+    /// then on record, unless the service ends.
     pub(crate) async fn cancel(&self, request: RequestId) -> bool {
         let Some(going) = self.of(request) else {
             return false;

@@ -10,10 +10,10 @@ use crate::{
     tokens::{OF_OWNER, is_of_job},
 };
 
-/// The request that was submitted under this submission id before.
+/// Returns the request with this submission id.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it was for something else; the journal's.
+/// [`ErrorKind::Conflict`] if its content differs; the journal's.
 pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<RequestRecord>> {
     let Some(found) = known_as(
         centre,

@@ -1,4 +1,4 @@
-//! Depots that are lent for one request alone, between the words of the API, the journal and the mind.
+//! Converts depots lent for one request between the API, the journal and the mind.
 
 use posthaste_api as api;
 use posthaste_core::contract::{Input, LentTerms, Windows};

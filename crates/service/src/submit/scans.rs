@@ -165,11 +165,12 @@ fn seal(
     Ok((sealed(record, &list), small))
 }
 
-/// Longest wait for files that were changed right before they were listed, or ahead of this machine's clock.
+/// Longest wait for files that changed right before their listing, or ahead of this machine's
+/// clock.
 const SETTLE_MAX: Duration = Duration::from_secs(3);
 
-/// Waits until whatever changes a file from now on gives it other times than those listed, which are compared when it is read and before it
-/// is removed. Blocking.
+/// Waits until any further change of a file gives it other times than listed. Those are compared
+/// when it is read and before it is removed. Blocking.
 pub(crate) fn settle(list: &FileList, now: Timestamp) {
     let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
     let left = list.settled_ns().saturating_sub(now.saturating_mul(1000));
@@ -177,10 +178,10 @@ pub(crate) fn settle(list: &FileList, now: Timestamp) {
     thread::sleep(left.min(SETTLE_MAX));
 }
 
-/// Sees that nothing is lost with a source that is to be removed. An address keeps less than depots do.
+/// Checks that removing the source loses nothing. An address keeps less than depots do.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where a file has something that is not kept.
+/// [`ErrorKind::Unsupported`] if a file has attributes that are not kept.
 pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> {
     if !record.release || record.drops_extras {
         return Ok(());
@@ -224,7 +225,7 @@ pub(super) fn listed_of(
     })
 }
 
-/// All of a directory, listed, or those of its files that are named; of these what the patterns mean.
+/// Lists a directory or its named files, filtered by patterns.
 pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Result<FileList> {
     let filter = filter(patterns)?;
     let list = if only.is_empty() {
@@ -241,10 +242,10 @@ pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Resul
 /// Patterns that one request may have.
 const PATTERNS_MAX: usize = 1000;
 
-/// Which files are meant.
+/// Returns the patterns of the wanted files.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what is no pattern, or too many.
+/// [`ErrorKind::Invalid`] for an invalid pattern, or too many.
 pub(crate) fn patterns(new: &api::NewRequest) -> Result<Patterns> {
     let patterns = Patterns {
         include: new.include.clone(),

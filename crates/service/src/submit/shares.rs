@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many places for all together, and fewer for each owner.
+/// Slots with a total limit and a lower limit for each owner.
 #[derive(Debug)]
 pub(crate) struct Shares {
     all: Arc<Semaphore>,
@@ -23,7 +23,7 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// `all` places, `each` of them for one owner at most.
+    /// Creates `all` slots, of which one owner gets `each` at most.
     pub(crate) fn new(all: usize, each: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(all)),

@@ -10,12 +10,13 @@ use crate::{driver::Centre, render};
 
 /// Time for which depots keep a dataset after its deadline, unless the request sets one.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
-/// And at most: what is lent is lent for a time.
+/// Limit after the deadline: lent space is lent for a time.
 const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-/// And no longer from now on, whatever its deadline: a day less than relays keep anything by their own clocks.
+/// Limit from now on, whatever the deadline: a day less than relays keep anything by their own
+/// clocks.
 const KEPT_MAX: Duration = Duration::from_secs(KEPT_S_MAX - 86_400);
 
-/// Until when depots keep what is to be there by `wanted`.
+/// Returns when depots may remove a dataset that is wanted by `wanted`.
 pub(super) fn expiry(
     new: &api::NewRequest,
     now: Timestamp,

@@ -38,7 +38,7 @@ pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<Depot
     }
 }
 
-/// The depots of these names.
+/// Returns the depots of these names.
 pub(super) fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
     let known = |name: &String| centre.depots.known("send via", name);
     let ids = names.iter().map(|name| Ok(known(name)?.record.id));

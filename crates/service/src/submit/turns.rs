@@ -17,7 +17,7 @@ pub(crate) struct Turns {
 pub(crate) struct Turn<'a>(&'a Turns, Option<&'a str>);
 
 impl Turns {
-    /// Waits until nobody else submits under this id. Without one there is nobody to wait for. Blocking.
+    /// Waits until no other submission uses this id. Without an id it returns at once. Blocking.
     pub(crate) fn wait<'a>(&'a self, id: Option<&'a str>) -> Turn<'a> {
         if let Some(id) = id {
             let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

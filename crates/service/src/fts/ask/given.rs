@@ -17,7 +17,7 @@ pub(super) fn flag(params: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
-/// A whole number, which clients also write as text.
+/// Returns a whole number, which clients also write as text.
 pub(super) fn number(params: &Map<String, Value>, key: &str) -> Result<Option<i64>, Refused> {
     let read = match params.get(key) {
         None | Some(Value::Null) => return Ok(None),

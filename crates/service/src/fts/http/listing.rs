@@ -15,7 +15,7 @@ use crate::fts::{
 const FILES_MAX: usize = 100_000;
 
 impl Call<'_> {
-    /// The jobs that a query asks for.
+    /// Returns the jobs that a query selects.
     fn chosen(&self) -> Result<Vec<Standing>, Denial> {
         let asked = |key: &str| self.asked.get(key).filter(|value| !value.is_empty());
         let limit = asked("limit").and_then(|limit| limit.parse::<u32>().ok());
@@ -67,7 +67,7 @@ impl Call<'_> {
         Ok(chosen)
     }
 
-    /// A time before now, in hours, or hours and minutes with a colon between them.
+    /// Parses a time before now, in hours, or hours and minutes separated by a colon.
     fn since(&self, window: &str) -> Result<Timestamp, Denial> {
         let (hours, minutes) = window.split_once(':').unwrap_or((window, "0"));
         let parsed = hours.parse::<u64>().ok().zip(minutes.parse::<u64>().ok());

@@ -64,7 +64,7 @@ impl Carrier {
         Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
     }
 
-    /// The files that were named, and nothing else of their directory, or those that patterns choose.
+    /// Returns the filter for the named files alone, or those that patterns select.
     pub(super) fn filter(&self) -> Result<Filter> {
         let patterns = &self.record.patterns;
         if !(patterns.include.is_empty() && patterns.exclude.is_empty()) {
@@ -80,7 +80,8 @@ impl Carrier {
         Filter::new(&named, below)
     }
 
-    /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
+    /// Checks once, before anything is written, that it would replace nothing. Later files there
+    /// are its own.
     pub(super) async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
         let id = self.record.id;
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
