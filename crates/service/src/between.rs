@@ -320,7 +320,7 @@ async fn gather_chunk(
         .await
     {
         Ok(end) => end,
-        // It was refused as a whole: no sender caused that.
+        // The call was refused as a whole: no sender caused that.
         Err(error) => return (Vec::new(), Err(fault_of_kind(error.kind()))),
     };
     let giver = |sender: &SenderEnd| {

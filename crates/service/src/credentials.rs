@@ -230,7 +230,7 @@ impl Credentials {
     /// Makes a new key, re-encrypts all credentials with it and returns their number. Blocking.
     ///
     /// # Errors
-    /// Those of the journal and of the key file. However far it came, all credentials can still be
+    /// Errors of the journal and of the key file. However far it came, all credentials can still be
     /// opened.
     pub(crate) fn rekey(&self, store: &Store) -> Result<u64> {
         let mut keys = self.keys();

@@ -328,7 +328,8 @@ impl Depot {
         self.measures.store(status.measures, Ordering::Relaxed);
     }
 
-    /// Unreadable hours are ignored: a later release may have other forms.
+    /// Parses the reported hours. Unreadable ones are ignored: a later release may have other
+    /// forms.
     fn read_hours(&self, said: &HoursBody) -> Windows {
         let (name, open) = (&self.record.name, &said.open);
         let Ok(windows) = open.parse::<Windows>() else {

@@ -1,8 +1,8 @@
 //! Driver 1: feeds the mind real inputs and carries out its commands.
 //!
-//! One loop. Inputs wait in a bounded queue. Each turn takes the waiting inputs, steps the mind,
-//! journals the step, and only then starts the commands. So everything started is in the journal,
-//! and `kill -9` at any moment leaves a step done or not begun.
+//! A single loop. Inputs wait in a bounded queue. Each turn takes the waiting inputs, steps the
+//! mind, journals the step, and only then starts the commands. So everything started is in the
+//! journal, and `kill -9` at any moment leaves a step done or not begun.
 
 mod glance;
 mod remains;
@@ -191,7 +191,7 @@ impl Centre {
         self.newest_event.subscribe()
     }
 
-    /// Listings from before this input are outdated.
+    /// Drops the listings that an input outdates.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else makes or removes files"

@@ -306,7 +306,7 @@ fn hours(text: Option<&str>) -> Result<Windows> {
 /// Most that a gigabyte may be said to cost, in dollars.
 const USD_MAX: f64 = 1e6;
 
-/// Dollars as millionths of them.
+/// Converts dollars to millionths of a dollar.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

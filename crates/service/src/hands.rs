@@ -166,7 +166,8 @@ impl Hands {
         }
     }
 
-    /// Starts a `command`; its result arrives as an input. Its sends from here use this manner.
+    /// Starts carrying out `command`; its result arrives as an input. Its sends from here use this
+    /// manner.
     pub(crate) fn execute(&mut self, command: Command, manner: Manner) {
         while self.running.try_join_next().is_some() {}
         match command {
@@ -278,7 +279,7 @@ impl Hands {
         });
     }
 
-    /// Carries out what is about a stage-in, or about what goes out to an address.
+    /// Carries out commands about stage-ins and exports.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else is about what goes out"
@@ -348,7 +349,7 @@ impl Hands {
                 match at.client.delete_dataset(dataset).await {
                     Ok(()) if !is_told => {
                         is_told = true;
-                        // It has space again: it is asked how much.
+                        // The depot has space again: it is asked how much.
                         at.beaten.notify_one();
                         let _ = inputs.send(forgotten(request, depot, true)).await;
                     }

@@ -100,7 +100,7 @@ impl Inbound {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input.
+    /// Starts carrying out `command`; its result arrives as an input.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-ins"
@@ -391,7 +391,7 @@ pub(crate) async fn tell_unkept(
     }
 }
 
-/// Faults for the mind to decide by. Everything that is not the source's fault is ours.
+/// Returns the fault for the mind to decide by. Everything that is not the source's fault is ours.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"

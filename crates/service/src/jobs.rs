@@ -74,7 +74,7 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
 /// Checks a job that is to be submitted held, before the job exists.
 ///
 /// # Errors
-/// Those of [`register`] that don't depend on its name.
+/// Errors of [`register`] that don't depend on its name.
 pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(&desk.centre, new.uid)?;
     owner::check_held(&desk.centre)?;

@@ -175,7 +175,7 @@ impl Window {
     }
 
     /// Handles a long time without acknowledgements although something was always under way: counts
-    /// bytes as they arrive from now on, if that is visible. Until then only the movement is known.
+    /// bytes as they arrive from now on, if that is visible. For now only the movement is known.
     fn wait(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let window = self.busy_until(now);
         let is_busy = is_busy(window, now.duration_since(self.opened));
@@ -492,7 +492,7 @@ mod tests {
         for now in (1000..=8000).step_by(1000) {
             meter.on_end(after(start, now), false, Bytes::new(1000));
         }
-        // It read the clock before.
+        // The reader took the time before the last send ended.
         let sample = meter.sample(after(start, 7999), UNSEEN).unwrap();
         assert_eq!(sample.bytes, Bytes::new(8000));
         assert_eq!(sample.window, Duration::from_secs(8));
@@ -768,7 +768,7 @@ mod tests {
             ..UNSEEN
         };
         run_told(&meter, start, 1_000_000, rates, 20_000, straight);
-        // It goes through gateways from now on.
+        // Sends go through gateways from now on.
         let later = after(start, 20_000);
         for now in (500..=60_000).step_by(500) {
             if now % 8000 == 0 {

@@ -157,7 +157,7 @@ impl Trusted {
                 .hint("`posthaste login` gets a new one")
         };
         let token = Token::read(shown).map_err(refused)?;
-        // It costs nothing, and says more than an unknown signature.
+        // This check is free, and says more than an unknown signature.
         token.is_of(&self.settings.issuer).map_err(refused)?;
         match self.check(&token).await? {
             Verdict::Good => {}

@@ -106,12 +106,13 @@ impl Outbound {
     }
 
     /// Returns whether a request is an export. Reads the journal for a new request; if that fails,
-    /// nobody else may touch the request.
+    /// it returns true, so that nobody else touches the request.
     pub(crate) fn has(&mut self, request: RequestId) -> bool {
         self.find(request).is_none_or(|found| found.is_some())
     }
 
-    /// Returns the carrier of an export, or none if that can't be determined now.
+    /// Returns the carrier of an export, or an inner none for other requests. Returns an outer none
+    /// if the journal can't be read now.
     fn find(&mut self, request: RequestId) -> Option<Option<Arc<Carrier>>> {
         if let Some(known) = self.carriers.get(&request) {
             return Some(known.clone());
@@ -147,7 +148,7 @@ impl Outbound {
         self.carriers.remove(&request);
     }
 
-    /// Starts a `command`; its result arrives as an input. Transfers keep to `rate_max`.
+    /// Starts carrying out `command`; its result arrives as an input. Transfers keep to `rate_max`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-outs to addresses"
@@ -317,8 +318,8 @@ async fn tell_refused(
     }
 }
 
-/// Faults for the mind to decide by. The source is on scratch, so other failures are faults of the
-/// path or the destination.
+/// Returns the fault for the mind to decide by. The source is on scratch, so other failures are
+/// faults of the path or the destination.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"

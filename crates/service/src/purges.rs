@@ -30,7 +30,7 @@ pub(crate) struct Foreseen {
     pub(crate) rule: String,
 }
 
-/// Attributes that show a change: times and size.
+/// Attributes that show whether a file changed: its times and its size.
 type Stamp = (i64, i64, u64);
 
 /// Sees that a file has rules of a purge.

@@ -79,8 +79,8 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// Shortest time between two looks: slurmrestd's answers are large, so a registered job causes
-    /// none.
+    /// Returns the shortest time between two looks: slurmrestd's answers are large, so a registered
+    /// job causes none.
     fn rest_least(&self) -> Duration {
         match self {
             Self::Programs(_) => LOOK_LEAST,

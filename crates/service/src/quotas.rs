@@ -281,7 +281,7 @@ fn called(owner: &str) -> &str {
 
 fn refused(record: &RequestRecord, cause: String) -> Error {
     let subject = match record.id {
-        // It has no number yet.
+        // The new request has no number yet.
         id if id == RequestId::new(0) => "another request".to_owned(),
         id => id.to_string(),
     };

@@ -97,8 +97,8 @@ pub(crate) fn remove(
         opened => opened?,
     };
     let mut kept = None;
-    // Removing one name of a file changes its other names' times: all are compared before the first
-    // is removed.
+    // Removing one name of a file alters its other names' change time, which is no change of the
+    // file: all are compared before the first is removed.
     let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
     for entry in &list.files {
         if entry

@@ -448,7 +448,7 @@ fn offers(decisions: &[Decision], now: Timestamp) -> Vec<api::Offer> {
     would_buy.map(|one| offer(one, now)).collect()
 }
 
-/// Dollars; exact to a millionth up to some billions.
+/// Converts to dollars; exact to a millionth up to some billions.
 #[expect(
     clippy::cast_precision_loss,
     reason = "nobody pays so much that cents get lost"

@@ -230,7 +230,7 @@ impl Slurmrestd {
         let mut request = Request::get(format!("{}/{path}", self.url.base()))
             .header(header::ACCEPT, "application/json");
         if let Some(file) = &self.token_file {
-            // It expires, and its replacement is not announced.
+            // Tokens expire, and a replacement is not announced.
             let token = tokio::task::block_in_place(|| Token::read(file))?;
             request = request.header("x-slurm-user-token", token.value);
             if let Some(user) = token.user {

@@ -81,7 +81,7 @@ fn reserve(name: Option<&str>) -> Result<Reserve> {
 /// Dollars nobody pays for a dataset: more is a slip.
 const BUDGET_USD_MAX: f64 = 1e9;
 
-/// Budget in millionths of a dollar.
+/// Parses the budget, in millionths of a dollar.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -74,7 +74,7 @@ impl Pauses {
     }
 }
 
-/// Why asking the same again can't help; none where it may.
+/// Returns why a retry can't help; none if it may.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is asked again"
@@ -220,7 +220,7 @@ impl Keeper {
             let pause = match looked {
                 Ok(Stand::Ended(news)) => {
                     if news == News::Failed {
-                        // It carries nothing: a lost call does no harm.
+                        // The reservation carries nothing: a lost call does no harm.
                         let _ = seller.provider.release(id).await;
                     }
                     return news;

@@ -29,7 +29,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Reads the keys.
+    /// Reads the keys; a missing file has none.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] if others can read the file, [`ErrorKind::Invalid`] if it

@@ -71,7 +71,8 @@ pub(super) struct Job {
 pub(super) struct Asked {
     pub(super) kind: Kind,
     pub(super) metadata: Map<String, Value>,
-    /// Comparison of the result: `n` for none, or whose checksums are wanted, `s`, `t` or `b`.
+    /// Comparison of the result: `n` for none; `s`, `t` or `b` for the checksums of source, target
+    /// or both.
     pub(super) verify: char,
     pub(super) replaces: Replaces,
     pub(super) retries: u32,

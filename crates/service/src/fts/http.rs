@@ -220,7 +220,7 @@ impl Call<'_> {
     }
 
     /// Answers delegation calls. No credentials are delegated: storage is opened by profiles.
-    /// Clients that ask are told that it is done.
+    /// Clients that ask get a success.
     fn delegation(&self) -> Response {
         let until = self.desk.centre.clock.now() + std::time::Duration::from_secs(86_400);
         Json(json!({ "termination_time": show::moment(until), "voms_attrs": [""] })).into_response()

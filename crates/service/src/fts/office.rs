@@ -120,7 +120,7 @@ impl Openers {
         Ok(())
     }
 
-    /// Calls [`opened_with`] once per server.
+    /// Returns the result of [`opened_with`], with profiles looked up once per host.
     fn of(&mut self, address: &str) -> Result<(String, Option<String>)> {
         let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -328,7 +328,7 @@ pub(super) fn find(centre: &Centre, id: &str) -> Result<Option<Standing>> {
     job.map(|job| look(centre, job)).transpose()
 }
 
-/// Returns the state of a job. Blocking.
+/// Returns a job with its files and their states. Blocking.
 pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
     let files = centre.store.journal(|journal| journal.fts_files(&job.id))?;
     let asked = asked_of(&job)?;

@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Returns the initial states of the files of a new job, by place.
+    /// Returns the initial state of a new job's file, by its place.
     pub(super) fn begins(self, number: usize) -> FtsState {
         match self {
             Self::Replicas | Self::Hops if number > 0 => FtsState::NotUsed,

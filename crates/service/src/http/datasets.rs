@@ -42,7 +42,7 @@ pub(crate) async fn list(
     })?))
 }
 
-/// Returns up to so many datasets with data on depots, which may change meanwhile. Blocking.
+/// Returns up to `most` datasets with data on depots, which may change meanwhile. Blocking.
 fn page(
     desk: &Desk,
     mut before: Option<RequestId>,

@@ -254,7 +254,7 @@ fn is_open(mind: &Mind, record: &RequestRecord, state: api::RequestState) -> boo
     match state {
         State::Refused | State::Delivered | State::Cancelled | State::Failed => false,
         State::Arrived => mind.arrival(record.id).is_some_and(|view| view.releases),
-        // A request that is no longer safe needs no action.
+        // A request that is no longer safe is not finished.
         State::Released => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
         State::Safe => record.release || mind.is_awaited(record.id),
         State::Scanning | State::Moving | State::Paused | State::Waiting | State::Landing => true,

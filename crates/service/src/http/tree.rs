@@ -38,8 +38,8 @@ const TOLD_BYTES: usize = 64 << 10;
 const AT_ONCE: usize = 8;
 /// Directories looked up together.
 const FOUND_AT_ONCE: usize = 64;
-/// One in this many cached directories has its neighbours examined: a fourth of the number listed
-/// ahead with it.
+/// Interval, in cached directories, at which a directory's neighbours are examined: a fourth of the
+/// number listed ahead with it.
 const BESIDE_EVERY: u64 = 16;
 /// Attempts to get a directory that is not listed yet, each of which waits a minute; and the pause
 /// between them.
@@ -186,7 +186,7 @@ impl Walk {
                         Err(error) if error.kind() == ErrorKind::Busy && tries < TRIES => {}
                         answer => return (found, answer),
                     }
-                    // It is already being listed anew.
+                    // The directory is already being listed anew.
                     ask.refresh = false;
                     tries += 1;
                     sleep(PAUSE).await;

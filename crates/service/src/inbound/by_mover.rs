@@ -22,7 +22,7 @@ pub(super) enum Fetched {
 /// existing files and creates none.
 ///
 /// # Errors
-/// Those of making the files.
+/// Errors of creating the files.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     movers: &Movers,

@@ -72,7 +72,7 @@ record! {
     /// A stage-in as it was found.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct List {
-        /// Whether each source is a single file, which has no path there.
+        /// Flags of the sources: set for a single file, which has no path there.
         pub(crate) singles: Vec<bool>,
         /// Parents before what is in them.
         pub(crate) directories: Vec<Vec<u8>>,

@@ -114,7 +114,7 @@ pub(crate) fn spelling(
     behalf.access(&with(profile), &location)?.spelling(location)
 }
 
-/// Refuses an address whose host is unknown and no profile's name. Blocking.
+/// Refuses an address whose host is neither known nor the name of a profile. Blocking.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`], with the profile that was probably meant; that the profiles can't be

@@ -117,7 +117,7 @@ impl Mixed {
     }
 }
 
-/// Returns whether a file should come from one source, because no source keeps a checksum of it.
+/// Returns whether a file should come from one source if no source keeps a checksum of it.
 pub(super) fn is_watched(list: &List, chunk_bytes: u64, file: usize) -> bool {
     let mut sources = (0..list.singles.len()).filter(|source| list.entry(*source, file).is_some());
     list.files[file].size <= chunk_bytes * CHUNKS_MAX && sources.nth(1).is_some()
@@ -157,8 +157,8 @@ impl Stage {
         }
     }
 
-    /// Returns a source's contents of a file that came from several sources, none of which keeps a
-    /// checksum. Returns none for other files.
+    /// Returns the checksum of one source's bytes of a file that came from several sources, none of
+    /// which keeps a checksum. Returns none for other files.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if no source can be read now.

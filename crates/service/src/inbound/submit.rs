@@ -168,8 +168,7 @@ fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     })
 }
 
-/// Submits a stage-in whose sources are listed to the mind. It fails if its profile or credentials
-/// have gone since.
+/// Submits a listed stage-in to the mind. It fails if its profile or credentials have gone since.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.

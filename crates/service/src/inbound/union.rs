@@ -1,7 +1,7 @@
 //! Combines the contents of several sources.
 //!
-//! The same path with the same size is the same file, wherever it lies. The byte stream begins with
-//! the files at one source, then those at two, and so on. Each set of sources has a run, cut into
+//! Files of equal path and size are the same file at every source. The byte stream begins with the
+//! files at one source, then those at two, and so on. Each set of sources has a run, cut into
 //! chunks of its own. So a chunk never mixes files of different sets, and every source of a chunk
 //! has all of it.
 

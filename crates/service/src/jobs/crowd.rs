@@ -9,8 +9,8 @@ use crate::http::Desk;
 /// refused, because an overlooked job could lose its data. A centre of ten thousand nodes has this
 /// many in its queue.
 pub(super) const JOBS_MAX: u32 = 10_000;
-/// Number of known jobs from which a service for all users limits single users: the user with the
-/// most jobs has to wait, so that others find room. A user who submits only arrays with data for
+/// Number of known jobs from which, on a service for all users, a user with more than
+/// [`OF_ONE_MAX`] must wait, so that others find room. A user who submits only arrays with data for
 /// each job has tens of thousands.
 const SHARED_FROM: u32 = JOBS_MAX / 2;
 const OF_ONE_MAX: u32 = JOBS_MAX / 8;

@@ -20,7 +20,7 @@ use crate::http::{Answer, Desk};
 
 /// Between two looks; Slurm is asked once at each, about all jobs.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
-/// Delay from a request for a look to the look: the job whose prolog or epilog reports it has ended
+/// Delay from a request for a look to the look: the step that a prolog or epilog reports has ended
 /// by then.
 const LOOK_SOON: Duration = Duration::from_secs(1);
 /// Span of thorough looks after a request: Slurm takes a while to put a job back into its queue.
@@ -116,7 +116,7 @@ impl Notes {
     }
 }
 
-/// One look at all jobs.
+/// Single look at all jobs.
 struct Look<'a> {
     desk: &'a Desk,
     states: States,
@@ -272,7 +272,7 @@ impl Look<'_> {
             ) => Ok(None),
             Known::Standing(JobState::NeverBegan) => Ok(remove(self.desk, record).map(|()| None)?),
             Known::Standing(JobState::Ended { well }) => self.end(record, well),
-            // It has ended in an unknown way: its results are to be staged out.
+            // The job has ended in an unknown way: its results are to be staged out.
             Known::Vanished => self.end(record, true),
         }
     }
@@ -343,7 +343,7 @@ impl Look<'_> {
                 Ok(job.trouble)
             }
             Known::Not => Ok(None),
-            // It began or is gone: from here on it is like any released job.
+            // The job began or is gone: from here on it is like any released job.
             Known::Vanished | Known::Standing(_) => {
                 record.hold = JobHold::Released;
                 self.keep(&record).map(|()| None)

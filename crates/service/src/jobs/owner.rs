@@ -190,7 +190,7 @@ fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
             |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
         let about = match fs::symlink_metadata(&path) {
             Ok(about) => about,
-            // It disappeared meanwhile, or never existed.
+            // The entry disappeared meanwhile, or never existed.
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(failed(cause)),
         };

@@ -1,6 +1,6 @@
 //! Watches data that is ready for jobs waiting for nodes. Data that a purge removes is requested
-//! again at once, rather than when the first job is to start. Jobs submitted held are watched
-//! elsewhere; those of PBS ask again and again.
+//! again at once, rather than when the first job is to start. Other code watches jobs submitted
+//! held; PBS's jobs repeat their requests.
 //!
 //! It also watches for jobs that were cancelled before they began, without a report. Slurm ends
 //! everything that runs for a cancelled job. If Slurm is busy, that includes the plug-in's report
@@ -195,7 +195,7 @@ fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> 
             return Ok(());
         }
     }
-    // It may have ended, or have been registered anew.
+    // The job may have ended, or have been registered anew.
     let now = store.journal(|journal| journal.job(&job.scheduler, &job.job))?;
     let Some(mut record) = now.filter(|now| now == job) else {
         return Ok(());

@@ -94,7 +94,7 @@ impl Movers {
         })
     }
 
-    /// Notes that work a mover could not do was done here.
+    /// Notes that work a mover could not do was done here, so the failure was the mover's.
     pub(crate) fn could_be_done(&self, id: MoverId) {
         let mut state = self.state();
         state.roster.was_its_fault(self.now(), id);

@@ -56,7 +56,7 @@ pub(super) fn caller(
             .with("user", user)
             .hint("an operator grants it in [[oidc.grant]]"));
     };
-    // A grant to look only does not widen others that allow submitting.
+    // A read-only grant does not widen where other grants allow submitting.
     let given = given
         .iter()
         .filter(|grant| scope != api::Scope::Submit || grant.scope == api::Scope::Submit);
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(alice, (api::Scope::Submit, scratch, Some("climate".into())));
         let olga = json!({ "sub": "2", "realm_access": { "roles": ["user", "ops"] } });
         assert_eq!(of(olga).0, api::Scope::Operate);
-        // An object or a part of a text is no match.
+        // A value that only looks right is no match.
         let none = json!({ "sub": "3", "groups": { "climate": true }, "realm_access": "ops" });
         assert_eq!(of(none).0, api::Scope::Read);
     }

@@ -58,7 +58,7 @@ impl<'a> Token<'a> {
         if kind.is_some_and(|kind| !TYPES.contains(&&*kind)) || claims.contains_key("events") {
             return Err("the token is not one that says who somebody is");
         }
-        // It requires extensions that are unknown here.
+        // The token requires extensions that are unknown here.
         if header.contains_key("crit") {
             return Err("the token has critical headers that are not known");
         }

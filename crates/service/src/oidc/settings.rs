@@ -72,7 +72,7 @@ pub(crate) struct Written {
     accounts: BTreeMap<String, Spanned<String>>,
 }
 
-/// One name or several.
+/// Single name or list of names.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Names {

@@ -18,7 +18,7 @@ use crate::{
 
 /// Less than this is decided on what is believed: it is there before a trial would be through.
 pub(crate) const FROM_BYTES: u64 = 1 << 30;
-/// One byte in this many of the transfer may be written as a probe.
+/// Fraction of the transfer that may be written as a probe: one byte in this many.
 pub(crate) const SHARE: u64 = 100;
 /// Bytes of one trial at most.
 pub(crate) const TRIAL_BYTES_MAX: u64 = 64 << 20;

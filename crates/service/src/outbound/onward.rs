@@ -36,8 +36,8 @@ pub(crate) fn of(record: &RequestRecord) -> Option<RequestId> {
     std::str::from_utf8(&record.source).ok()?.parse().ok()
 }
 
-/// Returns the offload of a request that goes over depots to an address, which must become safe
-/// there. Returns none for a request that does not.
+/// Returns the offload to depots, where the dataset must become safe, of a request that goes on to
+/// an address. Returns none for other requests.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for options that contradict each other.
@@ -196,7 +196,7 @@ pub(crate) async fn look(
     tokio::task::block_in_place(|| centre.store.keep_scan(scanned))
 }
 
-/// Returns the bytes that go to an address, or why they can't, and any problem that may pass.
+/// Returns the scan of what goes to an address, and a temporary problem found there.
 ///
 /// # Errors
 /// Problems found there.
@@ -264,8 +264,8 @@ pub(crate) async fn rehearsed(
     Ok((submit::inputs(&onward, (number, way), rate_max), doubt))
 }
 
-/// Applies the user's changes of a request to its export, which shares deadline, limit and priority
-/// with it until it gets a deadline of its own. Does nothing for a request without an export.
+/// Applies the user's changes of a request to its export, which has the same limit and priority. It
+/// has the same deadline too until it gets another. Does nothing for a request without an export.
 ///
 /// # Errors
 /// The journal's.

@@ -38,7 +38,8 @@ const STUCK_MAX: usize = 64;
 const NOBODY_MAX: u64 = u64::MAX - 2;
 
 impl Places {
-    /// Checks that all of these places are free, also of requests that are finished by `is_over`.
+    /// Checks that all of these places are free. Places of requests that have ended by `is_over`
+    /// count as free.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if another request goes there too.
@@ -184,7 +185,7 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     let found = looking.map(|_| seen.recv_timeout(LOOK_WITHIN));
     if let Ok(Err(RecvTimeoutError::Timeout)) = found {
         stuck().insert(path.to_owned());
-        // It may have finished just now.
+        // The look may have finished just now.
         if let Ok(real) = seen.try_recv() {
             stuck().remove(path);
             return real;

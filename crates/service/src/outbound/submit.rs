@@ -228,13 +228,12 @@ fn is_over(centre: &Centre) -> impl Fn(RequestId) -> bool {
     }
 }
 
-/// Returns whether a request may still write to its place, or removes from here the files that it
-/// wrote.
+/// Returns whether a request may still write to its place, or still has to remove its source here.
 pub(crate) fn is_open(centre: &Centre, record: &RequestRecord) -> bool {
     match (centre.mind().arrival(record.id), &record.scan) {
         (Some(view), _) => view.state.is_live() || view.releases,
         (None, None) => true,
-        // It may wait for an answer together with its offload.
+        // The export may wait for an answer together with its offload.
         (None, Some(Scan::Sealed { .. })) if onward::of(record).is_some() => record.ended.is_none(),
         (None, Some(Scan::Sealed { .. })) => !record.submitted && record.ended.is_none(),
         (None, Some(Scan::Failed { .. })) => false,
@@ -372,7 +371,7 @@ pub(super) fn rules(record: &RequestRecord) -> DraftRules {
     }
 }
 
-/// Submits a request whose source is listed to the mind.
+/// Submits a listed request to the mind.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.

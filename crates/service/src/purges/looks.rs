@@ -39,7 +39,7 @@ pub(crate) fn bound(centre: &Centre, record: RequestRecord) -> Result<RequestRec
     if !goes_out(&record) {
         remember(centre, record.id, stamp, (Some(foreseen), None));
     } else if let Some(at) = purge_at {
-        // It is not examined again: it stays as if its user had set it.
+        // The source is not examined again: it stays as if its user had set the time.
         let store = &centre.store;
         store.journal(|journal| journal.keep_purge(record.id, at))?;
     }
@@ -259,7 +259,7 @@ fn paths(list: &FileList) -> Vec<Vec<u8>> {
 /// Returns the forecast to report: none if neither time nor reason changed.
 fn moved(told: Option<&str>, purge_at: Option<Timestamp>, now: &Foreseen) -> Option<Foreseen> {
     let at = match (purge_at, now.at) {
-        // It has not moved.
+        // The purge has not moved.
         (Some(known), Some(at)) if known.max(at).since(known.min(at)) < MOVED_MIN => Some(known),
         (_, at) => at,
     };

@@ -623,7 +623,7 @@ mod tests {
         look(&mut book, &[], 1000);
         for looked in (1100..).step_by(100).take(59) {
             let brief = job("1", State::Running, looked - 60, Some(looked - 55));
-            // It is seen again, and counts once.
+            // The job is seen again, and counts once.
             look(&mut book, std::slice::from_ref(&brief), looked);
             look(&mut book, &[brief], looked + 1);
         }

@@ -81,7 +81,7 @@ impl FromStr for QueueUrl {
                 ));
             }
             Some(_) | None => {
-                // It may contain a password.
+                // The text may contain a password.
                 let is_public = !text.contains(['@', '?']);
                 let shown = if is_public { text } else { "what is said" };
                 return Err(format!(

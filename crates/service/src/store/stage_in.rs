@@ -84,7 +84,7 @@ impl Store {
         self.stage_in_path(request, "claim").exists()
     }
 
-    /// Returns whether any record of it exists.
+    /// Returns whether its list is still kept.
     pub(crate) fn has_list(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "stage-in").exists()
     }

@@ -49,7 +49,7 @@ impl<W, R> Together<W, R> {
         let together = (wanted.len() > 1).then(|| many(&mut journal, &wanted));
         let done: Vec<Result<R>> = match together {
             Some(Ok(done)) => done.into_iter().map(Ok).collect(),
-            // One write may be at fault, and the others not.
+            // A single write may be at fault, and the others not.
             Some(Err(_)) | None => {
                 let each = wanted.iter().map(|what| one(&mut journal, what));
                 each.map(|done| done.map_err(journal_error)).collect()

@@ -60,7 +60,7 @@ async fn in_turn(
         leave = centre.scans.enter(&record.wishes.owner) => Some(leave),
     };
     drop(place.take());
-    // It is large, and many wait.
+    // The future is large, and many wait.
     Box::pin(traced(centre, request, &going)).await
 }
 
@@ -77,7 +77,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
         return submit(centre, request).await;
     }
     if outbound::onward::of(&record).is_some() {
-        // It is scanned with the offload that it comes from.
+        // The export is scanned with its offload.
         return Ok(());
     }
     let looked = tokio::select! {
