@@ -30,9 +30,9 @@ use notice::Notice;
 const BATCH: u32 = 256;
 /// Longest run of a notified program.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
-/// Between the first try that failed and the next; each one after waits twice as long.
+/// Pause after the first failed attempt; it doubles after each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
-/// Longest wait between two tries.
+/// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(900);
 /// Age at which an undelivered notice is dropped.
 const TRIED_FOR: Duration = Duration::from_secs(86_400);
@@ -125,7 +125,7 @@ impl Follower {
         let store = &centre.store;
         let mut newest = centre.newest_event();
         loop {
-            // Marked before reading, so that an event between the two wakes the wait below.
+            // Marked before reading, so that an event in between wakes the wait below.
             newest.borrow_and_update();
             let after = self.mark.seq();
             let read = || store.journal(|journal| journal.events(None, after, BATCH));

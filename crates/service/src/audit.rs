@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Audit(PathBuf);
 
 impl Audit {
-    /// Sees that it can be written.
+    /// Checks that it can be written.
     ///
     /// # Errors
     /// The operating system's.
@@ -34,7 +34,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Notes a line, or several. Blocking.
+    /// Writes one or several lines. Blocking.
     pub(crate) fn note(&self, line: &str) -> posthaste_endpoint::Result<()> {
         let mut options = OpenOptions::new();
         let options = options.create(true).append(true).mode(0o600);

@@ -26,7 +26,7 @@ use crate::{
 
 /// Files of the service in a state directory; others are not the service's.
 const FILES: [&str; 4] = ["token", "centre", KEY_FILE, ADDRESS_KEY_FILE];
-/// Folders of files.
+/// Directories of the service's files.
 const FOLDERS: [&str; 6] = [
     "secrets",
     "keys",
@@ -35,7 +35,7 @@ const FOLDERS: [&str; 6] = [
     "source",
     store::MARKS,
 ];
-/// Folders in one another: more are not the service's.
+/// Deepest nesting of directories: deeper ones are not the service's.
 const DEPTH_MAX: u32 = 4;
 
 /// File that marks a copy and gives its time.
@@ -92,7 +92,7 @@ pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     if let Whereabouts::Database(Some(address)) = &whereabouts {
         secrets::write_private(&draft.folder.join(store::DATABASE), &format!("{address}\n"))?;
     }
-    // After all that the journal has of it.
+    // After everything that the journal names.
     note(&draft.folder, Clock::default().now())?;
     let counted = count(&draft.folder, whereabouts)?;
     draft.finish(folder)?;
@@ -115,7 +115,7 @@ pub fn look(state: &Path, folder: &Path) -> Result<Backup> {
     count(state, whereabouts)
 }
 
-/// Finds the journal, and refuses what can't be copied, or can't be copied to.
+/// Finds the journal, and refuses a source or destination that can't be used.
 fn check(state: &Path, folder: &Path) -> Result<Whereabouts> {
     let shown = state.display().to_string();
     if !state.join("token").exists() {
@@ -210,14 +210,14 @@ impl Draft {
         })
     }
 
-    /// Makes it durable and gives it its name.
+    /// Makes it durable and renames it to its final name.
     fn finish(mut self, folder: &Path) -> Result<()> {
         let opened = fs::File::open(&self.folder);
         let synced = opened.and_then(|opened| syncfs(&opened).map_err(io::Error::from));
         synced.map_err(|cause| failed("flush", &self.folder, cause).at(Locus::Destination))?;
         let renamed = renameat_with(CWD, &self.folder, CWD, folder, RenameFlags::NOREPLACE);
         let renamed = match renamed.map_err(io::Error::from) {
-            // Some file systems can't say so in one step.
+            // Some file systems can't do that in one step.
             Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
                 match fs::symlink_metadata(folder) {
                     Ok(_) => return Err(in_the_way(folder.display().to_string())),
@@ -263,14 +263,14 @@ impl Stamp {
     }
 }
 
-/// Copies files that others replace, but never change.
+/// Copies files that are replaced but never changed.
 #[derive(Debug, Default)]
 struct Copier {
     copied: BTreeMap<PathBuf, Stamp>,
 }
 
 impl Copier {
-    /// Copies what is new or another since the last pass.
+    /// Copies files that are new or replaced since the last pass.
     fn pass(&mut self, state: &Path, folder: &Path) -> Result<()> {
         for file in FILES {
             self.copy(&state.join(file), &folder.join(file))?;
@@ -301,7 +301,7 @@ impl Copier {
 
     fn copy(&mut self, from: &Path, to: &Path) -> Result<()> {
         let mut file = match fs::File::open(from) {
-            // Nobody needs it any more.
+            // The file is no longer needed.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file.map_err(|cause| failed("read", from, cause))?,
         };
@@ -317,7 +317,7 @@ impl Copier {
     }
 }
 
-/// Counts what is of a service in a folder.
+/// Counts a service's files in a directory.
 fn count(folder: &Path, journal: Whereabouts) -> Result<Backup> {
     let mut backup = Backup {
         journal,

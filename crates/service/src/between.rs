@@ -1,4 +1,4 @@
-//! Lets relays send to each other what they hold; nothing of it comes this way.
+//! Lets relays send their fragments to each other; no bytes pass through here.
 
 use std::{
     pin::pin,
@@ -28,7 +28,7 @@ use crate::{
 type Asked = (DepotId, FragmentIndex);
 
 impl Hands {
-    /// Lets relays carry out what is theirs alone.
+    /// Carries out commands between relays.
     pub(crate) fn relay(&mut self, command: Command, manner: Manner) {
         match command {
             Command::Forward {
@@ -101,7 +101,7 @@ impl Hands {
         }
     }
 
-    /// Lets one depot send on to another what it holds; nothing of it comes this way.
+    /// Lets one depot push a fragment to another; no bytes pass through here.
     fn forward(&mut self, from: DepotId, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -253,7 +253,7 @@ async fn follow_fragment(
     let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let mut stored = lead.clone();
     let mut stored = pin!(follow::stored(&mut stored));
-    // A store is sent what is known to be whole.
+    // A store receives only fragments known to be complete.
     if !giver.follows.load(Ordering::Relaxed) || taker.lets_through.load(Ordering::Relaxed) {
         stored.await?;
         return forward_fragment(store, depots, from, leg).await;

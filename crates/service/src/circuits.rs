@@ -185,7 +185,7 @@ impl Reservations {
         }
     }
 
-    /// Carries out what is about reservations; other commands are none of its business.
+    /// Carries out commands about reservations, and ignores others.
     pub(crate) fn execute(&mut self, running: &mut JoinSet<()>, command: &Command) {
         self.wishes.retain(|_, wishes| !wishes.is_closed());
         #[expect(

@@ -8,7 +8,7 @@ use tracing::error;
 
 use crate::render;
 
-/// The service's clock, which takes no large step.
+/// Clock of the service, which takes no large step.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     steady: SteadyClock,
@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-/// Most that a journal may be ahead of this machine's clock: hosts that share one differ by less.
+/// Largest lead of a journal over this machine's clock: hosts that share one differ by less.
 const AHEAD_MAX: Duration = Duration::from_secs(600);
 
 /// Refuses a journal whose last entry is later than now: everything submitted would count as late

@@ -3,7 +3,7 @@
 use posthaste_core::contract::Happening;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
-/// Labels of a figure: names and values.
+/// Labels of a metric: names and values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// Counters since the service started: monitoring adds up counters that restarts reset to zero.

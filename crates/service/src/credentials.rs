@@ -27,12 +27,12 @@ use crate::{render, store::Store, tokens};
 pub(crate) use addresses::{query_of, shown};
 use keys::Keys;
 
-/// The file of the key in the state directory, where no other is named.
+/// Default name of the key file in the state directory.
 pub(crate) const KEY_FILE: &str = "credentials.key";
 /// File of the key for signatures in addresses, in the state directory. It never changes: waiting
 /// requests need it.
 pub(crate) const ADDRESS_KEY_FILE: &str = "addresses.key";
-/// Credentials that are kept: each is in memory.
+/// Most credentials: each is in memory.
 const CREDENTIALS_MAX: usize = 10_000;
 /// Limit per owner.
 const OWNED_MAX: usize = 100;
@@ -69,7 +69,7 @@ type Known = BTreeMap<(String, String), Arc<Own>>;
 
 /// All credentials of users.
 pub(crate) struct Credentials {
-    /// Held while something changes. None where nobody can give any.
+    /// Held during changes. None if users can't give credentials.
     keys: Mutex<Option<Keys>>,
     /// Keys that seal signatures in addresses.
     address_keys: Mutex<Option<Keys>>,
@@ -213,10 +213,10 @@ impl Credentials {
         Ok(())
     }
 
-    /// Forgets one. Blocking.
+    /// Removes a credential. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is none; the journal's.
+    /// [`ErrorKind::NotFound`] if there is none; the journal's.
     pub(crate) fn remove(&self, store: &Store, owner: &str, name: &str) -> Result<()> {
         let _changing = self.keys();
         if !store.journal(|journal| journal.remove_credential(owner, name))? {

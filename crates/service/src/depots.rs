@@ -1,4 +1,4 @@
-//! The depots in the books: how each is reached, how it is doing, what it takes.
+//! Registered depots: their connections, their status, their intake.
 
 mod fault;
 mod known;
@@ -35,7 +35,7 @@ use crate::{
 /// Silence after which a depot that reports by itself is asked: three reporting periods.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(90);
 
-/// Characters of hours that can't be read which are shown.
+/// Longest part of unreadable hours that is shown, in characters.
 const WORD_CHARS_MAX: usize = 64;
 
 /// Reservations whose connections to a depot are kept: more than are up at once on the way to one.
@@ -115,7 +115,7 @@ struct Heard {
     connections: Option<u32>,
     /// Last reported load of its machine.
     load_permille: Option<u32>,
-    /// Which store it keeps everything in; none where it keeps things itself.
+    /// Store that holds everything; none if the depot stores data itself.
     store: Option<String>,
     /// Reported lending hours; none if always lent.
     hours: Option<HoursBody>,
@@ -170,7 +170,7 @@ impl Depot {
         Ok(client)
     }
 
-    /// Lets what is sent from now on take this way as long as it opens.
+    /// Directs later sends over this way, as long as it opens.
     pub(crate) fn take_way(&self, way: usize, now: Instant) {
         self.client.take_way(way);
         self.told_way.store(way, Ordering::Relaxed);
@@ -301,7 +301,7 @@ impl Depot {
         is_known.then(|| self.lets_through.load(Ordering::Relaxed))
     }
 
-    /// Notes what it said of itself.
+    /// Records its report.
     pub(crate) fn heed(&self, status: &RelayStatus) {
         self.lets_through
             .store(status.lets_through, Ordering::Relaxed);
@@ -343,7 +343,7 @@ impl Depot {
     }
 }
 
-/// All depots in the books.
+/// All registered depots.
 #[derive(Default)]
 pub(crate) struct Depots {
     by_id: RwLock<BTreeMap<DepotId, Arc<Depot>>>,
@@ -429,10 +429,10 @@ pub(crate) fn parse_secret(text: &str, depot: &str) -> Result<[u8; secrets::SECR
         })
 }
 
-/// Connects nothing yet: makes the client that will.
+/// Makes the client, without connecting.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when the address makes no sense; those of reading a gateway's secret.
+/// [`ErrorKind::Invalid`] for an invalid address; those of reading a gateway's secret.
 pub(crate) fn open(
     record: DepotRecord,
     secret: [u8; secrets::SECRET_BYTES],

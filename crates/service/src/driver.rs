@@ -44,7 +44,7 @@ use crate::{
 use glance::Glances;
 use remains::remains_of;
 
-/// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
+/// Most waiting inputs. A full queue makes the hands wait, which slows the sends.
 pub(crate) const INPUTS_MAX: usize = 4096;
 /// Inputs taken in one step: bounds the transaction.
 const STEP_INPUTS_MAX: usize = 512;
@@ -54,7 +54,7 @@ const STEP_INPUTS_MAX: usize = 512;
 const SNAPSHOT_EVERY: usize = 8192;
 const REQUESTS_PER_INPUT: usize = 4;
 
-/// An input, with what must be journaled along.
+/// Input, with the records to be journaled along.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) input: Input,
@@ -90,13 +90,13 @@ pub(crate) struct Centre {
     pub(crate) turns: Turns,
     /// Users' quotas of open requests.
     pub(crate) quotas: Quotas,
-    /// The scans that wait or run.
+    /// Waiting and running scans.
     pub(crate) scans: Arc<Scans>,
     /// Record of requested changes and their results, if configured.
     pub(crate) audit: Current<Option<Audit>>,
     /// History of transferred bytes.
     pub(crate) history: History,
-    /// The traces that requests belong to.
+    /// Traces of the requests.
     pub(crate) traced: Arc<Traced>,
     /// States of all requests at the last look.
     pub(crate) glances: Glances,
@@ -104,11 +104,11 @@ pub(crate) struct Centre {
     pub(crate) movers: Arc<Movers>,
     /// Cached directory listings.
     pub(crate) listings: Arc<Listings>,
-    /// The gateways that some depots are reached through.
+    /// Gateways that lead to some depots.
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
-    /// The rules of the site's purge.
+    /// Rules of the site's purge.
     pub(crate) purges: Purges,
     /// Counters since the service started.
     pub(crate) counts: Counts,
@@ -139,7 +139,7 @@ impl Centre {
             })?,
         };
         for (at, step) in replay.steps {
-            // Already commanded and said before the crash.
+            // Already commanded and reported before the crash.
             mind.step(at, step, &mut Outbox::default());
         }
         let clock = Clock::default();
@@ -171,7 +171,7 @@ impl Centre {
         })
     }
 
-    /// Looks at the mind. Short: the loop waits meanwhile.
+    /// Locks the mind. Keep it short: the loop waits meanwhile.
     pub(crate) fn mind(&self) -> MutexGuard<'_, Mind> {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,7 +186,7 @@ impl Centre {
             .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))
     }
 
-    /// Hears of the number of the newest event.
+    /// Subscribes to the number of the newest event.
     pub(crate) fn newest_event(&self) -> watch::Receiver<u64> {
         self.newest_event.subscribe()
     }
@@ -212,10 +212,10 @@ impl Centre {
         }
     }
 
-    /// Tells the mind something that needs nothing else journaled.
+    /// Sends an input that needs no further record.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] when the service is ending.
+    /// [`ErrorKind::Cancelled`] if the service is ending.
     pub(crate) async fn tell(&self, input: Input) -> Result<()> {
         self.send(Arrival::bare(input)).await
     }
@@ -256,7 +256,7 @@ fn ending() -> Error {
     Error::new(ErrorKind::Cancelled, "tell", "the service, which is ending")
 }
 
-/// The loop.
+/// Loop that drives the mind.
 pub(crate) struct Driver {
     centre: Arc<Centre>,
     queue: mpsc::Receiver<Arrival>,
@@ -295,7 +295,7 @@ impl Driver {
         }
     }
 
-    /// Waits for inputs, or until the mind wants to be woken.
+    /// Waits for inputs, or until the mind's next wakeup.
     async fn wait(&mut self) -> Vec<Arrival> {
         let wakeup = self.centre.mind().next_wakeup();
         let now = self.centre.clock.now();

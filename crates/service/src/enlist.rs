@@ -16,7 +16,7 @@ use crate::{
     monotonic, secrets,
 };
 
-/// Bytes of a depot's name.
+/// Longest name of a depot, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Adds a depot, or changes the facts of the one with that name. The relay is asked for its status
@@ -101,7 +101,7 @@ async fn keep(
         (ours, theirs) => ours.or(theirs),
     };
     let free = status.free.min(depot.record.capacity);
-    // Whoever looks after the answer finds it.
+    // A caller that checks after the answer finds it.
     centre
         .put_down(Input::DepotUp {
             depot: depot.record.id,
@@ -161,7 +161,7 @@ fn domain(text: &str) -> Result<String> {
     })
 }
 
-/// Places to which leaving a depot has a price of its own.
+/// Most destinations with a separate egress price.
 const EGRESS_MAX: usize = 100;
 
 fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
@@ -208,7 +208,7 @@ fn load_max(terms: &api::LentTerms) -> Result<Option<u32>> {
         .map_err(|why| Error::new(ErrorKind::Invalid, "read", "the most load").cause(why))
 }
 
-/// Most cores' worth of load for each core: more than any machine has.
+/// Largest load per core: more than any machine has.
 const LOAD_MAX: f64 = 1000.0;
 
 /// Converts thousandths into a load per core.
@@ -259,14 +259,14 @@ pub(crate) fn terms(depot: &Depot) -> DepotTerms {
     let mut terms = depot.record.terms.clone();
     let windows = by_our_clock(terms.windows);
     terms.windows = windows.meeting(&depot.own_windows());
-    // First of all: no more than so many domains are heeded.
+    // Comes first, since the number of domains is limited.
     if let Some(store) = depot.domain_of_store() {
         terms.domain = format!("{store},{}", terms.domain);
     }
     terms
 }
 
-/// Hours by the centre's clock as it is now.
+/// Returns the hours by the centre's current clock.
 pub(crate) fn by_our_clock(windows: Windows) -> Windows {
     let ahead_s = jiff::Zoned::now().offset().seconds();
     windows.ahead_of_utc(ahead_s / 60)
@@ -280,7 +280,7 @@ pub(crate) fn levelled(record: &DepotRecord) -> Input {
     }
 }
 
-/// Most hops from the centre: more would say nothing.
+/// Most hops from the centre: more would mean nothing.
 const LEVEL_MAX: u8 = 9;
 
 /// Parses a level: 0 means that the distance decides.
@@ -303,7 +303,7 @@ fn hours(text: Option<&str>) -> Result<Windows> {
     Ok(read.unwrap_or_default())
 }
 
-/// Most that a gigabyte may be said to cost, in dollars.
+/// Highest price of a gigabyte, in dollars.
 const USD_MAX: f64 = 1e6;
 
 /// Converts dollars to millionths of a dollar.

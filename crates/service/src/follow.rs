@@ -61,10 +61,10 @@ pub(crate) async fn begun(lead: &mut watch::Receiver<Lead>) -> Result<Option<Dig
     })
 }
 
-/// Waits until all is stored.
+/// Waits until everything is stored.
 ///
 /// # Errors
-/// [`Fault::SourceVanished`] where it failed.
+/// [`Fault::SourceVanished`] if the send failed.
 pub(crate) async fn stored(lead: &mut watch::Receiver<Lead>) -> Result<(), Fault> {
     let stored = lead.wait_for(|lead| *lead == Lead::Stored).await;
     stored.map(drop).map_err(|_| Fault::SourceVanished)

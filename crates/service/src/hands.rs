@@ -39,10 +39,10 @@ pub(crate) use metered::Metered;
 /// Attempts to make a depot forget a dataset. Once is not enough: the depot may not answer then,
 /// and a fragment whose last bytes had arrived may be stored afterwards.
 const FORGET_TURNS: u32 = 3;
-/// Between two of them: longer than a depot that hears no more of an upload keeps it.
+/// Interval between two attempts: longer than a depot keeps an abandoned upload.
 const FORGET_AGAIN: Duration = Duration::from_secs(40);
 
-/// Carries out commands; owned by the driver, so that its end is their end.
+/// Executor of commands; owned by the driver, so that both end together.
 pub(crate) struct Hands {
     pub(crate) store: Arc<Store>,
     pub(crate) depots: Arc<Depots>,
@@ -248,7 +248,7 @@ impl Hands {
         }
     }
 
-    /// Calls a send back; it says itself that it stays, and nothing where it has left.
+    /// Recalls a send; it reports itself that it stays, and nothing if it has left.
     fn recall(&self, leg: Leg) {
         let sends = self.sends.get(&(leg.request, leg.depot));
         let of_leg = |send: &&UnderWay| (send.chunk, send.fragment) == (leg.chunk, leg.fragment);
@@ -259,7 +259,7 @@ impl Hands {
         }
     }
 
-    /// Keeps what an `Abandon` must reach.
+    /// Keeps a send that an `Abandon` must reach.
     pub(crate) fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
         self.keep(leg, handle, None);
     }

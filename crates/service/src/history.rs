@@ -18,16 +18,16 @@ use crate::{driver::Centre, render::moment};
 
 /// Interval between counts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// Counts between two times that they are written down: what a crash may lose.
+/// Counts per record: a crash may lose as many.
 const COUNTS_KEPT_TOGETHER: u32 = 4;
 /// Paths counted separately between two records, which bounds the rows of the journal. Further
 /// paths count as [`OTHERS`].
 const PATHS_MAX: usize = 256;
 /// Name for all further paths.
 const OTHERS: &str = "others";
-/// Steps of an answer: bounds its size.
+/// Most steps of an answer, which bounds its size.
 const STEPS_MAX: u64 = 1500;
-/// Steps where nobody says how long they are: the width of a terminal.
+/// Default number of steps: the width of a terminal.
 const STEPS_USUAL: u64 = 60;
 
 /// Counts since the last record.
@@ -42,10 +42,10 @@ struct Counted {
 }
 
 impl Counted {
-    /// Takes a look at how much a path has carried since the service started.
+    /// Counts the bytes of a path from its total since the service started.
     fn look(&mut self, path: &str, total: u64, now: Timestamp) {
         let before = self.totals.get(path).copied().unwrap_or(0);
-        // A path that is known anew counts from the beginning.
+        // A new path counts from the beginning.
         let came = total.checked_sub(before).unwrap_or(total);
         if came == 0 {
             return;
@@ -116,7 +116,7 @@ impl History {
         }
     }
 
-    /// Writes down what was counted.
+    /// Records the counts.
     fn keep(&self, centre: &Centre) -> Result<()> {
         let now = centre.clock.now();
         let records = self.counted().records();
@@ -189,7 +189,7 @@ fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     let span = to.saturating_sub(from);
     let usual = || span.div_ceil(STEPS_USUAL);
     let step = wanted.step.map_or_else(usual, |step| step.as_secs());
-    // None is longer than all of it.
+    // No step is longer than the whole span.
     let step = step.min(to).max(span.div_ceil(STEPS_MAX)).max(1);
     let step = step.next_multiple_of(width.as_secs());
     let from = from - from % step;
@@ -248,13 +248,13 @@ mod tests {
         assert_eq!(asked(now - 700 * DAY, now, None).0, DAY);
         let (_, step, from, to) = asked(now - 12 * 3600, now, Some(1));
         assert_eq!((step, (to - from) / step <= STEPS_MAX), (60, true));
-        // No step is longer than all of it, or none.
+        // No step is longer than the whole span, or zero.
         let (_, step, from, to) = asked(now - 3600, now, Some(u64::MAX));
         assert!(from < to && to <= from + step, "{step}");
         assert_eq!(asked(now - 3600, now, Some(0)).1, 60);
         let (_, step, from, to) = asked(0, now, Some(3600));
         assert!((to - from) / step <= STEPS_MAX, "{step}");
-        // Nothing at all is one step.
+        // An empty span is one step.
         assert_eq!(asked(now, now, None), (60, 60, now, now + 60));
     }
 

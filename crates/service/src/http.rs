@@ -57,17 +57,17 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Desk {
     pub(crate) centre: Arc<Centre>,
     pub(crate) tokens: Arc<Tokens>,
-    /// Whom people may log in with.
+    /// Login provider.
     pub(crate) logins: Arc<Logins>,
-    /// Depots to watch from now on.
+    /// Queue of depots to watch.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
-    /// Below which jobs may have data moved, without links.
+    /// Directories below which jobs may have data moved, with links resolved.
     pub(crate) scratch: Arc<Current<Vec<std::path::PathBuf>>>,
     /// Jobs that are gone, whose stage-ins may still be under way.
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
     /// Held during requests for inputs of jobs.
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
-    /// Jobs that are looked at before it is time.
+    /// Jobs to look at ahead of schedule.
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
     /// Jobs of FTS's interface.
     pub(crate) fts: Arc<fts::Fts>,
@@ -87,7 +87,7 @@ impl Desk {
         Ok(self.centre.scans.reserve(owner, subject)?)
     }
 
-    /// Has the queue looked at soon, where it is looked at: something became of a job.
+    /// Requests a look at the queue, if one is watched, after a change of a job.
     pub(crate) fn look_at_queue(&self) {
         if let Some(outlook) = &self.outlook {
             outlook.tell();
@@ -99,7 +99,7 @@ impl Desk {
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
-    /// Returns the problem to answer. What is in the way for now only is a page of its own.
+    /// Returns the problem to answer. Temporary obstacles have a page of their own.
     fn problem(&self) -> api::Problem {
         let is_early = self.0.kind() == ErrorKind::Conflict && self.0.is_temporary();
         let code = if is_early { "busy" } else { self.0.code() };
@@ -281,7 +281,7 @@ async fn nothing_here(request: Request) -> Refusal {
     )
 }
 
-/// Gives every refusal the shape of the interface that was asked.
+/// Gives every refusal the form of its interface.
 async fn shape_refusal(request: Request, next: middleware::Next) -> Response {
     let is_fts = request.uri().path().starts_with(fts::PREFIX);
     let response = explain_rejection(next.run(request).await).await;

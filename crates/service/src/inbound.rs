@@ -1,4 +1,4 @@
-//! Stage-ins: looks at sources, fetches chunks into a draft, gives files their names.
+//! Stage-ins: lists sources, fetches chunks into a draft, and publishes the files.
 
 mod by_mover;
 mod chunk;
@@ -68,7 +68,7 @@ impl Flows {
 
 type Stages = Arc<Mutex<HashMap<RequestId, Arc<tokio::sync::OnceCell<Arc<Stage>>>>>>;
 
-/// Carries out what the mind commands of stage-ins; owned by the hands.
+/// Carries out the mind's commands for stage-ins; owned by the hands.
 pub(crate) struct Inbound {
     store: Arc<Store>,
     traced: Arc<Traced>,
@@ -225,7 +225,7 @@ impl Inbound {
         self.keep(request, source, handle);
     }
 
-    /// Keeps what a `Quit` must reach.
+    /// Keeps a fetch that a `Quit` must reach.
     fn keep(&mut self, request: RequestId, source: SourceId, handle: AbortHandle) {
         let fetches = self.fetches.entry((request, source)).or_default();
         fetches.retain(|fetch| !fetch.is_finished());
@@ -355,7 +355,7 @@ fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error
     tracing::warn!(%request, "{error}");
     let mut fault = fault_of(error);
     if fault == Fault::Other && error.locus() == Locus::Destination {
-        // Whatever fails there is no fault of the source's.
+        // A failure at the destination is not the source's fault.
         fault = Fault::Unwritable;
     }
     Arrival::bare(Input::ChunkMissed {
@@ -366,7 +366,7 @@ fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error
     })
 }
 
-/// Tells the mind what the system said where it goes, before it hears what that was about.
+/// Reports the system's error at the destination to the mind, before the input that it explains.
 async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error: &Error) {
     if error.locus() == Locus::Destination {
         let said = error.to_string();
@@ -376,7 +376,7 @@ async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error:
     }
 }
 
-/// Tells the mind what files are without where they are now.
+/// Reports to the mind the attributes that files lost at their destination.
 pub(crate) async fn tell_unkept(
     inputs: &mpsc::Sender<Arrival>,
     request: RequestId,
@@ -444,7 +444,7 @@ pub(crate) fn ways(owner: &str, addresses: &[String]) -> Vec<String> {
         .iter()
         .map(|address| {
             let way = apart(owner, &way_of(address));
-            // A second one on the same server has its own fate there.
+            // A second source on the same server has its own numbers.
             if seen.insert(way.clone()) {
                 way
             } else {

@@ -20,7 +20,7 @@ const USUAL_S: u64 = 7 * 24 * 3600;
 /// Longest lifetime.
 const LIFETIME_S_MAX: u64 = 365 * 24 * 3600;
 
-/// An invitation as the service keeps it.
+/// Invitation as the service keeps it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// BLAKE3 of its token.
@@ -73,7 +73,7 @@ pub(crate) fn issue(
     })
 }
 
-/// Takes an invitation back; whether there was one.
+/// Withdraws an invitation; returns whether there was one.
 ///
 /// # Errors
 /// The operating system's.

@@ -36,10 +36,10 @@ const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 1000;
 /// Batch system whose own commands report its jobs' states.
 const SLURM: &str = "slurm";
-/// Bytes of the name of a batch system or of a job's id.
+/// Longest name of a batch system or id of a job, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Looks after all jobs until the service ends, also after those that are gone.
+/// Attends to all jobs, including those that are gone, until the service ends.
 pub(crate) fn look_after_all(
     running: &mut JoinSet<Result<()>>,
     desk: &Desk,
@@ -128,7 +128,8 @@ pub(crate) fn register(
         created: desk.centre.clock.now(),
         hold: match &known {
             _ if new.held => JobHold::Held,
-            // A batch system that keeps jobs for their data too lets go of none that we look after.
+            // A batch system that holds jobs for their data releases none that the service attends
+            // to.
             Some(known) if known.phase == JobPhase::Registered => known.hold,
             Some(_) | None => JobHold::None,
         },
@@ -159,7 +160,7 @@ pub(crate) fn register(
     Ok(show(desk, &record)?)
 }
 
-/// Sees that a job can have that name.
+/// Checks the name of a job.
 fn check_name(scheduler: &str, job: &str, is_held: bool) -> Result<()> {
     let name_ok = |name: &str| {
         let mut letters = name.bytes();
@@ -218,7 +219,7 @@ pub(crate) fn ended(desk: &Desk, mut record: JobRecord, end: api::JobEnd) -> Ans
     Ok(show(desk, &record)?)
 }
 
-/// Forgets a job. What leaves scratch for it goes on.
+/// Forgets a job. Its stage-outs continue.
 ///
 /// # Errors
 /// The journal's.

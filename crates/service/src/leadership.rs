@@ -1,4 +1,4 @@
-//! Several services on one database: one of them leads, by the lease in it, and the others wait.
+//! Lets several services share a database: one leads, by the lease there, and the others wait.
 
 mod life;
 
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     keeping: JoinSet<Result<()>>,
-    /// Ends that.
+    /// Ends the renewal.
     end: oneshot::Sender<()>,
 }
 
@@ -67,7 +67,7 @@ impl Lead {
     /// # Errors
     /// The database's: then the lease expires.
     pub(crate) async fn give_up(mut self) -> Result<()> {
-        // Nobody listens where it is lost already.
+        // Nobody listens if leadership is already lost.
         let _ = self.end.send(());
         match self.keeping.join_next().await {
             Some(ended) => flatten(ended),
@@ -109,7 +109,7 @@ fn look(lease: &mut Lease) -> Result<Result<Option<Epoch>, JournalError>, String
     }
 }
 
-/// Asks the database on a thread where nobody else waits: it may take seconds to answer.
+/// Asks the database on a separate thread, since it may take seconds to answer.
 async fn aside<T: Send + 'static>(
     mut lease: Lease,
     ask: impl FnOnce(&mut Lease) -> T + Send + 'static,
@@ -123,7 +123,7 @@ async fn aside<T: Send + 'static>(
     })
 }
 
-/// Says what is new to say.
+/// Logs a line unless it repeats the last.
 fn say(said: &mut Option<String>, line: String) {
     if said.as_ref() != Some(&line) {
         tracing::warn!("{line}");
@@ -131,7 +131,7 @@ fn say(said: &mut Option<String>, line: String) {
     }
 }
 
-/// Renews the lease until it is another's, or is to be given back.
+/// Renews the lease until another service has it, or it is to be given up.
 async fn keep(mut lease: Lease, mut ended: oneshot::Receiver<()>) -> Result<()> {
     let mut renewed = monotonic();
     loop {

@@ -46,7 +46,7 @@ pub struct LendingOptions {
     pub listen: SocketAddr,
     /// Address by which pulls reach it, if not that one.
     pub url: Option<String>,
-    /// Most that is handed out in a second.
+    /// Rate limit of serving sources.
     pub rate: Option<ByteRate>,
 }
 

@@ -97,11 +97,11 @@ pub use site::{Complaint, SITE_TABLES, Site, read_site};
 pub use slurmrestd::{QueueUrl, RestOptions};
 pub use store::journal_error;
 
-/// Depots that may be added while none is taken up for watching yet.
+/// Most depots that may be added before their watches start.
 const WATCHES_MAX: usize = 64;
 /// Time for pending answers once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
-/// Between two looks for keys of what nobody keeps any more.
+/// Interval of looks for keys that are no longer needed.
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
 
 /// Service that listens, but does nothing yet.
@@ -250,10 +250,10 @@ impl Service {
         &self.token_file
     }
 
-    /// Runs until `shutdown` is done or something that can't be worked around fails.
+    /// Runs until `shutdown` completes or a fatal error occurs.
     ///
     /// # Errors
-    /// The journal's: nothing may be started that was not written down.
+    /// The journal's: nothing unrecorded may be started.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let Self {
             desk,
@@ -310,7 +310,7 @@ impl Service {
             lost = lose(&mut lead) => lost,
         };
         end.send_replace(true);
-        // Whatever still runs may be cut off at any moment: that is what the journal is for.
+        // Remaining work may be cut off at any moment: the journal allows that.
         tokio::time::sleep(SHUTDOWN_GRACE).await;
         drop(cut);
         running.shutdown().await;
@@ -321,7 +321,7 @@ impl Service {
     }
 }
 
-/// Does what is to be done from time to time.
+/// Runs periodic work.
 fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
     let centre = &desk.centre;
     running.spawn(meters::read_all(Arc::clone(centre)));
@@ -332,7 +332,7 @@ fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
     running.spawn(retire_keys(Arc::clone(centre)));
 }
 
-/// Removes the keys of what nobody keeps any more, again and again.
+/// Removes keys that are no longer needed, repeatedly.
 async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     loop {
         tokio::time::sleep(KEYS_EVERY).await;
@@ -350,7 +350,7 @@ fn decide(running: &mut JoinSet<Result<()>>, driver: driver::Driver) -> oneshot:
     cut
 }
 
-/// Hands out sources from now on, and reads what was not read yet for that.
+/// Starts serving sources, and reading their unread chunks.
 fn hand_out(
     running: &mut JoinSet<Result<()>>,
     desk: &http::Desk,
@@ -371,7 +371,7 @@ fn hand_out(
     });
 }
 
-/// Waits until the lead is lost, where there is one.
+/// Waits until leadership is lost, if there is any.
 async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
     match lead {
         Some(lead) => lead.lost().await,
@@ -379,7 +379,7 @@ async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
     }
 }
 
-/// Opens what users have given.
+/// Opens users' credentials.
 fn open_credentials(store: &store::Store, options: &Options) -> Result<credentials::Credentials> {
     let usual = || options.state.join(credentials::KEY_FILE);
     let key_file = options.credentials_key.clone().unwrap_or_else(usual);
@@ -388,7 +388,7 @@ fn open_credentials(store: &store::Store, options: &Options) -> Result<credentia
     credentials::Credentials::open(&key_file, &address_key_file, &known)
 }
 
-/// Takes the port where sources are handed out.
+/// Binds the port of the source server.
 fn open_outlet(
     state: &std::path::Path,
     centre: &driver::Centre,
@@ -407,7 +407,7 @@ fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
     })
 }
 
-/// Tells the mind where chunks are coded and what the way out carries, where that is new.
+/// Reports to the mind where chunks are coded and the uplink's rate, if they changed.
 async fn choose_encoding(
     centre: &driver::Centre,
     (encode, rate): (Encode, Option<ByteRate>),
@@ -422,7 +422,7 @@ async fn choose_encoding(
     Ok(())
 }
 
-/// Tells the mind that the driver started, and takes up what a crash left undone.
+/// Reports the start to the mind, and resumes work that a crash interrupted.
 async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
     tokio::task::block_in_place(|| centre.store.retire_keys(centre.clock.now()))?;

@@ -62,9 +62,9 @@ pub(crate) struct Start {
 pub(crate) struct Ask {
     /// Name after which the page begins.
     pub(crate) after: Option<Vec<u8>>,
-    /// Whatever is kept, it is listed anew.
+    /// Set to list anew, whatever is cached.
     pub(crate) refresh: bool,
-    /// Levels that are listed ahead.
+    /// Levels to list ahead.
     pub(crate) levels: u8,
     /// Examines neighbouring directories even if this one was cached.
     pub(crate) looks_beside: bool,
@@ -88,7 +88,7 @@ struct Books {
     asked: usize,
 }
 
-/// The listings of a service.
+/// Listings of a service.
 pub(crate) struct Listings {
     books: Mutex<Books>,
     reader: Reader,
@@ -97,7 +97,7 @@ pub(crate) struct Listings {
     told: Notify,
 }
 
-/// Something is being written; when this is dropped it is no more.
+/// Write under way, which ends when this is dropped.
 pub(crate) struct Writing {
     listings: Arc<Listings>,
     number: Option<u64>,
@@ -153,7 +153,7 @@ impl Listings {
         (Arc::new(listings), started)
     }
 
-    /// Keeps so many bytes from now on.
+    /// Sets the memory for listings.
     pub(crate) fn resize(&self, cache_bytes: u64) {
         let bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         self.books().cache.resize(bytes);
@@ -297,7 +297,7 @@ impl Listings {
         }
     }
 
-    /// Lists what is asked for, and ahead of that, until the service ends.
+    /// Lists requested directories, and others ahead, until the service ends.
     pub(crate) async fn run(self: Arc<Self>, mut starts: mpsc::Receiver<Start>) -> Result<()> {
         let mut running = JoinSet::new();
         let mut is_open = false;
@@ -357,7 +357,7 @@ impl Listings {
         outcome.send_replace(Some(read));
     }
 
-    /// Lists all that lies below a directory; where that is too much, offers the directories in it.
+    /// Lists everything below a directory; if that is too much, offers its subdirectories.
     async fn list_tree(self: Arc<Self>, wanted: Wanted) {
         let Some(number) = self.books().cache.begin_tree(&wanted.place) else {
             self.books().agenda.done(&wanted, 0, std::iter::empty());
@@ -453,7 +453,7 @@ impl Listings {
     }
 }
 
-/// Waits until a listing is over.
+/// Waits until a listing ends.
 async fn ended(mut waiter: Waiter) -> Result<Arc<Read>> {
     let outcome = waiter.wait_for(Option::is_some).await;
     match outcome.as_deref() {

@@ -1,4 +1,4 @@
-//! Relays that make themselves known by an invitation, and say from time to time how they are.
+//! Relays that register by an invitation, and report their status from time to time.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Members {
         }
     }
 
-    /// Takes a relay into the books that shows a good invitation.
+    /// Registers a relay that shows a valid invitation.
     pub(crate) async fn register(&self, token: &str, body: RegisterBody) -> Result<()> {
         let subject = || format!("depot {}", body.name);
         check_protocol("register", body.protocol, &subject())?;
@@ -73,7 +73,7 @@ impl Members {
         Ok(())
     }
 
-    /// Hears how a relay is, and where.
+    /// Receives a relay's status and address.
     pub(crate) async fn heartbeat(&self, token: &str, body: HeartbeatBody) -> Result<()> {
         let subject = || format!("depot {}", body.name);
         check_protocol("hear", body.protocol, &subject())?;

@@ -24,9 +24,9 @@ use posthaste_types::{ByteRate, Bytes};
 
 /// Shortest window…
 const WINDOW_MIN: Duration = Duration::from_millis(900);
-/// …and with this many acknowledgements, so that one fragment isn't taken for a rate…
+/// …and with this many acknowledgements, so that one fragment doesn't count as a rate…
 const ACKNOWLEDGED_MIN: u32 = 3;
-/// …unless it has been open this long.
+/// …unless the window has been open this long.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// Least busy share of a window, in per cent, for a measurement of the depot's capacity; a less
 /// busy one gives a lower bound (a censored sample).
@@ -38,8 +38,7 @@ const BUSY_MIN: Duration = Duration::from_millis(1);
 const SEEN_MIN: Duration = Duration::from_millis(1400);
 /// …and the fewest bytes that count as a rate: status calls are bytes too.
 const SEEN_BYTES_MIN: u64 = 64 << 10;
-/// After a pause of this long sends are a new burst: connections have begun to forget how fast they
-/// were.
+/// Pause after which sends are a new burst: connections have begun to forget their speed.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Meter of one depot.
@@ -73,12 +72,12 @@ struct Window {
     /// any in this window.
     told: u32,
     was_told: bool,
-    /// Some of what is on its way still goes another way.
+    /// Set while some of the bytes under way use another way.
     is_turning: bool,
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     ramp: Ramp,
-    /// Time with something in flight, but for what `busy_since` says.
+    /// Time with something in flight, except the time since `busy_since`.
     busy: Duration,
     /// Time of the window's last acknowledgement, and the busy time until then.
     acknowledged_at: Option<(Instant, Duration)>,
@@ -88,7 +87,7 @@ struct Window {
     stored: Bytes,
     /// Network counters at the first look.
     before: Option<Look>,
-    /// Bytes count as they arrive, until so many sends have ended.
+    /// Number of sends that must end before bytes no longer count as they arrive.
     seen: Option<u32>,
     /// Set if bytes acknowledged since it opened were counted before, in part.
     is_counted: bool,
@@ -179,7 +178,7 @@ impl Window {
     fn wait(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let window = self.busy_until(now);
         let is_busy = is_busy(window, now.duration_since(self.opened));
-        // In a ramp buffers take what does not arrive.
+        // Early in a burst, buffers absorb bytes that do not arrive.
         let sample = match self.see(now, before, carried) {
             Some(sample) if self.ramp == Ramp::Over => Some(sample),
             _ => ((carried.sent - before.carried.sent).get() >= SEEN_BYTES_MIN).then_some(Sample {
@@ -199,7 +198,7 @@ impl Window {
         sample.filter(|_| is_busy)
     }
 
-    /// Moves the ramp on after a send ended.
+    /// Advances the burst after a send ended.
     fn climb(&mut self, now: Instant, is_stored: bool) {
         if self.ramp == Ramp::Filling && is_stored {
             // Arrivals until now filled the path.
@@ -233,7 +232,7 @@ fn is_busy(busy: Duration, open_for: Duration) -> bool {
     busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
 }
 
-/// A closed window.
+/// Closed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Bytes acknowledged, or seen to arrive.
@@ -359,7 +358,7 @@ impl Meter {
                 return sample;
             }
             if window.is_counted {
-                // Until what is on its way now has ended.
+                // Lasts until all sends under way have ended.
                 window.open(now, window.busy_until(now), now);
                 window.before = Some(window.look(now, carried));
                 window.seen = (window.in_flight > 0).then_some(window.in_flight);
@@ -516,7 +515,7 @@ mod tests {
     fn the_ramp_of_a_burst_is_only_a_lower_bound() {
         let start = start();
         let meter = Meter::new(start);
-        // Twenty on their way at once: the first second shows what filled the path.
+        // Twenty are under way at once: the first second shows what filled the path.
         let samples = run(&meter, start, 20, 100, 5000);
         let saturated = samples.iter().map(|sample| sample.saturated);
         assert_eq!(
@@ -662,7 +661,7 @@ mod tests {
     fn a_path_that_becomes_slow_shows_long_before_what_is_on_its_way_is_acknowledged() {
         let start = start();
         let meter = Meter::new(start);
-        // At a tenth of the rate the 16 MB that are on their way take 16 s.
+        // At a tenth of the rate the 16 MB under way take 16 s.
         let rates = ((10_000, 1000), 10_400);
         let samples = run_seen(&meter, start, 2_000_000, rates, 60_000, true);
         let late = samples.iter().filter(|(at, _)| *at > 10_400);
@@ -700,7 +699,7 @@ mod tests {
         let told = Meter::new(start);
         told.on_told(true);
         assert!(known_slow(&told, start, false) > 14_000);
-        // Once no mover sends any more it is known in time.
+        // Once no mover sends any more, arrivals are known in time.
         let free = Meter::new(start);
         free.on_told(true);
         free.on_told(false);
@@ -711,11 +710,11 @@ mod tests {
     fn what_arrives_counts_from_the_first_acknowledgement_on() {
         let start = start();
         let meter = Meter::new(start);
-        // Until all of them are acknowledged it takes 6 s.
+        // Acknowledging all of them takes 6 s.
         (0..24).for_each(|_| meter.on_start(start, false));
         let rates = ((1000, 1000), 0);
         let straight = |now: u64, arrived| Carried {
-            // The kernel at the other end takes more at first.
+            // The kernel at the other end buffers more at first.
             arrived: Some(Bytes::new(arrived + 4000 * now.min(1000))),
             ..UNSEEN
         };
@@ -787,7 +786,7 @@ mod tests {
     fn what_arrived_before_the_first_look_lowers_no_rate() {
         let start = start();
         let meter = Meter::new(start);
-        // A window opens as the path becomes slow, and is looked at 400 ms later.
+        // A window opens as the path slows down, and is read 400 ms later.
         let rates = ((10_000, 1000), 9600);
         let samples = run_seen(&meter, start, 2_000_000, rates, 16_000, true);
         let mut late = samples.iter().filter(|(at, _)| *at > 11_500);
@@ -816,7 +815,7 @@ mod tests {
     fn large_fragments_that_end_together_behind_a_gateway_show_what_it_carries() {
         let start = start();
         let meter = Meter::new(start);
-        // Eight of 2 MB take 16 s, and nothing is heard meanwhile.
+        // Eight sends of 2 MB take 16 s, and no report comes meanwhile.
         let rates = ((1000, 1000), 0);
         let samples = run_seen(&meter, start, 2_000_000, rates, 100_000, false);
         let full = samples.iter().filter(|(_, sample)| sample.saturated);

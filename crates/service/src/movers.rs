@@ -27,7 +27,7 @@ pub(crate) use waiting::{Ending, News, Offered};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest wait for work before a mover gets an answer, since it must report meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(3);
-/// Bytes of the name of a mover or a host.
+/// Longest name of a mover or a host, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
 struct Pending {
@@ -55,7 +55,7 @@ struct State {
     next: u64,
 }
 
-/// The movers of this service.
+/// Movers of this service.
 pub(crate) struct Movers {
     state: Mutex<State>,
     started: Instant,
@@ -269,7 +269,7 @@ impl Movers {
             Ok(Came::Stored(sum, receipt)) => Ending::Stored(sum, receipt),
             Err(_) => Ending::Failed(id),
         };
-        // Whoever waited may have left.
+        // The waiting caller may have left.
         let _ = pending.teller.try_send(ControlFlow::Break(ending));
     }
 
@@ -291,7 +291,7 @@ impl Movers {
                 continue;
             };
             if !pending.offered.departure.leave() {
-                // Whoever called it back takes it from the mover.
+                // The caller that recalled it takes it from the mover.
                 continue;
             }
             state.tell(id, lease, News::Given);
@@ -306,10 +306,10 @@ impl Movers {
         }))
     }
 
-    /// Sees that a mover has work of a request, so that it may know what that is.
+    /// Checks that a mover has work of a request, so that it may see the request.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it has none.
+    /// [`ErrorKind::PermissionDenied`] if it has none.
     pub(crate) fn check_works_for(&self, id: MoverId, request: RequestId) -> Result<()> {
         let state = self.state();
         let mut pending = state.pending.iter();
@@ -324,10 +324,10 @@ impl Movers {
             .cause("this mover has no work of it"))
     }
 
-    /// Movers of this name get nothing new, or do again.
+    /// Stops or resumes giving work to movers of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where none is there.
+    /// [`ErrorKind::NotFound`] if there is none.
     pub(crate) fn drain(&self, name: &str, drains: bool) -> Result<()> {
         let mut state = self.state();
         let is_there = state.roster.drain(self.now(), name, drains);
@@ -350,7 +350,7 @@ impl Movers {
             .collect()
     }
 
-    /// Looks after movers that are silent, for as long as the service runs.
+    /// Watches for silent movers until the service ends.
     ///
     /// # Errors
     /// None.
@@ -375,7 +375,7 @@ impl Movers {
     /// callers if no mover is to do it.
     fn settle(&self, state: &mut State) {
         for ticket in state.roster.take_left() {
-            // Whoever waits hears the end of this.
+            // The waiting caller sees the channel close.
             state.pending.remove(&ticket);
         }
         for id in state.roster.wanted(self.now()) {

@@ -35,7 +35,7 @@ use keys::{Keys, Verdict};
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
 /// Interval after a failed fetch.
 const KEYS_AGAIN: Duration = Duration::from_secs(60);
-/// Keys are trusted for so long when the provider can't be reached any more.
+/// Time for which keys are trusted if the provider can't be reached.
 const KEYS_GOOD_FOR: Duration = Duration::from_secs(86_400);
 /// Pause after a fetch that a token caused and that found no new key, for all callers.
 const ASKED_EVERY: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ impl Logins {
         Ok(logins)
     }
 
-    /// Trusts this one from now on, and nobody without. Keys are asked for when they are needed.
+    /// Replaces the trusted provider, or removes it. Keys are fetched when needed.
     pub(crate) fn trust(&self, opened: Option<Trusted>) {
         let trusted = opened.map(Arc::new);
         *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
@@ -173,7 +173,7 @@ impl Trusted {
         grants::caller(&self.settings, token.claims(), until)
     }
 
-    /// Checks a signature, with new keys where it names one that is not known.
+    /// Checks a signature, with new keys if it names an unknown one.
     async fn check(&self, token: &Token<'_>) -> Result<Verdict> {
         let known = self.known();
         let verdict = known.as_ref().map(|keys| token.check(keys));
@@ -183,7 +183,7 @@ impl Trusted {
         let mut asked = self.asked.lock().await;
         let is_early = asked.is_some_and(|at| monotonic().duration_since(at) < ASKED_EVERY);
         if is_early {
-            // Somebody else asked meanwhile, perhaps.
+            // Another caller may have fetched them meanwhile.
             let keys = self.known().ok_or_else(|| self.has_no_keys())?;
             return Ok(token.check(&keys));
         }
@@ -216,7 +216,7 @@ impl Trusted {
         is_good.then(|| Arc::clone(keys))
     }
 
-    /// Asks for the keys as they are now.
+    /// Fetches the current keys.
     async fn ask(&self) -> Result<()> {
         let discovery = self.issuer.discover().await?;
         let keys = self.issuer.keys(&discovery).await?;

@@ -57,7 +57,7 @@ pub(crate) async fn tell_of_files(
     if told.is_empty() && sealed.is_renewed(chunk) {
         told.push(Input::ChunkRenewed { request, chunk });
     }
-    // A file may have been left out between the read that failed and this.
+    // A file may have been left out between the failed read and this.
     let are_all = !told.is_empty() || sealed.excuses(chunk);
     for input in told {
         // The driver is gone only when the service ends, and then nobody waits for this.
@@ -66,7 +66,7 @@ pub(crate) async fn tell_of_files(
     are_all
 }
 
-/// Tells of the pipes, sockets and devices in a list: no chunk holds anything of them.
+/// Reports pipes, sockets and devices in a list: no chunk holds their contents.
 pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) -> Result<()> {
     let root = PathBuf::from(OsStr::from_bytes(&record.source));
     let told = tokio::task::block_in_place(|| {
@@ -121,7 +121,7 @@ pub(crate) async fn leave_out(
     Ok(sealed.faults(chunk).is_empty() && sealed.lacks_some(chunk))
 }
 
-/// Carries out what the mind decided of files that are at fault. Blocks.
+/// Carries out the mind's decisions about faulty files. Blocks.
 pub(crate) fn carry_out(store: &Store, opened: &Opened, command: &Command) {
     let (Command::LeaveOut { request, .. } | Command::Renew { request, .. }) = *command else {
         return;

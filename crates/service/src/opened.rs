@@ -44,7 +44,7 @@ impl Opened {
         self.books().get(&request).cloned()
     }
 
-    /// Its request has ended.
+    /// Forgets the dataset of a request that has ended.
     pub(crate) fn forget(&self, request: RequestId) {
         self.books().remove(&request);
     }

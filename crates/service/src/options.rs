@@ -23,34 +23,34 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Separate listening address of FTS's interface, beside its place below the API's.
     pub fts_listen: Option<SocketAddr>,
-    /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
+    /// Allows listening beyond loopback with plain HTTP, behind a TLS proxy.
     pub behind_tls: bool,
     /// Options of the source server; sources are not served without.
     pub lending: Option<LendingOptions>,
-    /// Bytes of directory listings that are kept in memory.
+    /// Memory for directory listings.
     pub listing_cache: Bytes,
     /// Place where chunks are coded.
     pub encode: Encode,
     /// Rate of the uplink, all depots together; none if unknown.
     pub way_out: Option<ByteRate>,
-    /// The gateways that some depots are reached through.
+    /// Gateways that lead to some depots.
     pub gateways: Gateways,
     /// Circuits on which rate can be reserved.
     pub circuits: Vec<Circuit>,
-    /// The directories below which jobs may have data moved.
+    /// Directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
     /// Rules of the site's purge, which bind sources on this machine; none without.
     pub purge_policy: Option<PathBuf>,
     /// Key file of users' credentials; by default `credentials.key` in the state directory.
     pub credentials_key: Option<PathBuf>,
-    /// Touch files with the rights of the owner of each request, which only root can.
+    /// Makes the service touch files with the rights of each request's owner, which only root can.
     pub as_owners: bool,
     /// Lends root's rights to every token holder for some directories, if the service runs as root
     /// and not for owners.
     pub as_root: bool,
     /// Alarms that notify of events.
     pub alarms: Vec<Alarm>,
-    /// Whose queue is looked at; nobody's without.
+    /// Batch system whose queue is watched, if any.
     pub queue: Option<Scheduler>,
     /// REST client in place of Slurm's programs, if any.
     pub slurmrestd: Option<RestOptions>,

@@ -73,7 +73,7 @@ impl Outgoing {
     }
 }
 
-/// Carries out what the mind commands of stage-outs to addresses; owned by the hands.
+/// Carries out the mind's commands for exports; owned by the hands.
 pub(crate) struct Outbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
@@ -239,7 +239,8 @@ impl Outbound {
         });
     }
 
-    /// Sees that all of it is there; or stops, and what is there already stays: others may read it.
+    /// Checks that everything is there, or stops. Files at the destination stay: others may read
+    /// them.
     fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
         let carrier = self.carrier(request);
         let (inputs, outgoing) = (self.inputs.clone(), Arc::clone(&self.outgoing));
@@ -276,7 +277,7 @@ impl Outbound {
         });
     }
 
-    /// Removes what a request took away, once that was compared with what is there.
+    /// Removes a request's source once it was compared with the destination.
     pub(crate) fn release(&mut self, running: &mut JoinSet<()>, request: RequestId) {
         let carrier = self.carrier(request);
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
@@ -303,7 +304,7 @@ impl Outbound {
     }
 }
 
-/// Tells the mind what the system said where it goes, before it hears what that was about.
+/// Reports the system's error at the destination to the mind, before the input that it explains.
 async fn tell_refused(
     inputs: &mpsc::Sender<Arrival>,
     request: RequestId,
@@ -349,7 +350,7 @@ fn fault_of(error: &Error) -> Fault {
         ErrorKind::Corrupt => Fault::Corrupt,
         ErrorKind::Busy => Fault::Busy,
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
-        // Whatever fails there is no fault of the way's, which others take too.
+        // A failure at the destination is not the fault of the path, which others use too.
         _ if error.locus() == Locus::Destination => Fault::Unwritable,
         _ => Fault::Other,
     }

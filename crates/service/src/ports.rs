@@ -40,7 +40,7 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     }
 }
 
-/// Takes a port; `option` is what names another one.
+/// Binds a port; `option` names the option for another one.
 pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
@@ -127,7 +127,7 @@ mod tests {
         first.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         let mut others = Vec::new();
         let mut byte = [0];
-        // The first one is closed once there are too many: what it began it never ended.
+        // The oldest is closed once there are too many: its request never ended.
         while first.try_read(&mut byte).is_err() {
             others.push(connect().await.unwrap());
             assert!(

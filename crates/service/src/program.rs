@@ -10,7 +10,7 @@ use tokio::{
 
 /// Largest answer: some hundred bytes for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// Most of what a program complains of that is read; its first line is shown.
+/// Longest error output of a program that is read; its first line is shown.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// Returns the output of a program; `asked` names it in errors. It is killed if it takes longer

@@ -1,4 +1,4 @@
-//! The rules of the site's purge, and when they take the first file of what a request is about.
+//! Rules of the site's purge, and the forecast of a request's first purged file.
 
 mod looks;
 
@@ -33,10 +33,10 @@ pub(crate) struct Foreseen {
 /// Attributes that show whether a file changed: its times and its size.
 type Stamp = (i64, i64, u64);
 
-/// Sees that a file has rules of a purge.
+/// Checks that a file has valid purge rules.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
+/// [`ErrorKind::Invalid`] for invalid rules, and the operating system's.
 pub fn check_purge_policy(file: &Path) -> Result<()> {
     Purges::open(Some(file)).map(drop)
 }
@@ -61,7 +61,7 @@ struct Seen {
     told: Option<String>,
 }
 
-/// Their file, and what was read there.
+/// File of the rules, and its last parsed contents.
 #[derive(Debug, Default)]
 struct Rules {
     file: Option<PathBuf>,
@@ -69,10 +69,10 @@ struct Rules {
 }
 
 impl Purges {
-    /// Rules that are read now, and again when their file changed; none without a file.
+    /// Reads rules now, and again when their file changed; none without a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
+    /// [`ErrorKind::Invalid`] for invalid rules, and the operating system's.
     pub(crate) fn open(file: Option<&Path>) -> Result<Self> {
         let purges = Self::default();
         purges.rules().file = file.map(Path::to_owned);
@@ -93,7 +93,7 @@ impl Purges {
         self.rules().file.is_some()
     }
 
-    /// Goes by the rules of others from now on.
+    /// Replaces the rules.
     pub(crate) fn go_by(&self, others: Self) {
         let others = others.rules.into_inner();
         *self.rules() = others.unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ impl Purges {
         if bytes.len() as u64 > POLICY_BYTES_MAX {
             return Err(invalid("it is larger than 4 MiB".into()));
         }
-        // Comments of sites are written in any encoding.
+        // Sites write comments in any encoding.
         let text = String::from_utf8_lossy(&bytes);
         let policy = purge::read(&text, Language::of(&text), &site::number_of);
         let policy = policy.map_err(|complaints| {
@@ -213,7 +213,7 @@ mod tests {
         for told in ["run/out.h5", "rule `old` (line 1)", "purge.toml"] {
             assert!(foreseen.rule.contains(told), "{}", foreseen.rule);
         }
-        // Somebody wrote to it; then the site changed its rules, and it should be gone already.
+        // The file was written to; then the site changed its rules, and the purge is overdue.
         touch(1);
         assert_eq!(at(&[]).at, Some(now + DAY * 29));
         fs::write(&policy, rule(1) + "# from this week on\n").unwrap();

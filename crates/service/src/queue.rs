@@ -1,4 +1,4 @@
-//! The queue of the batch system: looked at, forecast, and the forecasts scored as jobs start.
+//! Watches the batch system's queue, forecasts it, and scores the forecasts as jobs start.
 
 mod ask;
 mod book;
@@ -30,7 +30,7 @@ const LOOK_LEAST: Duration = Duration::from_secs(5);
 /// Just-in-time data should arrive this long before the p10 start of such jobs, as measured
 /// (docs/algorithms/queue-wait.md, closed loop).
 const AHEAD: Duration = Duration::from_secs(60);
-/// Data that is wanted sooner than this is not held back at all.
+/// Data that is wanted sooner than this is not delayed.
 const NEAR: Duration = Duration::from_secs(60);
 /// Delay of the data of a job that came since the last look: nothing is known of it before the next
 /// look, which comes much sooner if Slurm answers.
@@ -38,7 +38,7 @@ const UNSEEN: Duration = Duration::from_secs(120);
 /// Delay of the data of a job that waits for other jobs to end, whose end is unknown.
 const DEPENDENT: Duration = Duration::from_secs(12 * 3600);
 
-/// Whose queue is looked at.
+/// Batch system whose queue is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
     /// Slurm, asked by `squeue`, `sinfo` and `sacct`, or through slurmrestd.
@@ -72,7 +72,7 @@ impl Scheduler {
 
 /// Source of a queue.
 pub(crate) enum Asked {
-    /// The programs of a batch system.
+    /// Programs of a batch system.
     Programs(Scheduler),
     /// Slurm, without its programs.
     Slurmrestd(Arc<Slurmrestd>),
@@ -121,7 +121,7 @@ struct Known {
     asked: Option<Timestamp>,
     looked: Option<Timestamp>,
     trouble: Option<String>,
-    /// Jobs that the accounting taught, and why it taught none.
+    /// Number of jobs learned from the accounting, and the reason if none.
     history_jobs: u32,
     history_trouble: Option<String>,
 }
@@ -150,7 +150,7 @@ impl Outlook {
         self.is_just_in_time.store(is_just_in_time, Relaxed);
     }
 
-    /// Asks for a look soon: a job came, ended or went.
+    /// Requests a look soon: a job came, ended or went.
     pub(crate) fn tell(&self) {
         self.told.notify_one();
     }
@@ -263,7 +263,7 @@ async fn learn_history(outlook: &Outlook) -> bool {
     })
 }
 
-/// Looks once. Whether there was an answer.
+/// Looks once. Returns whether there was an answer.
 async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
     let asked = centre.clock.now();
     let (queue, procs) = match ask::queue(&outlook.asked).await {

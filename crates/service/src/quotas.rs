@@ -17,9 +17,9 @@ use toml::Spanned;
 use crate::{driver::Centre, jobs::is_of_job, outbound::onward, site::Complaint, tokens};
 use book::{Book, Open};
 
-/// Limits of one file: people write them by hand.
+/// Most quotas of a file: people write them by hand.
 pub(crate) const QUOTAS_MAX: usize = 4096;
-/// Stands for each user that has none of their own.
+/// Name for each user without an own quota.
 const EVERYBODY: &str = "*";
 
 /// Quota of one user, or of each user without an own one.
@@ -80,7 +80,7 @@ struct Books {
     book: Option<Book>,
 }
 
-/// Room for a request that is being written down. Without that it is given back.
+/// Room for a request being recorded, which is given back unless it is.
 pub(crate) struct Place<'a> {
     quotas: &'a Quotas,
     owner: String,
@@ -114,7 +114,7 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has these limits from now on. What is open stays so.
+    /// Replaces the quotas. Open requests stay open.
     pub(crate) fn limit(&self, limits: Vec<Quota>) {
         *self.books() = Books { limits, book: None };
     }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(of("bob").unwrap().requests, Some(2));
         assert_eq!(of("bob").unwrap().bytes, Some(Bytes::new(10 << 40)));
         assert_eq!(of("alice").unwrap().requests, None);
-        // Without any limit, and those that are nobody's in particular.
+        // Users without a quota, and requests of nobody in particular.
         assert_eq!((of("olga"), of("")), (None, None));
         let none = read("[[quota]]\nuser = \"\"\nrequests = 0\n");
         assert_eq!(limit_of(&none, "").unwrap().requests, Some(0));

@@ -1,5 +1,5 @@
-//! Removes a source from scratch: only what is in the sealed list, only while it is unchanged,
-//! and only after the depots hold all that is needed to bring it back.
+//! Removes a source from scratch: only files in the sealed list, only while unchanged, and only
+//! after the depots hold all that is needed to restore it.
 
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
@@ -16,8 +16,8 @@ use crate::{depots::Depots, store::Store};
 /// Stores the manifest at depots, then removes the source.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] when too few depots took the manifest, and nothing was removed;
-/// [`ErrorKind::Changed`] when some file changed, which then stays.
+/// [`ErrorKind::Unreachable`] if too few depots stored the manifest, and nothing was removed;
+/// [`ErrorKind::Changed`] if a file changed, which then stays.
 pub(crate) async fn release(
     request: RequestId,
     sealed: &Arc<Sealed>,
@@ -31,7 +31,7 @@ pub(crate) async fn release(
     let keeps_root = record.is_of_some();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let actor = sealed.seal().actor.clone();
-    // With what was left out since it was opened: that stays.
+    // The list includes later omissions: omitted files stay.
     let list = tokio::task::block_in_place(|| store.list(request))?;
     let removed = actor.blocking(move || remove(&sealed.seal().root, &list, keeps_root, backup));
     removed.await
@@ -92,7 +92,7 @@ pub(crate) fn remove(
     backup: Option<Timestamp>,
 ) -> Result<()> {
     let directory = match Root::of(root, list) {
-        // All of it is gone.
+        // Everything has gone.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
@@ -115,7 +115,7 @@ pub(crate) fn remove(
         }
     }
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
-    // Children come after their directory in the list, so backwards empties each first.
+    // Children follow their directory in the list, so the reverse order empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
         let of_file = match is_file(entry) {
             true => names.get_mut(&entry.inode).map(std::mem::take),
@@ -148,7 +148,7 @@ enum Judged {
     Before,
 }
 
-/// Removes all names of a file where none of them changed, and else none.
+/// Removes all names of a file if none of them changed, and otherwise none.
 fn remove_names(
     (root, directory): (&Path, &Root),
     names: &[&FileEntry],
@@ -188,7 +188,7 @@ fn remove_entry(
             Some(place) => remove_directory(&place.path, &shown),
             None => Ok(()),
         },
-        // Nobody else has it.
+        // No other copy exists.
         FileKind::LeftOut => Ok(()),
         FileKind::Regular | FileKind::Symlink { .. } => {
             let Some((place, found)) = look(directory, entry, &shown)? else {
@@ -226,7 +226,7 @@ fn look(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<(Plac
     }
 }
 
-/// Compares a file with what was sealed, and with when a backup was made.
+/// Compares a file with its sealed state, and with a backup's time.
 fn judge(
     entry: &FileEntry,
     found: &fs::Metadata,

@@ -31,7 +31,7 @@ impl<T> Current<T> {
     }
 }
 
-/// Gives a service that runs other settings.
+/// Handle that changes the settings of a running service.
 #[derive(Clone)]
 pub struct Reloader {
     desk: Desk,
@@ -62,7 +62,7 @@ impl Reloader {
         }
     }
 
-    /// Tells the mind those that it starts with.
+    /// Reports the initial settings to the mind.
     ///
     /// # Errors
     /// The journal's.
@@ -88,14 +88,14 @@ impl Reloader {
         let (purges, scratch, audit) = tokio::task::block_in_place(|| -> Result<_> {
             let purges = Purges::open(new.purge_policy.as_deref())?;
             let scratch = owner::roots(&new.scratch)?;
-            // Its file is made where it is not there, so it comes last.
+            // The audit file is created if missing, so it comes last.
             let audit = new.audit.as_deref().map(Audit::open).transpose()?;
             Ok((purges, scratch, audit))
         })?;
 
         let desk = &self.desk;
         choose_encoding(&desk.centre, (new.encode, new.way_out)).await?;
-        // Whoever took them ends with the service.
+        // The receiver ends with the service.
         let _ = self.tellers.send(tellers).await;
         desk.centre.purges.go_by(purges);
         desk.scratch.set(scratch);
@@ -121,7 +121,7 @@ impl Reloader {
             just_in_time,
             logs,
             site,
-            // They stay what they were at the start.
+            // These stay as they were at the start.
             as_owners: _,
             as_root: _,
             is_new: _,
@@ -145,14 +145,14 @@ impl Reloader {
         now.purge_policy = purge_policy;
         now.alarms = alarms;
         now.just_in_time = just_in_time;
-        // The rest of that needs a restart still.
+        // The other fields need a restart.
         now.logs.level = logs.level;
         now.site = site;
         Ok(reloaded)
     }
 }
 
-/// Keys that can change while a service runs, with whether they do.
+/// Returns the keys that can change while a service runs, and whether they do.
 fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
     [
         ("alarms", now.alarms != new.alarms),
@@ -169,7 +169,7 @@ fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
     ]
 }
 
-/// Keys that can't.
+/// Returns the keys that can't.
 fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 19] {
     let database = |options: &Options| options.database.as_ref().map(ToString::to_string);
     let lending = [now, new].map(|options| options.lending.as_ref());

@@ -1,4 +1,4 @@
-//! From the mind's words to the API's.
+//! Converts the mind's state to the API's.
 
 mod ending;
 mod onward;
@@ -35,7 +35,7 @@ pub(crate) fn moment(at: Timestamp) -> String {
         .map_or_else(|_| "far future".to_owned(), |at| format!("{at:.3}"))
 }
 
-/// Reads RFC 3339.
+/// Parses RFC 3339.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`], naming the field.
@@ -243,7 +243,7 @@ fn complete(
     }
 }
 
-/// Lines of what was left out that are shown.
+/// Most omitted files that are shown.
 const LEFT_OUT_NAMED_MAX: usize = 100;
 
 /// Returns the files that were left out of a request.

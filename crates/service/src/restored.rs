@@ -80,7 +80,7 @@ async fn manifests(
     let mut kept: BTreeMap<Digest, (usize, Bytes)> = BTreeMap::new();
     let holders = record.holders();
     let asked = holders.filter_map(|name| depots.get_key_value(name));
-    // All at once: one that does not answer holds up nobody's.
+    // All depots are asked at once: a silent one delays no other.
     let asked = join_all(asked.map(async |(name, depot)| {
         let asked = depot.client.get_manifest(&dataset, None);
         (name.clone(), timeout(ANSWER_MAX, asked).await)
@@ -92,7 +92,7 @@ async fn manifests(
         });
         match answer {
             Ok(bytes) => kept.entry(digest_of(&bytes)).or_insert((0, bytes)).0 += 1,
-            // The source of most was not released.
+            // Most sources were not released.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 tracing::warn!(request = %record.id, "{error}");
@@ -203,7 +203,7 @@ mod tests {
             }
         }
 
-        /// Takes a request that may use these depots, and reads its first chunk.
+        /// Submits a request that may use these depots, and reads its first chunk.
         fn submit(&self, via: &[&str], recipients: &[String]) -> RequestRecord {
             let record = RequestRecord {
                 via: via.iter().copied().map(str::to_owned).collect(),
@@ -241,7 +241,7 @@ mod tests {
             kept.unwrap();
         }
 
-        /// Backs up, and starts from a copy what comes after.
+        /// Makes a backup, and restarts from a copy of it.
         fn back_up(&self, name: &str) -> Centre {
             let copy = self.folder.path().join(name);
             backup::back_up(self.store.directory(), &copy).unwrap();

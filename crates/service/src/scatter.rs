@@ -100,7 +100,8 @@ impl Hands {
     }
 }
 
-/// Sends the chunk. When this returns it is there and checked, and is being sent on.
+/// Sends the chunk. When this returns, it is stored and checked, and its fragments are being sent
+/// on.
 async fn begin(
     sealed: &Arc<Sealed>,
     depots: &Depots,

@@ -1,4 +1,5 @@
-//! The service's secrets: files only its user can read, never in arguments, logs or the journal.
+//! Secrets of the service: files that only its user can read, never in arguments, logs or the
+//! journal.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use posthaste_endpoint::{
 
 /// Bytes of a token or secret.
 pub const SECRET_BYTES: usize = 32;
-/// Characters that a token has at least: 64 bits of hexadecimal digits.
+/// Shortest token: 64 bits in hexadecimal digits.
 const TOKEN_BYTES_MIN: usize = 16;
 /// Largest secret file: hundreds of identities fit, so a longer file holds something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -59,7 +60,7 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
 pub fn read_private(path: &Path) -> Result<String> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read", shown.clone(), cause);
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::new(ErrorKind::Invalid, "read", &shown).cause("it is no file"));
     }
@@ -86,7 +87,7 @@ pub(crate) fn token(path: &Path) -> Result<String> {
         check_owner(path)?;
         let text = read_private(path)?;
         let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        // Whoever shows what it holds may do everything.
+        // A holder of this token may do everything.
         if text.len() < TOKEN_BYTES_MIN || !is_printable || is_constant(text.as_bytes()) {
             let shown = path.display().to_string();
             return Err(Error::new(ErrorKind::Invalid, "use", shown)

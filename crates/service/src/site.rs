@@ -10,7 +10,7 @@ use crate::{
 /// Message of an error, and its byte offset.
 pub type Complaint = (usize, String);
 
-/// Tables that are no command's.
+/// Tables of the settings file that belong to no command.
 pub const SITE_TABLES: [&str; 2] = ["oidc", "quota"];
 
 /// Contents of these tables.
@@ -22,7 +22,7 @@ pub struct Site {
     pub quotas: Vec<Quota>,
 }
 
-/// Others are not ours.
+/// Tables of commands are ignored here.
 #[derive(Debug, Deserialize)]
 struct Written {
     oidc: Option<oidc::Written>,

@@ -47,15 +47,15 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
 /// First API version that takes the option not to clip jobs at the first of the requested weeks;
 /// earlier ones don't clip, and don't know the option.
 const CUTS_SINCE: u32 = 40;
-/// Longest that a connection is waited for.
+/// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest that a question of a few bytes is waited for.
+/// Longest wait for an answer of a few bytes.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest that a queue is waited for: slurmrestd puts together some thousand jobs in a second.
+/// Longest wait for a queue: slurmrestd composes some thousand jobs a second.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest that weeks of jobs are waited for, once.
+/// Longest wait for weeks of jobs, once.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Most of a refusal that is read.
+/// Longest part of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// Options of asking slurmrestd.
@@ -66,7 +66,7 @@ pub struct RestOptions {
     /// File with the token for slurmrestd, read anew for each call; none if slurmrestd identifies
     /// the socket's peer.
     pub token_file: Option<PathBuf>,
-    /// Certificates of authorities that are trusted beside the system's.
+    /// Certificate authorities trusted beside the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -154,7 +154,7 @@ impl Slurmrestd {
         self.ask(path, HISTORY_TIMEOUT, slurm::history).await
     }
 
-    /// Asks at a path, in which `{}` is the form of answers, and reads the answer while it comes.
+    /// Calls a path, in which `{}` is the API version, and parses the answer as it arrives.
     async fn ask<T: Send + 'static>(
         &self,
         path: impl Fn(u32) -> &'static str,
@@ -169,7 +169,7 @@ impl Slurmrestd {
         };
         let mut answer = self.get(&named(path(version), version), patience).await?;
         if answer.status() == StatusCode::NOT_FOUND && version == known {
-            // Another release may have taken its place.
+            // Another release may have replaced it.
             version = self.find_version().await?;
             answer = self.get(&named(path(version), version), patience).await?;
         }
@@ -195,7 +195,8 @@ impl Slurmrestd {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     return Err(self.refused(answer, &path).await);
                 }
-                // Whatever it says of the controller, it knows the form.
+                // Any answer shows that it knows the version, whatever it reports of the
+                // controller.
                 _ => {
                     self.version.store(version, Relaxed);
                     return Ok(version);
@@ -270,7 +271,7 @@ impl Slurmrestd {
             self.fail(kind)
                 .cause(format!("it answered {status} to /{path}{told}"))
         };
-        // Slurm until 22.05 says of a token that is none the same as of anything else.
+        // Slurm until 22.05 reports an invalid token as it does other errors.
         let about_token = || match &self.token_file {
             Some(file) => format!("is the token in {} still good?", file.display()),
             None => "name a file with a token with --queue-token-file".to_owned(),

@@ -44,11 +44,11 @@ pub(crate) const DATABASE: &str = "database";
 /// Directory of the alarms' marks.
 pub(crate) const MARKS: &str = "alarms";
 
-/// The service's state directory, open.
+/// State directory of the service, open.
 pub(crate) struct Store {
     directory: PathBuf,
     journal: Mutex<Journal>,
-    /// Requests and scans that are to be kept.
+    /// Requests and scans to be recorded.
     inserts: Together<RequestRecord, RequestId>,
     scans: Together<Scanned, ()>,
     /// Number of the lease for writing; 0 without.
@@ -137,7 +137,7 @@ impl Store {
         })
     }
 
-    /// Uses the journal.
+    /// Calls a function with the journal.
     ///
     /// # Errors
     /// The journal's.
@@ -205,7 +205,7 @@ impl Store {
             .join(format!("{request}.list"))
     }
 
-    /// Keeps a dataset's list, durable when this returns.
+    /// Stores a dataset's list durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -230,7 +230,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Writes a file, whole and durable when this returns, and only while nobody else leads.
+    /// Writes a file durably, whole or not at all, and only while this service leads.
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
         // A former leader may be writing the same file.
@@ -261,7 +261,7 @@ impl Store {
         }
     }
 
-    /// Keeps that, durable when this returns.
+    /// Stores the mark durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -301,7 +301,7 @@ impl Store {
     /// Opens the request's dataset for reading.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when the request or its list isn't there.
+    /// [`ErrorKind::NotFound`] if the request or its list is missing.
     pub(crate) fn open_sealed(&self, request: RequestId) -> Result<Sealed> {
         let record = self.request(request)?;
         let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
@@ -354,7 +354,7 @@ impl Store {
             .into_iter()
             .filter_map(|chunk| {
                 let (chunk, fragments) = chunk.digests.split_first()?;
-                // Last what an encrypted chunk holds.
+                // The last digest is that of an encrypted chunk's contents.
                 let fragments_and_rest = fragments.split_at_checked(record.code.total().into());
                 let (fragments, rest) = fragments_and_rest?;
                 Some(ChunkDigests {
@@ -411,7 +411,7 @@ fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to begin without a journal where secrets or datasets are left.
+/// Refuses to begin without a journal if secrets or datasets are left.
 fn refuse_left(directory: &Path) -> Result<()> {
     let has_any = |name: &&str| {
         let there = std::fs::read_dir(directory.join(name));
@@ -441,7 +441,7 @@ fn refuse_second(directory: &Path) -> Result<()> {
         )))
 }
 
-/// Makes names in a file's directory durable.
+/// Makes the names in a file's directory durable.
 pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());

@@ -1,4 +1,4 @@
-//! Takes a stage-out: writes it down, scans its source, hands it to the mind.
+//! Accepts a stage-out: records it, scans its source, and submits it to the mind.
 
 mod going;
 mod known;
@@ -43,17 +43,16 @@ const HOLDERS_MAX: usize = 64;
 /// Number of a rehearsed request, beyond all others as the next one's would be: order and
 /// forgetting go by it. Only the number of its export comes after.
 pub(crate) const REHEARSED: RequestId = RequestId::new(u64::MAX - 1);
-/// Files that one request may name: they are in the journal by name.
+/// Most named files of one request: the journal has their names.
 pub(crate) const ONLY_MAX: usize = 10_000;
-/// Bytes of a name people give.
+/// Longest name that people give, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Checks a request and writes it down. Submitting the same submission id again gives back the
-/// request of the first time.
+/// Checks a request and records it. Submitting a submission id again returns the first request.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::NotFound`] for a source or a depot
-/// that isn't there.
+/// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::NotFound`] for a missing source or
+/// depot.
 pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestRecord, bool)> {
     let _turn = centre.turns.wait(new.submission_id.as_deref());
     if let Some(known) = known(centre, new)? {
@@ -404,10 +403,10 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     })
 }
 
-/// Hands a sealed request to the mind.
+/// Submits a sealed request to the mind.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when a depot was taken out of the books meanwhile.
+/// [`ErrorKind::NotFound`] if a depot was removed meanwhile.
 pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
     if outbound::goes_out(&record) {
@@ -444,7 +443,7 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
         return Ok(None);
     };
     let via = ids(centre, &record.via)?;
-    // The mind counts what depots store.
+    // The mind counts the bytes that depots store.
     let (bytes, chunk_size) = if record.recipients.is_empty() {
         (bytes, chunk_size)
     } else {

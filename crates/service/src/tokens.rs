@@ -19,11 +19,11 @@ use crate::{credentials::is_own, inbound::look, jobs::places::as_far_as_it_is, r
 
 /// Prefix of tokens, so that people and secret scanners recognise one.
 const PREFIX: &str = "pht_";
-/// Bytes of the name of a token, an owner or a project.
+/// Longest name of a token, an owner or a project, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Valid characters of names.
 pub(crate) const NAMES: &str = "up to 64 letters, digits, `-`, `_`, `.`, `@`";
-/// Directories and profiles that a token may name.
+/// Most directories and profiles of a token.
 const PLACES_MAX: usize = 64;
 /// Prefixes of submission ids for requests of batch jobs and of FTS's clients.
 const OF_JOBS: [&str; 2] = ["job-", "fts:"];
@@ -32,7 +32,7 @@ pub(crate) fn is_of_job(name: &str) -> bool {
     OF_JOBS.iter().any(|begins| name.starts_with(begins))
 }
 
-/// Stands in the journal between an owner and a submission id of theirs.
+/// Separator in the journal between an owner and a submission id.
 pub(crate) const OF_OWNER: char = '\n';
 /// Longest life of a token, in seconds: ten years.
 const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
@@ -42,7 +42,7 @@ const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 pub(crate) struct Caller {
     /// Name of the token; none for the service's own, or a provider's.
     pub(crate) token: Option<String>,
-    /// Whom the provider means where they logged in.
+    /// Subject at the provider, for a logged-in user.
     pub(crate) subject: Option<String>,
     pub(crate) scope: api::Scope,
     owner: Option<String>,
@@ -182,7 +182,7 @@ impl Caller {
         self.operates() || self.owner.as_deref() == Some(user)
     }
 
-    /// Makes what is submitted its owner's, whatever was written there.
+    /// Sets the owner and project of a submission, whatever was given.
     pub(crate) fn claim(&self, owner: &mut Option<String>, project: &mut Option<String>) {
         if self.owner.is_some() {
             owner.clone_from(&self.owner);
@@ -321,7 +321,7 @@ impl Caller {
             Location::Local(path) => return self.reaches(path).map(drop),
             // The caller has it already, as [`crate::credentials`] explains.
             location if is_own(location) => return Ok(()),
-            // `NAME:path`, which would be a host if there were no profile of that name.
+            // `NAME:path` would be a host if there were no profile of that name.
             Location::Host {
                 user: None, host, ..
             } if may_use(host) => {
@@ -334,14 +334,14 @@ impl Caller {
                 Some(profile) if !may_use(profile) => {
                     format!("it may not use the profile {profile}")
                 }
-                // Its password would go wherever the address says.
+                // The address decides where its password would go.
                 Some(profile) if !covers(profile, location.clone())? => {
                     format!("it is not below the url of the profile {profile}")
                 }
                 Some(_) => return Ok(()),
                 None => "other addresses are opened with a profile that it may use".to_owned(),
             },
-            // With the keys of the service's user, whatever the profile, or by a program.
+            // These use the keys of the service's user, whatever the profile, or a program.
             Location::Sftp { .. } | Location::Host { .. } | Location::Plugin { .. } => {
                 "it may go there only as NAME:path, with a profile that it may use".to_owned()
             }

@@ -18,7 +18,7 @@ use crate::{depots::Depots, hands::Leg};
 /// Requests whose trace is kept: a hundred bytes each. Beyond that the oldest is forgotten.
 const REQUESTS_MAX: usize = 10_000;
 
-/// Which span each request is below, as W3C's Trace Context writes it.
+/// Span above each request, as W3C's Trace Context writes it.
 #[derive(Debug, Default)]
 pub(crate) struct Traced(Mutex<BTreeMap<RequestId, String>>);
 
@@ -27,7 +27,7 @@ impl Traced {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the request came in the span in which this is called.
+    /// Records the current span as that of the request.
     pub(crate) fn begin(&self, request: RequestId) {
         let Some(parent) = traceparent() else {
             return;

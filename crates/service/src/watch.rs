@@ -26,12 +26,12 @@ const POLL_BUSY: Duration = Duration::from_millis(500);
 const POLL_LOAD: Duration = Duration::from_secs(2);
 /// Interval otherwise.
 const POLL_IDLE: Duration = Duration::from_secs(10);
-/// Answers in a row that must fail to come before a depot that is merely slow counts as down.
+/// Consecutive unanswered calls after which a depot counts as down rather than slow.
 const SILENCES_MAX: u32 = 3;
 /// Time after which a depot without news is reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
-/// Watches one depot until it is no longer in the books.
+/// Watches one depot until it is removed.
 pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
     let (depots, inputs) = (Arc::clone(&centre.depots), centre.inputs.clone());
     let mut told = Told::default();
@@ -78,7 +78,7 @@ struct Told {
     /// Set if something is lent there below a load only; with the load reported then.
     heeds_load: bool,
     load: Option<Option<u32>>,
-    /// Times in a row that no answer came, and what had been stored there by the last of them.
+    /// Consecutive unanswered calls, and the bytes stored there by the last one.
     silences: u32,
     stored: Bytes,
 }
@@ -117,7 +117,7 @@ impl Told {
         news.extend(self.load(&depot.record, status.load_permille));
         news.extend(self.distance(depot));
         if self.is_another(status) {
-            // Between two answers it was away, and may have lost what it held.
+            // It was away between two answers, and may have lost its data.
             news.extend(self.report(id, Report::Down(Fault::Unreachable), now));
         }
         news.extend(self.report(id, Report::up(&depot.record, status), now));
@@ -285,7 +285,7 @@ impl Report {
     }
 }
 
-/// Watches all depots that are to be watched until the service ends.
+/// Watches all depots of the queue until the service ends.
 ///
 /// # Errors
 /// None.
@@ -360,7 +360,7 @@ mod tests {
         let hour = |hour: u64| Some(MONDAY + Duration::from_secs(hour * 3600));
         assert_eq!(opens_at(hear(Some(("08-09", 0)))), hour(8));
         assert_eq!(hear(Some(("08-09", 0))), None);
-        // Summer time.
+        // In summer time.
         assert_eq!(opens_at(hear(Some(("08-09", 60)))), hour(7));
         // Unknown values of a later relay cost nothing.
         assert!(hear(Some(("[8]", 0))).unwrap().is_always());

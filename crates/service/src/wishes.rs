@@ -8,17 +8,17 @@ use posthaste_types::{ByteRate, DepotId};
 
 use crate::driver::Centre;
 
-/// Bytes of the name of a user or project.
+/// Longest name of a user or project, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 fn invalid(what: &str, why: impl ToString) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_string())
 }
 
-/// Reads a priority.
+/// Parses a priority.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what is none.
+/// [`ErrorKind::Invalid`] for an invalid one.
 pub(crate) fn priority(text: &str) -> Result<Priority> {
     text.parse().map_err(|cause| invalid("the priority", cause))
 }
@@ -78,7 +78,7 @@ fn reserve(name: Option<&str>) -> Result<Reserve> {
         .map_err(|cause| invalid("whether to reserve", cause))
 }
 
-/// Dollars nobody pays for a dataset: more is a slip.
+/// Largest budget in dollars: more is a typo.
 const BUDGET_USD_MAX: f64 = 1e9;
 
 /// Parses the budget, in millionths of a dollar.

@@ -1,4 +1,4 @@
-//! Alarms as an operator writes them down: `alarms.toml`.
+//! Alarms as an operator configures them: `alarms.toml`.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest name of an alarm, in bytes: it names a file.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Recipients of one alarm: more than that is a mailing list's work.
+/// Most recipients of one alarm: a mailing list serves more.
 const RECIPIENTS_MAX: usize = 64;
 
 /// Events for notices: each needs a person's action, or ends what an earlier notice reported.
@@ -49,7 +49,7 @@ pub(super) const EVENTS: [&str; 24] = [
     "depot-emptied",
 ];
 
-/// Default events: deadlines at risk and no longer at risk, and data that is.
+/// Default events: deadlines at risk and no longer at risk, and data at risk.
 const USUAL: [&str; 11] = [
     "refused",
     "at-risk",

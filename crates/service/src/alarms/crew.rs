@@ -14,7 +14,7 @@ use tokio::{
 use super::{Alarm, Follower, Teller, Way};
 use crate::{driver::Centre, flatten};
 
-/// Tells all of them, each by itself.
+/// Runs all alarms, each by itself.
 pub(crate) struct Crew {
     centre: Arc<Centre>,
     following: JoinSet<Result<()>>,
@@ -49,7 +49,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Tells until the service ends; from time to time others.
+    /// Runs until the service ends, replacing alarms as they change.
     ///
     /// # Errors
     /// The journal's, and those of marks.
@@ -69,7 +69,7 @@ impl Crew {
     /// under the same id if it is still wanted.
     async fn become_others(&mut self, tellers: Vec<Teller>) -> Result<()> {
         let is_same = |known: &Alarm, teller: &Teller| {
-            // Others have secrets that may be new, though they lie in the same files.
+            // Alarms of other kinds have secrets that may be new, though in the same files.
             *known == teller.alarm && matches!(teller.way, Way::Command(_))
         };
         let (same, new): (Vec<_>, Vec<_>) = tellers.into_iter().partition(|teller| {
@@ -86,7 +86,7 @@ impl Crew {
             }
             stays
         });
-        // Their marks are theirs until they have ended.
+        // An ending alarm still uses its mark.
         while !ending.is_empty() {
             let Some(ended) = self.following.join_next_with_id().await else {
                 break;

@@ -41,7 +41,7 @@ impl Mail {
         .implicit_tls(of.tls == Tls::Implicit)
         .timeout(PATIENCE);
         if of.host.contains(':') {
-            // An address of IPv6 stands in brackets before a port.
+            // An IPv6 address stands in brackets before a port.
             server.addr = format!("[{}]:{}", of.host, of.port);
         }
         if let Some((user, file)) = &of.login {
@@ -58,8 +58,8 @@ impl Mail {
     }
 
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; [`ErrorKind::Busy`] for a server
-    /// that does not take the mail.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`];
+    /// [`ErrorKind::Busy`] for a server that refuses the mail.
     pub(super) async fn tell(&self, notice: &Notice) -> Result<()> {
         let send = async {
             match self.of.tls {

@@ -1,4 +1,4 @@
-//! Signed requests, as [Standard Webhooks](https://www.standardwebhooks.com/) has them.
+//! Signed requests, by [Standard Webhooks](https://www.standardwebhooks.com/).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// Longest pause that a receiver may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(900);
 
-/// A receiver of signed requests.
+/// Receiver of signed requests.
 pub(super) struct Webhook {
     address: Uri,
     key: hmac::Key,
@@ -49,7 +49,7 @@ impl Webhook {
         Ok(Self {
             address: of.address.clone(),
             key,
-            // An alarm is rare: no connection would live until the next.
+            // Alarms are rare: no connection would live until the next.
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(0)
                 .build(web_connector(tls, PATIENCE)),

@@ -29,15 +29,15 @@ const LOOK_UP: Duration = Duration::from_secs(10);
 const LOOK_EARLY: Duration = Duration::from_secs(60);
 /// A reservation that ends earlier than its time by this much has failed: clocks differ by less.
 const EARLY: Duration = Duration::from_secs(60);
-/// Tries to give back one: more than an hour of them. Then the sweep does it, or its own end.
+/// Attempts to release one: more than an hour of them. Then the sweep releases it, or it expires.
 const RETURNS_MAX: u32 = 80;
 
 /// State that the mind wishes of a reservation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wish {
-    /// Another rate and end.
+    /// Other rate and end.
     to: Option<(ByteRate, Timestamp)>,
-    /// Changes that were wished so far.
+    /// Number of wished changes so far.
     changes: u32,
     is_returned: bool,
 }
@@ -53,7 +53,7 @@ impl Wish {
     }
 }
 
-/// Waits ever longer while something fails, and says once that it does.
+/// Pauses that grow while something fails, which is logged once.
 #[derive(Debug, Default)]
 struct Pauses {
     failures: u32,
@@ -93,7 +93,7 @@ fn is_final(error: &Error) -> bool {
     obstacle_of(error).is_some()
 }
 
-/// Keeps one reservation.
+/// Keeper of one reservation.
 pub(super) struct Keeper {
     pub(super) reservation: ReservationId,
     pub(super) circuits: Arc<Circuits>,
@@ -105,7 +105,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Asks for it, looks after it, and says what becomes of it.
+    /// Makes the reservation, keeps it, and reports its end.
     pub(super) async fn keep(mut self) {
         let last = match self.acquire().await {
             Ok((seller, id)) => {
@@ -126,7 +126,7 @@ impl Keeper {
         let _ = self.inputs.send(Arrival::bare(input)).await;
     }
 
-    /// Waits so long, or until something else is wished.
+    /// Waits that long, or until the wish changes.
     async fn wait(&mut self, span: Duration) {
         tokio::select! {
             Ok(()) = self.wishes.changed() => {}
@@ -167,7 +167,7 @@ impl Keeper {
         }
     }
 
-    /// Holds and commits it, or takes up what is there under its key.
+    /// Holds and commits it, or adopts the reservation under its key.
     async fn ask(&self, seller: &Seller) -> Result<Answer<Id>> {
         let ask = Ask {
             key: self.circuits.key(self.reservation),
@@ -299,7 +299,7 @@ impl Keeper {
                 tracing::warn!(reservation = %self.reservation, "{error}");
                 false
             }
-            // The look that comes now says what became of it.
+            // The next look shows its end.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -345,7 +345,7 @@ impl Keeper {
 /// State of a reservation at its provider.
 #[derive(Debug, Clone, Copy)]
 enum Stand {
-    /// Data does not go over it.
+    /// Not carrying data.
     Waits,
     Up,
     Ended(News),

@@ -1,4 +1,4 @@
-//! Which circuits the mind may ask for, and what they lead to.
+//! Offers circuits to the mind, with the depots that they lead to.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 /// # Errors
 /// [`ErrorKind::Cancelled`](posthaste_endpoint::ErrorKind::Cancelled) if the service is ending.
 pub(crate) async fn offer(centre: &Centre) -> Result<()> {
-    // Held until all is said: what was looked at last is said last.
+    // Held until everything is reported, so that the last look is reported last.
     let mut told = centre.circuits.told.lock().await;
     let mut offered = BTreeMap::new();
     for (id, seller) in &centre.circuits.sellers {
@@ -67,7 +67,7 @@ fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     let (mut on_it, mut through_any) = (BTreeSet::new(), BTreeSet::new());
     for depot in depots {
         let mut ways = depot.client.ways();
-        // The last one is the straight one.
+        // The last way is the direct one.
         ways.pop();
         on_it.extend(ways.iter().filter(|way| named(way)).cloned());
         through_any.extend(ways);

@@ -17,7 +17,7 @@ use ring::{
 use crate::{secrets, store::sync_parent};
 
 const KEY_BYTES: usize = 32;
-/// Keys that a file may have: one, and during a change two.
+/// Keys of a file: one, and during a change two. This bounds unfinished changes.
 const KEYS_MAX: usize = 8;
 /// First byte of sealed data: another form gets another number.
 const FORM: u8 = 1;
@@ -88,7 +88,7 @@ impl Keys {
         self.write(keys)
     }
 
-    /// Forgets all but the one that seals.
+    /// Removes all keys but the sealing one.
     ///
     /// # Errors
     /// The operating system's.

@@ -1,4 +1,4 @@
-//! Depots by the names that people give.
+//! Finds depots by the names that people use.
 
 use std::sync::Arc;
 

@@ -17,9 +17,9 @@ use crate::outbound::Expected;
 use given::{deadline, flag, job_metadata, lasts, metadata, number, sid, verify};
 pub(super) use kept::Kept;
 
-/// Most files of a job, each way to have one counted.
+/// Most files of a job; each alternative source counts.
 const FILES_MAX: usize = 10_000;
-/// Bytes of what a client keeps with a job, or with a file.
+/// Longest metadata of a job or a file, in bytes.
 const METADATA_BYTES_MAX: usize = 4096;
 /// Largest text of a file of a job, and of the options of all: as a tree of values it takes up to
 /// eighteen times as much memory.
@@ -27,14 +27,14 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 const PARAMS_BYTES_MAX: usize = 64 << 10;
 /// Bytes kept of all files of a job together: one file may be named many times in few bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// Bytes of an address.
+/// Longest address, in bytes.
 const ADDRESS_BYTES_MAX: usize = 4096;
 /// Deadline of a job that names none.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// Most attempts after the first, and most minutes between two.
 const RETRIES_MAX: u32 = 100;
 const RETRY_DELAY_MIN_MAX: u64 = 24 * 60;
-/// Ways to choose among several sources, all of which begin with the first here.
+/// Strategies for choosing among several sources, all of which begin with the first here.
 const STRATEGIES: [&str; 10] = [
     "auto",
     "orderly",
@@ -48,13 +48,13 @@ const STRATEGIES: [&str; 10] = [
     "duration",
 ];
 
-/// Why a job is not taken: a line for people. FTS's clients show it with this status alone.
+/// Reason why a job is refused: a line for people. FTS's clients show it with this status only.
 pub(super) type Refused = String;
 
 /// Answer to a deletion job: clients recognise it by its status.
 pub(super) const DELETION: &str = "Deletion jobs are no longer supported by FTS";
 
-/// A job.
+/// Parsed job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) asked: Asked,
@@ -78,11 +78,11 @@ pub(super) struct Asked {
     pub(super) retries: u32,
     /// Minutes between two attempts, as FTS's clients count them.
     pub(super) retry_delay_min: u64,
-    /// Seconds since 1970 after which nothing of it begins.
+    /// Seconds since 1970 after which no file begins.
     pub(super) queue_until_s: Option<u64>,
     /// Set if the job named a deadline, and is refused if that is infeasible.
     pub(super) has_deadline: bool,
-    /// Most seconds that a file may make no progress.
+    /// Most seconds without progress of a file.
     pub(super) timeout_s: Option<u64>,
 }
 
@@ -146,10 +146,10 @@ impl Pair {
     }
 }
 
-/// Reads a job.
+/// Parses a job.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it is invalid.
 pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
     let body: Body<'_> = serde_json::from_slice(body).map_err(|error| {
         match error.classify() {
@@ -221,7 +221,7 @@ pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
 /// Refuses tape options: there are no tapes here.
 fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     for key in ["bring_online", "archive_timeout"] {
-        // Clients also write what is no number, which means that nothing is wanted.
+        // Clients also write invalid numbers, which mean that nothing is wanted.
         if number(params, key).is_ok_and(|value| value.is_some_and(|value| value > 0)) {
             return Err(format!(
                 "Invalid value within the request: {key} is for tapes, which can't be reached from here"
@@ -286,7 +286,7 @@ impl<'de> Visitor<'de> for &mut Pairs {
 }
 
 impl Pairs {
-    /// Takes every way to have a file.
+    /// Adds every pair of source and destination of a file.
     fn take(&mut self, place: u32, text: &str) -> Result<(), Refused> {
         let Value::Object(file) = value_of(text, "a file", FILE_BYTES_MAX)? else {
             return Err("Malformed request: a file is no object".into());
@@ -459,7 +459,7 @@ fn replaces(params: &Map<String, Value>, kind: Kind) -> Result<Replaces, Refused
     }
 }
 
-/// Reads a job, for [`crate::fuzzing`].
+/// Parses a job, for [`crate::fuzzing`].
 pub(crate) fn try_job(data: &[u8]) {
     match read(data, Timestamp::from_secs(1_000_000)) {
         Ok(job) => {

@@ -11,10 +11,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::office::Denial;
 
-/// Bytes of the largest job that is taken, and of any other body.
+/// Largest body of a job, and of any other call, in bytes.
 const JOB_BYTES_MAX: usize = 32 << 20;
 const OTHER_BYTES_MAX: usize = 64 << 10;
-/// MiB that all bodies have together: two of the largest. Who comes later waits.
+/// Memory of all bodies together, in MiB: two of the largest. Later ones wait.
 const MEBI_TOGETHER: usize = 64;
 /// Jobs parsed and recorded at once: a job takes up to three times its body's memory, and the
 /// journal writes one after the other anyway.

@@ -26,9 +26,10 @@ use crate::{driver::Centre, outbound, render, submit as submission};
 /// Files with a request at once: each step of the mind examines all of them. The others wait, the
 /// most urgent first.
 const GIVEN_MAX: usize = 1000;
-/// Files that are given one in one go, and ended.
+/// Files that are started, or ended, at once.
 const ROUND_MAX: u32 = 256;
-/// Between two rounds while there is something to follow, where nothing happens; and at least.
+/// Interval between rounds while there is something to follow and nothing happens; and the least
+/// interval.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 const ROUND_APART: Duration = Duration::from_millis(100);
 /// Longest time without progress while errors occur, unless its job sets one.
@@ -38,7 +39,7 @@ const ROOM_AGAIN: Duration = Duration::from_secs(5);
 /// Time for which ended jobs are kept, and how many are forgotten at once.
 const KEPT: Duration = Duration::from_secs(14 * 86_400);
 const FORGOTTEN_AT_ONCE: u32 = 100;
-/// Attempts that a file remembers.
+/// Attempts remembered per file.
 const TRIED_MAX: usize = 20;
 
 const TOO_LONG: &str =
@@ -92,7 +93,7 @@ struct Clerk {
 struct Round {
     /// Set if there are requests to follow.
     is_busy: bool,
-    /// Requests that nobody wants any more.
+    /// Requests that are no longer wanted.
     cancel: Vec<RequestId>,
 }
 
@@ -111,7 +112,7 @@ impl Changes {
 }
 
 impl Clerk {
-    /// Forgets jobs that ended long ago, now and then.
+    /// Forgets jobs that ended long ago, from time to time.
     fn forget(&mut self) -> Result<()> {
         let now = self.centre.clock.now();
         if self
@@ -132,7 +133,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Follows what was given out, gives out more, and writes down what that changed.
+    /// Follows open requests, makes more, and records the changes.
     fn round(&mut self) -> Result<Round> {
         let fts = Arc::clone(&self.fts);
         let _turn = fts.turn();
@@ -153,7 +154,7 @@ impl Clerk {
             if (file.state, file.is_settled) == (state, settled) {
                 continue;
             }
-            // While its request may still write, nothing else goes to the same place.
+            // While its request may still write, no other goes to the same place.
             if file.is_settled {
                 self.go_on_after(&file, &asked, &mut changes, now)?;
             }
@@ -311,7 +312,7 @@ impl Clerk {
         file.begun = None;
     }
 
-    /// Lets the next file of the job begin where that waited for this one.
+    /// Starts the next file of the job if that waited for this one.
     fn go_on_after(
         &self,
         file: &FtsFile,
@@ -336,7 +337,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Makes a request for a file; none where there is no room now.
+    /// Makes a request for a file; returns none if there is no room now.
     fn give(
         &self,
         mut file: FtsFile,
@@ -420,7 +421,7 @@ impl Clerk {
         let expected = pair.expected().ok().flatten();
         let wanted = outbound::Wanted {
             sum: expected.filter(|_| asked.verify != 'n'),
-            // To FTS's clients none is zero.
+            // Zero means none to FTS's clients.
             bytes: Some(pair.bytes).filter(|bytes| *bytes > 0),
         };
         record.one_file = Some(OneFile {
@@ -441,7 +442,7 @@ impl Clerk {
         Ok(files.last().is_none_or(|last| last.id == file.id))
     }
 
-    /// Writes down what changed, and which jobs ended with it.
+    /// Records changes, and the jobs that ended with them.
     fn write_down(&self, changes: Changes, now: Timestamp) -> Result<()> {
         if changes.files.is_empty() {
             return Ok(());

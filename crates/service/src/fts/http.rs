@@ -26,9 +26,9 @@ use super::{
 };
 use crate::{http::Desk, tokens::Caller};
 
-/// Below which path all of this lies.
+/// Path prefix of these routes.
 pub(crate) const PREFIX: &str = "/fts3";
-/// Most jobs that a listing shows, and where nothing is said.
+/// Most jobs of a listing, also by default.
 const JOBS_MAX: u32 = 500;
 /// Largest refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
@@ -50,7 +50,7 @@ impl IntoResponse for Denial {
     }
 }
 
-/// Gives a refusal of the whole API, as for a token that is not known, FTS's shape.
+/// Converts a refusal of the general API, such as for an unknown token, to FTS's form.
 pub(crate) async fn shape_refusal(response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE);
     if kind.is_none_or(|kind| kind != api::Problem::CONTENT_TYPE) {
@@ -117,7 +117,7 @@ async fn answer(
     let path = uri.path().trim_start_matches(PREFIX);
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
     let has_several = path.contains(',');
-    // Nothing else has one that means something.
+    // Other methods have no meaningful body.
     let held = if matches!(method, Method::POST | Method::PUT) {
         let is_job = matches!(steps[..], ["jobs"]);
         Some(desk.fts.bodies.take(is_job, &headers, body).await?)
@@ -239,7 +239,7 @@ impl Call<'_> {
         })
     }
 
-    /// Does something with each of the jobs that are named.
+    /// Applies an action to each of the named jobs.
     fn each(&self, ids: &str, work: impl Fn(FtsJob) -> Result<Each, Denial>) -> Answer {
         let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
         if ids.len() > IDS_MAX {
@@ -383,7 +383,7 @@ impl Call<'_> {
         }
     }
 
-    /// Ends all that the caller may end; of one account where that is said.
+    /// Ends all jobs that the caller may end; of one account if given.
     fn cancel_all(&self, steps: &[&str]) -> Answer {
         if !self.caller.operates() {
             return Err(Denial {

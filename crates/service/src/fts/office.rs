@@ -1,4 +1,4 @@
-//! Takes jobs, keeps them, ends them, and looks at how they stand.
+//! Accepts jobs, keeps them, ends them, and returns their states.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,7 +30,7 @@ const NOBODY: &str = "posthaste";
 /// Reason shown for a job that a user ended.
 const ENDED_BY_USER: &str = "Job canceled by the user";
 
-/// Why something is not done, and with which status that is said.
+/// Reason for a refusal, with its status.
 #[derive(Debug)]
 pub(super) struct Denial {
     pub(super) status: StatusCode,
@@ -105,7 +105,7 @@ struct Openers {
 }
 
 impl Openers {
-    /// Fails where an address is of no kind that is known, or of a server that nobody knows.
+    /// Fails for an address of unknown scheme or host.
     fn refuse_unknown(
         &mut self,
         address: &str,
@@ -170,7 +170,7 @@ fn refusal(message: String) -> Denial {
     Denial { status, message }
 }
 
-/// Writes down which places of a job are opened with credentials of its owner's own.
+/// Records which places of a job are opened with the owner's own credentials.
 fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         let own = |address: &str| {
@@ -192,7 +192,7 @@ fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<(
     Ok(())
 }
 
-/// Seals the signatures of a job's addresses, before they are written down.
+/// Seals the signatures of a job's addresses, before they are recorded.
 fn seal(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         for address in [&mut pair.source, &mut pair.destination] {
@@ -238,7 +238,7 @@ fn check_places(caller: &Caller, behalf: &Behalf, job: &ask::Job) -> Result<(), 
     Ok(())
 }
 
-/// Takes a job: its id. Blocking.
+/// Accepts a job and returns its id. Blocking.
 pub(super) fn submit(desk: &Desk, caller: &Caller, body: Vec<u8>) -> Result<String, Denial> {
     let now = desk.centre.clock.now();
     let mut job = ask::read(&body, now).map_err(refusal)?;
@@ -368,7 +368,7 @@ fn see(centre: &Centre, file: &mut FtsFile) -> bool {
     })
 }
 
-/// Ends a job, or some of its files, where it has not ended; how it stands then. Blocking.
+/// Ends a job, or some of its files, unless it has ended, and returns its state. Blocking.
 pub(super) fn cancel(
     desk: &Desk,
     job: FtsJob,
@@ -401,12 +401,12 @@ pub(super) fn cancel(
     Ok(standing)
 }
 
-/// Theirs go from 1 to 5, and 3 is what nobody asked for.
+/// Converts FTS's priorities, which go from 1 to 5; 3 is the default.
 pub(super) fn ours(priority: u8) -> Priority {
     Priority::new(i64::from(priority) - 3).unwrap_or_default()
 }
 
-/// Gives a job another priority, where it has not ended. Blocking.
+/// Changes a job's priority, unless it has ended. Blocking.
 pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Standing> {
     let _turn = desk.fts.turn();
     let mut standing = look(&desk.centre, job)?;

@@ -63,7 +63,7 @@ pub(super) fn outcome(centre: &Centre, request: RequestId) -> Result<Outcome> {
     let word = match (&view, &record.ended) {
         (Some(view), _) => view.state.name().to_owned(),
         (None, Some(ended)) => ended.clone(),
-        // The mind has not heard of it yet.
+        // The mind does not know it yet.
         (None, None) => return Ok(Outcome::Waits),
     };
     if word == ArrivalState::Arrived.name() || word == ArrivalState::Released.name() {

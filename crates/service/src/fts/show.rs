@@ -165,7 +165,7 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
         "file_metadata": pair.metadata.value(),
         "selection_strategy": pair.strategy,
         "activity": pair.activity,
-        // Ours: where the rest of the story is.
+        // Extension: the request with the full history.
         "posthaste_request": file.request.map(|request| request.to_string()),
     });
     let mut shown = object(shown);

@@ -1,4 +1,4 @@
-//! FTS's rules of how a job stands, from how its files do.
+//! FTS's rules for a job's state, from its files' states.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Plain,
     /// Alternative sources of one file.
     Replicas,
-    /// Each begins where the one before ended.
+    /// Hops: each begins where the one before ended.
     Hops,
     /// Files from one server to one other.
     Reuse,

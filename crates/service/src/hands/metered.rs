@@ -2,7 +2,7 @@ use posthaste_types::Bytes;
 
 use crate::{depots::Depot, monotonic};
 
-/// Counts a send in its depot's meter, also when the send is aborted.
+/// Counts a send in its depot's meter, even if the send is aborted.
 pub(crate) struct Metered<'a> {
     depot: &'a Depot,
     gives_way: bool,

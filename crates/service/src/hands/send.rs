@@ -1,4 +1,4 @@
-//! Sends fragments to depots: by a mover where one is there, from here otherwise.
+//! Sends fragments to depots: by a mover if there is one, from here otherwise.
 
 use std::sync::{Arc, OnceLock};
 
@@ -78,7 +78,7 @@ impl Hands {
             let ended = tokio::select! {
                 biased;
                 () = way.departure.called_back() => {
-                    // Nothing of it has left: what reads it, or waits, ends with this.
+                    // Nothing has left: its reader, or its wait, ends with this.
                     let _ = inputs.send(Arrival::bare(leg.recalled())).await;
                     return;
                 }

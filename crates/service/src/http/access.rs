@@ -35,11 +35,11 @@ static NEEDED: LazyLock<HashMap<(String, String), Scope>> = LazyLock::new(|| {
 
 fn needed(method: &Method, path: &str) -> Scope {
     let asked = match *method {
-        // Whoever may read what is there may ask whether it is.
+        // A caller that may read something may ask whether it exists.
         Method::HEAD => Method::GET,
         _ => method.clone(),
     };
-    // These are in no document of ours: FTS has its own.
+    // FTS's routes are in no document of ours.
     if path.starts_with(fts::PREFIX) {
         return if asked == Method::GET {
             Scope::Read
@@ -101,7 +101,7 @@ pub(super) async fn authenticate(
         };
         let at = render::moment(desk.centre.clock.now());
         let line = line(&at, &caller, (&method, &path), status);
-        // Whoever asked has the answer when it is written down.
+        // The answer is sent only after it is recorded.
         let noted = tokio::task::spawn_blocking(move || {
             let audit = (*audit).as_ref();
             audit.map_or(Ok(()), |audit| audit.note(&line))

@@ -1,4 +1,4 @@
-//! Credentials that users give: kept, listed without what they are, tried, removed.
+//! Routes for users' credentials: kept, listed without their secrets, tried, removed.
 
 use std::sync::Arc;
 

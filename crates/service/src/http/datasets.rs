@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, requests::parse_id};
 use crate::{credentials, render};
 
-/// Datasets of one page, at most and where nothing is said.
+/// Datasets of one page, at most and by default.
 const PAGE_MAX: usize = 1_000;
 const PAGE: usize = 100;
 

@@ -1,4 +1,4 @@
-//! Directories of any endpoint, page by page.
+//! Route for directories of any endpoint, page by page.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// Entries of one page at most.
 const PAGE_MAX: usize = 10_000;
-/// Entries of one page unless less or more is asked for.
+/// Default number of entries of a page.
 const PAGE: usize = 1_000;
 /// Longest address.
 pub(super) const ADDRESS_BYTES_MAX: usize = 16 << 10;

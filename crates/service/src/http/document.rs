@@ -122,7 +122,7 @@ impl utoipa::Modify for Bearer {
     }
 }
 
-/// Lists the names that events have.
+/// Lists the names of events.
 struct EventNames;
 
 impl utoipa::Modify for EventNames {

@@ -1,4 +1,4 @@
-//! The files of a request, and how far each is.
+//! Route for the files of a request and their progress.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, requests::find_own};
 use crate::{inbound::list::List, outbound, tokens::Caller};
 
-/// Files of one page, at most and where nothing is said.
+/// Files of one page, at most and by default.
 const PAGE_MAX: usize = 10_000;
 const PAGE: usize = 1_000;
 
@@ -158,7 +158,7 @@ fn progress(file: &Placed, done: &[Range<u64>]) -> api::FileProgress {
     for range in done[first..].iter().take_while(|range| range.start < end) {
         through += range.end.min(end).saturating_sub(range.start.max(start));
     }
-    // An empty file is where what comes before it is.
+    // An empty file is finished with the bytes before it.
     let is_at_end = done.get(first).is_some_and(|range| range.start <= start);
     let state = match through {
         _ if through == end - start && (through > 0 || is_at_end) => api::FileState::Done,

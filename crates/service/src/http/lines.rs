@@ -1,4 +1,4 @@
-//! Bodies of JSON lines, read while they come.
+//! Reads bodies of JSON lines as they arrive.
 
 use axum::{
     body::{Body, BodyDataStream},
@@ -10,13 +10,13 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 
 use super::BODY_BYTES_MAX;
 
-/// JSON, a line each.
+/// Content type of JSON lines.
 pub(super) const LINES: &str = "application/x-ndjson";
 
-/// Sees that a body says that it is lines; `what` they are.
+/// Checks the content type of JSON lines; `what` names them.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] where it does not.
+/// [`ErrorKind::Invalid`] if it is another.
 pub(super) fn check_kind(headers: &HeaderMap, what: &str) -> Result<()> {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn check_kind(headers: &HeaderMap, what: &str) -> Result<()> {
         .hint(format!("send {LINES}")))
 }
 
-/// A line of a body.
+/// Line of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Text(Bytes),

@@ -1,4 +1,4 @@
-//! Which requests a listing shows, and what of each, page by page.
+//! Selects the requests and properties of a listing, page by page.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -25,15 +25,15 @@ use super::{
 };
 use crate::render;
 
-/// Requests of one page, at most and unless less is asked for.
+/// Requests of one page, at most and by default.
 const PAGE_MAX: usize = 10_000;
 /// Requests read from the journal at once.
 const BATCH: u32 = 1_000;
 
-/// Requests of a list by slack, at most: each is looked up by itself.
+/// Requests of a list by slack, at most: each is looked up separately.
 const PRESSING_MAX: usize = 1_000;
 
-/// Stands for every state that something still comes of.
+/// Name for all states that may still change.
 const OPEN: &str = "open";
 /// States of requests, of stage-outs and of stage-ins.
 const STATES: [&str; 12] = [

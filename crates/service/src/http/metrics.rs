@@ -151,7 +151,7 @@ fn register_movers(registry: &mut Registry, movers: &[api::Mover]) {
     for mover in movers {
         let state = vec![("state", mover.state.to_string())];
         states.get_or_create(&state).inc();
-        // Movers come and go under ever new names; their hosts stay.
+        // Movers change their names; their hosts stay.
         let host = vec![("host", mover.host.clone())];
         let count = whole(mover.working);
         working.get_or_create(&host).inc_by(count);

@@ -1,4 +1,4 @@
-//! Movers: those that join, take work and say what became of it, and how they are shown.
+//! Routes for movers, which join, take work and report results, and for showing them.
 
 use axum::{
     Json, Router,

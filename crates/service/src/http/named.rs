@@ -1,4 +1,4 @@
-//! A request about files that are named, as many as there may be: JSON lines come.
+//! Requests with any number of named files, as JSON lines.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -110,7 +110,7 @@ async fn first(lines: &mut Lines) -> Result<api::NewRequest> {
     }
 }
 
-/// Takes all names there are.
+/// Reads all names.
 async fn take(lines: &mut Lines, draft: &mut NamesDraft, source: &str) -> Result<()> {
     let mut count = 0_u64;
     while let Some((_, line)) = lines.next().await {

@@ -1,4 +1,4 @@
-//! All requests at a glance.
+//! Route for the overview of all requests.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Paths: how each is forecast, a probe of one, and in which order they make depots come.
+//! Routes for paths: forecasts, a probe, and the resulting order of depots.
 
 use std::sync::{Arc, atomic::Ordering};
 

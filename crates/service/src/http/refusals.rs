@@ -1,4 +1,4 @@
-//! Refusals that routes have in common, for the OpenAPI document.
+//! Refusals that routes share, for the OpenAPI document.
 
 use posthaste_api::Problem;
 use utoipa::{

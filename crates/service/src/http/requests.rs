@@ -1,4 +1,4 @@
-//! Requests: submitted, shown, cancelled, explained, pulled.
+//! Routes for requests: submitted, shown, cancelled, explained, pulled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -94,7 +94,7 @@ pub(crate) async fn submit(
     Ok((status, Json(show_record(&desk, &record))))
 }
 
-/// Makes what is submitted its owner's, and sees that they may have it moved. Blocking.
+/// Sets the owner of a submission, and checks that the owner may have it moved. Blocking.
 pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
     caller.name_submission(&mut new.submission_id, new.wishes.owner.as_deref())?;
@@ -290,7 +290,7 @@ pub(crate) async fn modify(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Sees that a request can be wanted at its destinations by that moment, or any time.
+/// Checks that a request can have that deliver-by time, or any.
 fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) -> Result<()> {
     let is_relay = |name: &str| desk.centre.depots.named(name).is_some();
     let names_relays = record.stage_in.is_none() && record.destinations().all(is_relay);
@@ -336,7 +336,7 @@ pub(crate) async fn story(
         (Some(told), _) => told,
         (None, Some(Scan::Failed { error, .. })) => vec![format!("It was never begun: {error}.")],
         (None, None) => vec!["Its source is still being looked at.".to_owned()],
-        // The mind forgets the oldest that are over.
+        // The mind forgets the oldest ended requests.
         (None, Some(Scan::Sealed { .. })) => {
             let end = record.ended.as_deref().unwrap_or("over");
             vec![format!(
@@ -369,7 +369,7 @@ pub(crate) async fn manifest(
             let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
             Ok((kind, manifest).into_response())
         }
-        // The service is well, and the manifest is not there yet, or never will be.
+        // The service is well, but the manifest does not exist yet, or never will.
         Err(error) if error.kind() == ErrorKind::Busy => {
             let state = render::state(&desk.centre.mind(), &record);
             if matches!(

@@ -1,4 +1,4 @@
-//! Stage-ins: submitted and cancelled. Else they are requests like others.
+//! Routes for stage-ins: submitted and cancelled. Otherwise they are like other requests.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ use crate::{
 const LINE_ENTRIES: usize = 1_000;
 /// Bytes sent in one piece, if there are so many.
 const TOLD_BYTES: usize = 64 << 10;
-/// Directories asked for at once: what is asked for next is listed ahead.
+/// Directories requested at once: the next ones are listed ahead.
 const AT_ONCE: usize = 8;
 /// Directories looked up together.
 const FOUND_AT_ONCE: usize = 64;
@@ -100,7 +100,7 @@ pub(crate) async fn show(
 
 /// Directory to be sent.
 struct Found {
-    /// Below the one that was asked for.
+    /// Path below the requested directory.
     path: String,
     address: String,
     place: Place,
@@ -116,7 +116,7 @@ struct Open {
 
 type Asked = BoxFuture<'static, (Found, Result<listing::Answer>)>;
 
-/// Goes through a tree, the deepest first: then few wait.
+/// Walk through a tree, deepest first, so that few directories wait.
 struct Walk {
     desk: Desk,
     caller: Arc<Caller>,
@@ -125,7 +125,7 @@ struct Walk {
     open: Vec<Open>,
     found: VecDeque<Found>,
     asked: FuturesUnordered<Asked>,
-    /// Directories that were known already.
+    /// Number of cached directories.
     known: u64,
     /// Directory whose lines are being sent, with the index of the next entry.
     telling: Option<(Found, listing::Answer, usize)>,
@@ -144,7 +144,7 @@ impl Walk {
             self.go_on();
             let answered = match self.asked.next().now_or_never() {
                 Some(answered) => answered,
-                // Whoever reads waits for what there is rather than for more.
+                // A reader gets what is ready rather than waiting for more.
                 None if !self.told.is_empty() => break,
                 None => match timeout(QUIET, self.asked.next()).await {
                     Ok(answered) => answered,
@@ -168,7 +168,7 @@ impl Walk {
         (!told.is_empty()).then_some(told)
     }
 
-    /// Asks for as many directories as are asked for at once.
+    /// Requests as many directories as allowed at once.
     fn go_on(&mut self) {
         while self.asked.len() < AT_ONCE {
             if self.found.is_empty() {
@@ -257,7 +257,7 @@ impl Walk {
         })
     }
 
-    /// Tells a line of a directory.
+    /// Appends a line of a directory.
     fn tell(&mut self, found: Found, answer: listing::Answer, start: usize) {
         let (page, has_more) = answer.listed.page(start, LINE_ENTRIES);
         let page: Vec<Seen<'_>> = page.collect();
@@ -291,7 +291,7 @@ impl Walk {
     }
 
     fn line(&mut self, line: &api::TreeLine) {
-        // Nothing in it can't be written.
+        // Every value in it can be written.
         let _ = serde_json::to_writer(&mut self.told, line);
         self.told.push(b'\n');
     }

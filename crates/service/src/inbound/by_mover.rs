@@ -70,7 +70,7 @@ pub(super) async fn fetch(
 async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     let pieces = stage.pieces(chunk);
     let made = stage.blocking(move |stage| {
-        // Over, it must not come to be again.
+        // Once the stage-in has ended, its draft must not be created again.
         let Some(_leave) = stage.leave() else {
             return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
         };

@@ -31,7 +31,7 @@ pub(super) struct Strip {
     bytes: bytes::Bytes,
 }
 
-/// A fetch that may write its chunk, until it is dropped.
+/// Right to write a chunk, until it is dropped.
 pub(super) struct Turn {
     slot: Arc<Mutex<Slot>>,
     number: u64,
@@ -157,7 +157,7 @@ pub(super) async fn write_whole(
     intake.settle(&turn, chunk).await
 }
 
-/// Takes a chunk as it comes.
+/// Receives a chunk as it comes.
 struct Intake<'a> {
     stage: &'a Arc<Stage>,
     hasher: blake3::Hasher,
@@ -169,9 +169,9 @@ struct Intake<'a> {
 enum Goes<'a> {
     /// Draft of the stage-in.
     Draft(&'a Arc<Turn>),
-    /// Nowhere yet: another fetch writes.
+    /// Kept for comparison: another fetch writes.
     Kept(Vec<Strip>),
-    /// Into memory, in one.
+    /// Into memory, in one piece.
     Whole(bytes::BytesMut),
 }
 
@@ -217,7 +217,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Makes it durable.
+    /// Makes the chunk durable.
     async fn settle(mut self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
         let came = self.came();
         let kept = match self.goes {
@@ -243,7 +243,7 @@ impl Came {
     }
 }
 
-/// Makes a chunk durable, which was written, or is by this, and says what is to be noted of it.
+/// Makes a written or kept chunk durable, and returns its record.
 async fn note(
     stage: &Arc<Stage>,
     turn: &Arc<Turn>,
@@ -263,7 +263,7 @@ async fn note(
     })
 }
 
-/// Reads a piece of a file, strip by strip, and sees that the file is still what it was.
+/// Reads a piece of a file, strip by strip, and checks that the file is unchanged.
 async fn read(intake: &mut Intake<'_>, asked: usize, flow: &Flow, piece: &Piece) -> Result<()> {
     let is_whole = piece.range == (0..intake.stage.list.files[piece.file].size);
     let place = intake.stage.place_of(piece.file, asked, is_whole);
@@ -344,7 +344,7 @@ async fn write(stage: &Arc<Stage>, turn: &Arc<Turn>, strip: Strip) -> Result<()>
         .await
 }
 
-/// Makes a chunk durable, or compares it with what is.
+/// Makes a chunk durable, or compares it with the durable one.
 async fn finish(
     stage: &Arc<Stage>,
     turn: &Arc<Turn>,
@@ -368,7 +368,7 @@ async fn finish(
                 return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
             };
             if slot.writer != turn.number && kept.is_none() {
-                // Another one wrote it meanwhile and failed to end: what is there is of both.
+                // Another fetch wrote meanwhile and failed to finish: the bytes are of both.
                 return Err(Error::new(ErrorKind::Busy, "write", "a chunk"));
             }
             slot.writer = turn.number;

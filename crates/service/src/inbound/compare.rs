@@ -19,17 +19,17 @@ use super::{list::List, union::differs};
 const END_BYTES: u64 = 64 << 10;
 /// Bytes read in one block between the ends.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// Such blocks of one run, and of all: some MiB at each source.
+/// Limits of such blocks, for one run and in total: some MiB at each source.
 const BLOCKS_OF_RUN: u64 = 64;
 const BLOCKS_MAX: u64 = 256;
 /// Least bytes of a run per sampled block, so that samples stay a small share of the data.
 const BYTES_OF_BLOCK: u64 = 1 << 20;
-/// Files that are asked for their checksums because their lists say that these may differ.
+/// Files whose checksums are requested because their lists may contradict each other.
 const DOUBTS_MAX: usize = 64;
 /// Reads at once, of all sources together.
 const SAMPLED_AT_ONCE: usize = 16;
 
-/// Some bytes of a file, that are the same at all sources of its run.
+/// Range of a file that must be equal at all sources of its run.
 type Block = (usize, Range<u64>);
 
 /// Checks that several sources hold the same bytes, by their checksums and by samples.
@@ -147,7 +147,7 @@ fn blocks(list: &List) -> Vec<(Vec<usize>, Block)> {
     blocks
 }
 
-/// Reads a block, and asks what the source keeps of its file.
+/// Reads a block, and asks for the source's checksum of its file.
 async fn sample(
     endpoint: Arc<dyn Endpoint>,
     list: Arc<List>,

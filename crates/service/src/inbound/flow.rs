@@ -12,7 +12,7 @@ use crate::monotonic;
 /// Shortest window.
 const WINDOW: Duration = Duration::from_millis(900);
 
-/// Bytes that came in a window.
+/// Bytes that arrived in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
@@ -35,7 +35,7 @@ struct Window {
     latest: ByteRate,
 }
 
-/// Counts what comes from one source.
+/// Counts the bytes from one source.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     window: Mutex<Window>,
@@ -103,7 +103,7 @@ impl Flow {
     }
 }
 
-/// A fetch under way.
+/// Fetch under way.
 pub(crate) struct Fetching<'a> {
     flow: &'a Flow,
 }

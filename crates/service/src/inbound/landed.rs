@@ -20,13 +20,13 @@ use crate::{jobs::stage_in::is_of_job, store::Store};
 pub(crate) enum Landed {
     /// All arrived files are there, whatever else lies among them.
     Whole,
-    /// Some of the files that came, unchanged, and nothing else.
+    /// Some of the arrived files, unchanged, and nothing else.
     Partly,
-    /// Something else.
+    /// Other contents.
     Changed,
     /// Nothing is there.
     Gone,
-    /// Something of which no list was kept.
+    /// Unknown, because no list was kept.
     Unknown,
 }
 
@@ -49,12 +49,12 @@ fn has_landed(record: &RequestRecord, then: &str) -> bool {
     Draft::new(Path::new(&record.destination), &record.dataset).has_landed(then)
 }
 
-/// Looks at what lies where a stage-in arrived.
+/// Examines the place where a stage-in arrived.
 ///
 /// # Errors
 /// The operating system's.
 pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
-    // The service's own, which the owner of what arrived may not read.
+    // Files of the service itself, which the owner of the arrived data may not read.
     let (list, then) = (list_of(store, record), store.landing(record.id));
     let actor = store.actors.of(record)?;
     actor.run(|| look_here(record, list.as_ref(), then.as_deref()))

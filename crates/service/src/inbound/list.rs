@@ -8,7 +8,7 @@ use posthaste_engine::draft::Folder;
 use posthaste_types::{Bytes, Malformed, Record, SourceId, record};
 
 record! {
-    /// A file, relative to the directory that the stage-in becomes.
+    /// File, relative to the directory that the stage-in becomes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct File {
         pub(crate) path: Vec<u8>,
@@ -59,26 +59,26 @@ impl Stamp {
 }
 
 record! {
-    /// Files in a row that lie at the same sources.
+    /// Consecutive files that lie at the same sources.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Run {
         pub(super) files: u64,
-        /// Places of those sources, ascending.
+        /// Indices of those sources, ascending.
         pub(super) places: Vec<u32>,
     }
 }
 
 record! {
-    /// A stage-in as it was found.
+    /// Stage-in as it was listed.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct List {
         /// Flags of the sources: set for a single file, which has no path there.
         pub(crate) singles: Vec<bool>,
-        /// Parents before what is in them.
+        /// Directories, parents first.
         pub(crate) directories: Vec<Vec<u8>>,
-        /// Run by run, and each in the order of their paths, which is that of their bytes.
+        /// Files by run, ordered by path, which is the order of their bytes.
         pub(crate) files: Vec<File>,
-        /// Which of them lie where.
+        /// Runs of files at the same sources.
         pub(super) runs: Vec<Run>,
         /// Metadata of each file at each source.
         pub(super) stamps: Vec<Vec<Stamp>>,
@@ -88,10 +88,10 @@ record! {
     }
 }
 
-/// A piece of a chunk: some of one file.
+/// Piece of a chunk: a range of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Place of the file.
+    /// Index of the file.
     pub(super) file: usize,
     pub(super) range: Range<u64>,
 }
@@ -190,7 +190,7 @@ impl List {
         place(from)..place(to)
     }
 
-    /// Bytes of each run.
+    /// Returns the bytes of each run.
     pub(super) fn sizes(&self) -> Vec<Bytes> {
         let runs = 0..self.runs.len();
         let size = |run| {
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Files of these sizes at one source.
+    /// Returns a list of files of these sizes at one source.
     fn list(sizes: &[u64]) -> List {
         let files = sizes.iter().enumerate().map(|(place, size)| File {
             path: format!("f{place}").into_bytes(),
@@ -373,7 +373,7 @@ mod tests {
             .map(|held| (held.bytes.get(), held.sources[0].get()))
             .collect();
         assert_eq!(holdings, [(30, 5), (30, 7), (40, 5)]);
-        // No chunk is of two runs.
+        // No chunk belongs to two runs.
         let cut = list.cut(Bytes::new(25)).unwrap();
         let ranges: Vec<_> = (0..cut.chunks()).map(|chunk| cut.range(chunk)).collect();
         assert_eq!(ranges, [0..25, 25..30, 30..55, 55..60, 60..85, 85..100]);

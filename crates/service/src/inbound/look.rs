@@ -1,4 +1,4 @@
-//! Looks at the sources of a stage-in: what each holds.
+//! Lists the sources of a stage-in.
 
 use std::{
     path::Path,
@@ -29,7 +29,7 @@ const LISTED_AT_ONCE: usize = 16;
 /// Advice if there are more files than allowed.
 const SMALLER: &str = "stage in its directories one by one";
 
-/// Everything is opened through one, so that the caps of a profile hold for all requests together.
+/// Shared by all, so that a profile's limits hold for all requests together.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new()));
 
 /// Opens a source.
@@ -48,7 +48,7 @@ pub(crate) async fn open(
 /// Opens an address.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
+/// [`ErrorKind::Invalid`] for an invalid address, and errors of opening it.
 pub(crate) async fn open_at(
     address: &str,
     profile: Option<&String>,
@@ -224,7 +224,7 @@ pub(super) struct Held {
 /// [`ErrorKind::NotFound`] if there is nothing, [`ErrorKind::Conflict`] if two differ in a file,
 /// and the endpoints' own.
 pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf) -> Result<Arc<List>> {
-    // Its list is kept in memory while it moves.
+    // The list is kept in memory during the transfer.
     let bounds = Arc::new(Bounds::default());
     let mut looking = JoinSet::new();
     for (place, address) in wanted.sources.iter().enumerate() {
@@ -354,7 +354,7 @@ fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str, hint: &'static
         .at(Locus::Source)
 }
 
-/// Lists a directory, which may never end.
+/// Lists a directory, which may never finish.
 async fn list_one(
     endpoint: Arc<dyn Endpoint>,
     path: Vec<u8>,

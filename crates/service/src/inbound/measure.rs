@@ -1,4 +1,4 @@
-//! Measures how fast sources give what is read there, before something is promised on a guess.
+//! Measures how fast sources deliver, before a deadline is promised on a guess.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn is_wanted(centre: &Centre, wanted: &StageIn, behalf: &Behalf, place: usize, w
     is_far && !is_known() && is_free()
 }
 
-/// Reads some of the largest file that lies at a source.
+/// Reads part of the largest file at a source.
 async fn trial(
     wanted: &StageIn,
     behalf: &Behalf,

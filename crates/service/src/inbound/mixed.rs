@@ -23,7 +23,7 @@ const CHUNKS_MAX: u64 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Mixed {
     known: Mutex<Known>,
-    /// Held while what is known is kept, so that nothing older takes its place.
+    /// Held while the state is saved, so that no older state replaces it.
     keeping: Mutex<()>,
 }
 
@@ -37,11 +37,11 @@ struct Known {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// Asked for there.
+    /// Requested from this source.
     Asked(usize),
-    /// Some of it came from there.
+    /// Received in part from this source.
     Came(usize),
-    /// Some of it came before the service began.
+    /// Received in part before the service started.
     Unknown,
 }
 
@@ -143,7 +143,7 @@ impl Stage {
         self.mixed.give_up(file, place);
     }
 
-    /// Notes that a piece of a file came from a place, durable where it is needed.
+    /// Records that a piece of a file came from a source, durably if needed.
     ///
     /// # Errors
     /// The operating system's.

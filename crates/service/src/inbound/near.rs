@@ -48,9 +48,9 @@ pub(super) fn is_here(known: &ChunkRecord) -> bool {
     known.digests.len() == 1
 }
 
-/// Why a chunk did not come to lie at a depot.
+/// Reason why a chunk does not lie at a depot.
 pub(super) enum Failure {
-    /// Its source did not give it.
+    /// The source failed to deliver it.
     Source(Error),
     /// The depot failed to store it.
     Depot(Fault),
@@ -65,10 +65,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Reads a chunk from a source and stores it at a depot; returns what is to be noted of it.
+/// Reads a chunk from a source, stores it at a depot, and returns the record.
 ///
 /// # Errors
-/// Whose fault it was that it is not there.
+/// The failed end, with its error.
 pub(super) async fn prestage(
     stage: &Arc<Stage>,
     source: SourceId,
@@ -107,10 +107,10 @@ pub(super) async fn prestage(
     })
 }
 
-/// Brings a chunk from the depot on which it waits, and returns its digest, once it is durable.
+/// Fetches a chunk from the depot where it waits, and returns its digest once it is durable.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when the depot does not hold it, its own, and what writing brings.
+/// [`ErrorKind::NotFound`] if the depot does not hold it, the depot's own, and errors of writing.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     name: &str,
@@ -135,7 +135,7 @@ pub(super) async fn fetch(
     chunk::write_whole(stage, chunk, bytes).await
 }
 
-/// Reads a chunk, and counts what comes while it comes.
+/// Reads a chunk, and counts its bytes as they arrive.
 async fn read(
     stage: &Stage,
     depot: &Depot,

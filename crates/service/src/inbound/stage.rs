@@ -1,4 +1,4 @@
-//! A stage-in that is under way: its list, its sources, its draft, and which chunks are here.
+//! Stage-in under way: its list, its sources, its draft, and its chunks.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -36,7 +36,7 @@ use super::{
 use crate::credentials::Behalf;
 use crate::store::Store;
 
-/// Files that are held open at their sources: a chunk of large files follows on the one before.
+/// Files held open at their sources, since chunks of a large file follow each other.
 const READERS_MAX: usize = 512;
 
 /// State of a chunk: its writer and its digest.
@@ -83,10 +83,10 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Opens a stage-in where it stands.
+    /// Resumes a stage-in from its records.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when its list isn't there, and the journal's.
+    /// [`ErrorKind::NotFound`] if its list is missing, and the journal's.
     pub(super) async fn open(store: &Arc<Store>, request: RequestId) -> Result<Self> {
         let store = Arc::clone(store);
         let opening = tokio::task::spawn_blocking(move || Self::open_here(store, request));
@@ -211,7 +211,7 @@ impl Stage {
         Ok(reader)
     }
 
-    /// Forgets an open file: it is opened anew.
+    /// Closes a file, so that it is opened anew.
     pub(super) fn close_reader(&self, place: usize, file: usize) {
         self.readers().remove(&(place, file));
     }
@@ -246,7 +246,7 @@ impl Stage {
         if *is_over { None } else { Some(is_over) }
     }
 
-    /// Ends all writing: waits for those that have leave, and gives none any more.
+    /// Ends all writing: waits for current writers, and admits no more.
     fn end(&self) {
         let mut is_over = self.is_over.write().unwrap_or_else(PoisonError::into_inner);
         *is_over = true;
@@ -308,7 +308,7 @@ impl Stage {
         read.is_ok() && known.digests.first() == Some(&digest)
     }
 
-    /// Sees that all is there of a draft of which some was lost.
+    /// Fails if a draft that lost some files is no longer complete.
     fn refuse_lost(&self) -> Result<()> {
         if !self.draft.has_lost() {
             return Ok(());
@@ -367,7 +367,7 @@ impl Stage {
         .await
     }
 
-    /// Keeps which files came of several sources.
+    /// Records which files came from several sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -376,7 +376,7 @@ impl Stage {
             .keep(|kept| self.store.keep_mixed(self.request, kept))
     }
 
-    /// Removes what was written.
+    /// Removes the draft.
     ///
     /// # Errors
     /// The operating system's.
@@ -463,7 +463,7 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
 fn partly(list: &List, cut: &Cut, known: &[ChunkRecord]) -> BTreeSet<usize> {
     let starts = list.starts();
     let known: BTreeSet<u32> = known.iter().map(|known| known.chunk.get()).collect();
-    // Only at its ends a chunk has some of a file.
+    // A chunk has parts of files only at its ends.
     let ends = |chunk: u32| {
         let pieces = list.pieces(&starts, cut.range(chunk));
         let ends = [pieces.first(), pieces.last()].map(|piece| piece.map(|piece| piece.file));

@@ -1,4 +1,4 @@
-//! Takes a stage-in: writes it down, looks at its sources, hands it to the mind.
+//! Accepts a stage-in: records it, lists its sources, and submits it to the mind.
 
 use std::{ffi::OsStr, path::Path, sync::Arc};
 
@@ -25,9 +25,9 @@ use crate::{
     wishes,
 };
 
-/// Sources of one stage-in.
+/// Most sources of one stage-in.
 pub(super) const SOURCES_MAX: usize = 16;
-/// Bytes of an address or path.
+/// Longest address or path, in bytes.
 const ADDRESS_BYTES_MAX: usize = 8192;
 /// Checks a stage-in and records it. Submitting a submission id again returns the first request.
 ///
@@ -73,7 +73,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     record.scan = Some(sealed(&list));
     let measured = measure::before(centre, &record, &behalf, &list).await;
     let mut mind = centre.copy_of_mind()?;
-    // Sources that are known keep their forecasts; others get numbers that nobody has.
+    // Known sources keep their forecasts; others get unused numbers.
     let known: Vec<(SourceId, String)> = mind
         .sources()
         .map(|view| (view.source, view.name))
@@ -118,7 +118,7 @@ pub(crate) async fn scan(centre: &Arc<Centre>, record: &RequestRecord) -> Result
     Ok(scan)
 }
 
-/// Sees that what was found has room where it goes, and a name each.
+/// Checks that the destination has room for the files, and that their names are valid there.
 fn check_there(
     centre: &Centre,
     record: &RequestRecord,
@@ -332,10 +332,10 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
-/// Sees that an address can be that of a source.
+/// Checks that an address can be a source.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what can't be read, and for relative paths.
+/// [`ErrorKind::Invalid`] for an unreadable address, and for a relative path.
 pub(crate) fn check_source(address: &str) -> Result<()> {
     let location = Location::parse(OsStr::new(address))?;
     let is_relative = matches!(&location, Location::Local(path) if !path.is_absolute());
@@ -346,7 +346,7 @@ pub(crate) fn check_source(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sees that it can come from there, and go there.
+/// Checks both ends of a stage-in.
 fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for address in &new.sources {

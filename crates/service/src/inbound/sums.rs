@@ -24,7 +24,7 @@ struct Known {
     /// Sources for files that came from several and did not match one's checksum: each such file is
     /// fetched again from one source alone.
     only: HashMap<usize, usize>,
-    /// Chunks of files that turned out not to be what their sources keep.
+    /// Chunks of files that do not match their sources' checksums.
     damaged: HashSet<ChunkIndex>,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
             .at(Locus::Source)
     }
 
-    /// Fails where two sources keep of a file what can't both be.
+    /// Fails if two sources' checksums of a file contradict each other.
     fn refuse_contradiction(&self, file: usize, told: &[(usize, StoredSum)]) -> Result<()> {
         let Some((first, rest)) = told.split_first() else {
             return Ok(());

@@ -11,7 +11,7 @@ use posthaste_endpoint::{Entry, FileTime};
 
 use super::stage::Stage;
 
-/// Files that are asked for at once when all is here: those that were not opened by this process.
+/// Files asked about at once when all chunks are here: those that this process did not open.
 const ASKED_AT_ONCE: usize = 16;
 
 /// Mode and time of a file, as far as they are reported.

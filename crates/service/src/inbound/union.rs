@@ -20,7 +20,7 @@ use super::{
 /// the files that lie there alone they make one more run for each source.
 const RUNS_KEPT: usize = Cut::HOLDINGS_MAX - SOURCES_MAX;
 
-/// A set of sources: a bit for the place of each.
+/// Set of sources: a bit for each index.
 type Places = u32;
 
 /// File with all its sources.
@@ -84,10 +84,10 @@ pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     })
 }
 
-/// Puts files that lie at the same sources next to each other.
+/// Groups files that lie at the same sources.
 fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>) -> List {
     keep_largest(&mut found);
-    // Stable: within a run they stay in the order of their paths.
+    // The sort is stable: within a run files stay ordered by path.
     found.sort_by_key(|found| {
         let first = std::cmp::Reverse(found.places.reverse_bits());
         (found.places.count_ones(), first)
@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn more_sets_of_sources_than_are_told_apart_lose_replicas_and_no_file() {
-        // A file for each of 2^9 - 1 sets of nine sources, larger ones at more of them.
+        // Each of the 2^9 - 1 sets of nine sources has a file; sets of more sources have larger
+        // ones.
         let size = |set: u32| u64::from(set.count_ones()) * 1000 + u64::from(set);
         let path = |set: u32| format!("f{set:04}");
         let all = (0..9).map(|place| {

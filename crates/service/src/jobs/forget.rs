@@ -19,7 +19,7 @@ pub(crate) const FORGOTTEN_MAX: usize = 10_000;
 /// A job's stage-outs are watched for this long after its end, far longer than it takes to request
 /// them.
 const ENDED_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// Between two looks for jobs that ended so long ago.
+/// Interval of looks for jobs that ended so long ago.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 /// Returns whether a job that ended then is no longer waited for.
@@ -46,7 +46,7 @@ pub(super) async fn forget_old(desk: Desk) -> Result<()> {
     }
 }
 
-/// Takes up what was left when the service ended.
+/// Resumes the work left at the service's end.
 ///
 /// # Errors
 /// The journal's.
@@ -97,7 +97,7 @@ async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
     let now = centre
         .store
         .journal(|journal| journal.job(&record.scheduler, &record.job))?;
-    // So many may be gone that the journal knows it no more.
+    // The journal may have dropped it if many are gone.
     if now.is_some_and(|now| now.phase != JobPhase::Gone) {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{JOBS_MAX, SLURM, ended, forget, remove, scontrol, scontrol::Whose, stage_in};
 use crate::http::{Answer, Desk};
 
-/// Between two looks; Slurm is asked once at each, about all jobs.
+/// Interval between looks; each asks Slurm once, about all jobs.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
 /// Delay from a request for a look to the look: the step that a prolog or epilog reports has ended
 /// by then.
@@ -34,13 +34,13 @@ const MISSING_MAX: Duration = Duration::from_secs(60);
 /// Jobs to look at ahead of schedule.
 #[derive(Default)]
 pub(crate) struct Looks {
-    /// At most [`JOBS_MAX`]: the next look is at all jobs anyway.
+    /// Requested jobs, at most [`JOBS_MAX`]: the next look covers all jobs anyway.
     asked: Mutex<BTreeSet<String>>,
     woken: Notify,
 }
 
 impl Looks {
-    /// Asks for a look soon.
+    /// Requests a look soon.
     pub(crate) fn ask(&self, job: &str) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.len() < JOBS_MAX as usize {
@@ -54,7 +54,7 @@ impl Looks {
         std::mem::take(&mut *asked)
     }
 
-    /// Waits until it is time for the next look.
+    /// Waits for the next look.
     async fn next(&self) -> BTreeSet<String> {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -81,7 +81,8 @@ struct Notes {
 }
 
 impl Notes {
-    /// Says something of a job, or of Slurm where that is `""`; empty text is for all being well.
+    /// Logs a message about a job, or about Slurm if the job is `""`; empty text means that all is
+    /// well.
     fn say(&mut self, job: &str, text: &str) {
         let before = self.said.get(job).map_or("", String::as_str);
         if before != text && !text.is_empty() {
@@ -94,7 +95,7 @@ impl Notes {
         self.said.insert(job.to_owned(), text.to_owned());
     }
 
-    /// Says in the comment of a held job why it stays so, once.
+    /// Writes into the comment of a held job why it stays held, once.
     async fn comment(&mut self, job: &str, text: &str) {
         if self.noted.get(job).map_or("", String::as_str) == text {
             return;
@@ -124,7 +125,7 @@ struct Look<'a> {
     checks: bool,
 }
 
-/// Looks after all of them until the service ends.
+/// Attends to all of them until the service ends.
 ///
 /// # Errors
 /// The journal's.
@@ -154,7 +155,7 @@ pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
     Ok(())
 }
 
-/// Asks Slurm, where there is a job that has not ended.
+/// Asks Slurm if a job has not ended.
 async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
     let has_ended = |record: &JobRecord| matches!(record.phase, JobPhase::Ended { .. });
     if jobs.iter().all(has_ended) {
@@ -181,7 +182,7 @@ impl Look<'_> {
         notes.say(&job, &said);
     }
 
-    /// Looks at one job; what is to be said of it.
+    /// Looks at one job and returns the message about it.
     async fn at(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match record.phase {
             JobPhase::Gone => Ok(None),
@@ -197,7 +198,7 @@ impl Look<'_> {
         }
     }
 
-    /// Forgets a job once all that it leaves is safe, or can't leave: that is said once.
+    /// Forgets a job once all its results are safe or can't leave, which is logged once.
     fn at_ended(&self, record: JobRecord, well: bool, at: Timestamp) -> Answer<Option<String>> {
         let asked = ended(self.desk, record.clone(), api::JobEnd { well });
         let is_over = match &asked {
@@ -286,7 +287,7 @@ impl Look<'_> {
         is_ready: bool,
     ) -> Answer<Option<String>> {
         let is_held = state == JobState::Held;
-        // Whoever holds one that we did not begin to hold is its user.
+        // A hold that the service did not set is the user's.
         let is_kept = is_held && record.hold == JobHold::Released;
         if is_ready {
             if record.hold == JobHold::Holding {
@@ -406,8 +407,8 @@ impl Look<'_> {
 enum Known {
     /// Not reported at this look.
     Not,
-    /// Slurm says it.
+    /// State by Slurm.
     Standing(JobState),
-    /// Slurm has forgotten it.
+    /// Forgotten by Slurm.
     Vanished,
 }

@@ -9,7 +9,7 @@ use posthaste_types::{Bytes, Code};
 #[derive(Debug)]
 pub(super) struct Lent {
     rooms: Vec<(String, Bytes)>,
-    /// Hours and loads, of those that have any.
+    /// Lending hours and load limits, of depots that have any.
     terms: Vec<api::LentFor>,
 }
 
@@ -50,7 +50,7 @@ impl Lent {
         self.rooms.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes away what a dataset that goes over these depots may need.
+    /// Subtracts what a dataset over these depots may need.
     pub(super) fn take(&mut self, via: &[String], code: Code, bytes: Bytes) {
         let share = share(code, bytes);
         for (name, left) in &mut self.rooms {

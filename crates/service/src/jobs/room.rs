@@ -1,4 +1,4 @@
-//! The room that jobs have on scratch.
+//! Room of jobs on scratch.
 
 use std::collections::BTreeMap;
 

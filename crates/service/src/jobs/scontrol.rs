@@ -7,11 +7,12 @@ use posthaste_endpoint::{Result, Status};
 
 use crate::program;
 
-/// Slurm's commands wait long for a controller that is away: it is asked again later.
+/// Longest wait for Slurm's commands, which wait long for an absent controller: it is asked again
+/// later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// Beginning of our comment on a job. It must not contain `posthaste:`, which requests data.
 const MARK: &str = "its data is not here";
-/// Letters of a comment of ours.
+/// Longest comment of ours, in letters.
 const COMMENT_MAX: usize = 240;
 /// Variables that change which Slurm the commands ask, or what `squeue` lists.
 const VARIABLES: [&str; 8] = [
@@ -25,7 +26,7 @@ const VARIABLES: [&str; 8] = [
     "SQUEUE_USERS",
 ];
 
-/// Whose jobs are asked for.
+/// Owner of the jobs that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     /// Jobs of the user that the service runs as.

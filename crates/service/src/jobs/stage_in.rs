@@ -109,12 +109,12 @@ fn is_gone(centre: &Centre, record: &JobRecord, found: &RequestRecord) -> Result
     Ok(is_from_before && has_arrived(centre, found) && !is_whole(centre, found)?)
 }
 
-/// Asks for everything that was not asked for yet, and sees that what has arrived is still there.
+/// Requests everything not yet requested, and checks that arrived data is still there.
 pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let mut here = Vec::new();
     let wanted = read_again(record).stage_ins;
     for one in wanted.iter().zip(1..) {
-        // Two jobs that want the same must not both ask for it.
+        // Two jobs that want the same data must not both request it.
         let asking = asking(desk);
         let asked = match known(&desk.centre, record, one.0)? {
             Some(request) if !is_gone(&desk.centre, record, &request)? => {
@@ -130,7 +130,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
             asked?;
         }
     }
-    // While something is on its way nobody starts.
+    // No job starts while data is under way.
     if here.len() == wanted.len() {
         for (request, is_optional) in here {
             if !is_optional {
@@ -234,7 +234,7 @@ pub(super) fn is_wanted_elsewhere(
     };
     Ok(jobs.iter().any(|job| {
         let is_other = (&job.scheduler, &job.job) != (&record.scheduler, &record.job);
-        // Most scripts need not be read for that.
+        // Most scripts need not be parsed for that.
         is_other
             && job.script.contains(&one.source)
             && read_again(job).stage_ins.iter().any(is_same)
@@ -257,7 +257,7 @@ fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     })
 }
 
-/// Sees that what has arrived is still there: a purge, or another job, may have taken it.
+/// Checks that arrived data is still there: a purge, or another job, may have removed it.
 fn check_whole(centre: &Centre, request: &RequestRecord) -> Result<()> {
     if is_whole(centre, request)? {
         return Ok(());
@@ -276,7 +276,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
         let mut moved = moved(desk, one.line, ways, request.as_ref());
         moved.optional = one.is_optional;
         if request.is_none() && one.is_optional && record.phase == JobPhase::StagingIn {
-            // All were asked for: this one was not taken, and the job does without it.
+            // All were requested: this one was refused, and the job runs without it.
             moved.state = api::RequestState::Refused;
         }
         shown.push(moved);

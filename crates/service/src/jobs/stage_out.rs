@@ -73,7 +73,7 @@ fn due<'w>(
     })
 }
 
-/// Asks for everything that was not asked for yet.
+/// Requests everything not yet requested.
 pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let JobPhase::Ended { at, .. } = record.phase else {
         return Ok(());
@@ -81,7 +81,8 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let wanted = read_again(record);
     let mut left = Vec::new();
     for due in due(record, &wanted) {
-        // Once the first of what a pattern matched was asked for, all were: when the job ended.
+        // The first match is requested last: its request shows that all were made, when the job
+        // ended.
         if asked(desk, record, (due.1, 1))?.is_none() {
             left.push(due);
         }
@@ -123,7 +124,7 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
     }
     let behalf = owner::behalf(&desk.centre, record.uid)?;
     for (_, number) in due(record, wanted) {
-        // The first is asked for last: others may be there without it.
+        // The first is requested last: others may exist without it.
         for place in 1..=MATCHES_MAX {
             if let Some(request) = asked(desk, record, (number, place))? {
                 lent.take(&request.via, request.code, size(&behalf, &request)?);
@@ -166,7 +167,7 @@ fn ask_one(
     let behalf = owner::behalf(&desk.centre, record.uid)?;
     let all = tokio::task::block_in_place(|| behalf.run(|| matches(&one.source)))?;
     let mut refused = None;
-    // The first comes last: while it is missing all are asked for again.
+    // The first comes last: while it is missing all are requested again.
     for (before, leaving) in all.into_iter().enumerate().rev() {
         let place = before + 1;
         if asked(desk, record, (number, place))?.is_some() {
@@ -328,7 +329,7 @@ fn request(one: &StageOut) -> api::NewRequest {
             Release::WhenSafe => api::Release::WhenSafe,
             Release::Never => api::Release::Never,
         },
-        // The job has run: what it left goes as fast as it can.
+        // The job has run: its results go as fast as possible.
         best_effort: true,
         keep_s: None,
         submission_id: None,
@@ -392,7 +393,7 @@ fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
         paths.into_iter().partition(|path| path.is_dir());
     let mut by_folder: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for path in files {
-        // A link would leave as a link, without what it leads to.
+        // A link would be copied as a link, without its target.
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
             return Err(format!("{} is neither file nor directory", path.display()));
         }

@@ -1,4 +1,4 @@
-//! Just in time: by when the data of jobs is wanted, as the queue moves.
+//! Just-in-time data: when jobs' data is wanted, as the queue moves.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -37,7 +37,7 @@ pub(super) fn wanted_at(
     Some(at.min(now + DELAY_MAX))
 }
 
-/// Tells the mind anew by when data is wanted that is held back, as the queue looks now.
+/// Reports anew when delayed data is wanted, by the current queue.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.

@@ -22,10 +22,10 @@ use crate::{
     inbound::landed::{self, Landed},
 };
 
-/// Between two looks: each takes one at every file that lies ready.
+/// Interval between looks, each of which examines every ready file.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Something of which a purge took some or all.
+/// Data of which a purge removed some or all.
 struct Missing {
     request: RequestRecord,
     landed: Landed,
@@ -33,13 +33,13 @@ struct Missing {
     jobs: Vec<JobRecord>,
 }
 
-/// Looks again and again until the service ends.
+/// Looks repeatedly until the service ends.
 ///
 /// # Errors
 /// The journal's.
 pub(crate) async fn look_on(desk: Desk) -> Result<()> {
     let (mut said, mut called_off) = (String::new(), BTreeSet::new());
-    // A service of root's has jobs of everybody.
+    // A service that runs as root has everybody's jobs.
     let whose = if desk.centre.store.actors.are_owners() {
         Whose::Everybody
     } else {
@@ -77,7 +77,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
     }
 }
 
-/// Jobs that Slurm keeps from starting until their data is here.
+/// Returns jobs that Slurm keeps from starting until their data is here.
 fn waiting(desk: &Desk) -> Result<Vec<JobRecord>> {
     let phases = [PhaseName::StagingIn];
     let jobs = |journal: &mut posthaste_journal::Journal| journal.jobs(Some(SLURM), &phases, None);
@@ -174,7 +174,7 @@ fn waits(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
     }
 }
 
-/// Asks for it again in the name of a job that waits, where no job may be reading what is left.
+/// Requests it again in the name of a waiting job, unless a job may be reading the rest.
 fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> Result<()> {
     let store = &desk.centre.store;
     let Some(job) = one

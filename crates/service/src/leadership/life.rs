@@ -37,7 +37,7 @@ fn here() -> Option<(String, String)> {
 /// parent has not collected it.
 fn running(id: &str) -> io::Result<Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // Its own name comes in parentheses, and may have any in it (proc_pid_stat(5)).
+    // The process name is in parentheses, and may contain some (proc_pid_stat(5)).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().unwrap_or_default();
@@ -67,7 +67,7 @@ mod tests {
         let life = of(&child.id().to_string()).unwrap();
         assert!(!is_over(&life));
         child.kill().unwrap();
-        // Also while nobody asked how it ended.
+        // This includes a process whose end was not collected.
         while !is_over(&life) {
             std::thread::yield_now();
         }

@@ -10,12 +10,12 @@ use posthaste_types::Timestamp;
 
 use super::place::{Place, Site};
 
-/// Levels below a directory that was asked for, unless less or more is asked for; and the most.
+/// Levels below a requested directory, by default, and at most.
 pub(crate) const LEVELS: u8 = 2;
 pub(crate) const LEVELS_MAX: u8 = 8;
 /// Directories listed ahead per request: 16 at once over 60 ms take four seconds for them.
 const DIRECTORIES_MAX: usize = 1_000;
-/// Bytes of listings that one ask may bring: an eighth of what is kept.
+/// Bytes of listings per request: an eighth of the cache.
 const BYTES_MAX: usize = 8 << 20;
 /// Listing ahead continues for this long after a request: a caller that goes on asks again.
 const ASK_LASTS: Duration = Duration::from_secs(30);
@@ -27,14 +27,14 @@ const SSH_AT_ONCE: usize = 64;
 const LOCAL_AT_ONCE: usize = 4;
 /// Limit over all servers.
 const ALL_AT_ONCE: usize = 128;
-/// Directories that wait.
+/// Most waiting directories.
 const WAITING_MAX: usize = 20_000;
 
-/// A directory to be listed ahead.
+/// Directory to be listed ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) place: Place,
-    /// Levels below what was asked for.
+    /// Level below the requested directory.
     pub(super) level: u8,
     /// Set if everything below is to be listed in one call, if its store can and it is not too
     /// much.
@@ -49,7 +49,7 @@ struct Budget {
     bytes: usize,
     levels: u8,
     until: Timestamp,
-    /// Directories that wait or are listed for it, and the asker while they are offered.
+    /// Directories that wait or are listed for it, plus the caller while it offers some.
     holds: usize,
 }
 
@@ -59,7 +59,7 @@ struct Server {
     running: usize,
 }
 
-/// All that is to be listed ahead.
+/// Directories to be listed ahead.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     servers: HashMap<Site, Server>,
@@ -84,7 +84,7 @@ impl Agenda {
         self.number
     }
 
-    /// Directories that an ask may still have listed, this many levels below it.
+    /// Returns how many directories a request may still have listed, at this level below it.
     pub(super) fn room(&self, ask: u64, level: u8) -> usize {
         let Some(budget) = self.asks.get(&ask) else {
             return 0;
@@ -96,12 +96,12 @@ impl Agenda {
         left.min(WAITING_MAX.saturating_sub(self.positions.len()))
     }
 
-    /// Wants a directory to be listed ahead. One that waits already goes where it comes sooner.
+    /// Queues a directory for listing ahead. A queued one moves forward if it comes sooner now.
     pub(super) fn offer(&mut self, ask: u64, level: u8, place: Place) {
         self.add(ask, level, place, false);
     }
 
-    /// Wants all that lies below a directory, which was listed itself.
+    /// Queues everything below a directory, which was listed itself.
     pub(super) fn offer_tree(&mut self, ask: u64, place: Place) {
         self.add(ask, 0, place, true);
     }

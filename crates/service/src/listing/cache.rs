@@ -27,7 +27,7 @@ pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(600);
 /// its file system's clock, or of a wrong clock.
 pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
-/// A listing, and what was known of its directory.
+/// Listing with the state of its directory.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) listed: Arc<Listed>,
@@ -73,11 +73,11 @@ struct Kept {
     used: u64,
 }
 
-/// Somebody lists it.
+/// Listing under way.
 #[derive(Debug)]
 struct Flight<W> {
     number: u64,
-    /// Something was written there since it began.
+    /// Set if something was written there since it began.
     is_spoiled: bool,
     waiter: W,
 }
@@ -87,7 +87,7 @@ struct Flight<W> {
 pub(super) struct Want {
     /// Set if it is not the first page.
     pub(super) is_further: bool,
-    /// Only what is listed after this number was given out.
+    /// Number that the listing must be newer than.
     pub(super) newer_than: Option<u64>,
 }
 
@@ -95,12 +95,12 @@ pub(super) struct Want {
 #[derive(Debug)]
 pub(super) enum Look<W> {
     Here(Known),
-    /// Somebody lists it. If that is no use, ask again when it is over.
+    /// Being listed. If that listing is of no use, ask again when it has ended.
     Wait {
         waiter: W,
         is_of_use: bool,
     },
-    /// List it, under this number; `Known` is what is kept and too old.
+    /// To be listed under this number; `Known` is the outdated listing.
     Begin {
         number: u64,
         old: Option<Known>,
@@ -116,14 +116,14 @@ pub(super) struct Cache<W> {
     bytes: usize,
     bytes_max: usize,
     flights: HashMap<Place, Flight<W>>,
-    /// Whole trees that are listed just now, and whether something was written there since.
+    /// Trees being listed, and whether something was written there since.
     trees: BTreeMap<u64, (Place, bool)>,
     writing: BTreeMap<u64, Written>,
     number: u64,
 }
 
 impl<W: Clone> Cache<W> {
-    /// Keeps so many bytes, and at least the newest listing.
+    /// Creates a cache of so many bytes, which keeps at least the newest listing.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             kept: HashMap::new(),
@@ -255,7 +255,7 @@ impl<W: Clone> Cache<W> {
         self.fit();
     }
 
-    /// Keeps so many bytes from now on, and at least the newest listing.
+    /// Sets the memory; at least the newest listing is kept.
     pub(super) fn resize(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
         self.fit();
@@ -675,7 +675,7 @@ mod tests {
         cache.end(&place("s3://b/run"), number, None);
         assert!(!is_kept(&cache, "s3://b/run"));
         assert!(!cache.is_there(&place("s3://b/run"), at(60)));
-        // A number that is over already changes nothing.
+        // A number that has ended changes nothing.
         cache.end(&place("s3://b/run"), number, Some(known(1, at(0), None)));
         assert!(!is_kept(&cache, "s3://b/run"));
     }

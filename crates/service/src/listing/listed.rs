@@ -2,16 +2,16 @@
 
 use posthaste_endpoint::{Entry, FileTime, Kind};
 
-/// Entries of one directory: more are not listed through the service.
+/// Largest directory that is listed through the service, in entries.
 pub(super) const ENTRIES_MAX: usize = 5_000_000;
 /// Bytes of an entry besides its name.
 const ROW_BYTES: usize = size_of::<Row>();
 /// Bytes of a listing besides its entries: itself, its place, and its cache record.
 const LISTED_BYTES: usize = 512;
-/// Stands for no permission bits.
+/// Marker for missing permission bits.
 const NO_MODE: u16 = u16::MAX;
 
-/// A directory's entries, by their names.
+/// Entries of a directory, by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     names: Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) struct Seen<'l> {
     pub(crate) mode: Option<u32>,
 }
 
-/// A listing in the making.
+/// Listing being built.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     names: Vec<u8>,
@@ -62,7 +62,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Takes an entry; says whether there was room for it.
+    /// Adds an entry; returns whether there was room for it.
     pub(crate) fn push(&mut self, entry: &Entry) -> bool {
         let (Ok(name_start), Ok(name_len)) = (
             u32::try_from(self.names.len()),
@@ -241,7 +241,7 @@ mod tests {
         let mut sorted = names;
         sorted.sort();
         assert_eq!(all, sorted);
-        // A name that is not there any more is a place all the same.
+        // A name that has gone is still a valid position.
         let (mut page, _) = listed.page(listed.after(b"1000"), 1);
         assert_eq!(page.next().unwrap().name, b"101");
         assert_eq!(listed.after(b"zzz"), 1000);

@@ -14,12 +14,12 @@ pub(crate) struct Place {
     path: Vec<u8>,
 }
 
-/// An endpoint without a path, as one credential opens it.
+/// Endpoint without a path, as one credential opens it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Root {
     /// Named profile; the environment's credentials without.
     profile: Option<String>,
-    /// Everything of the address but its path. It may hold a signature, so it is never shown.
+    /// Address without its path. It may contain a signature, so it is never shown.
     authority: String,
     site: Site,
     /// Owner whose rights or credential opens it, and the number of that credential; none if all
@@ -31,7 +31,7 @@ pub(crate) struct Root {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Site(String);
 
-/// Something that was written: what is listed there, above it and below it is no longer so.
+/// Written place: listings of it, above it and below it are outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     site: Site,
@@ -80,7 +80,7 @@ impl Place {
         {
             let resolved = resolve(location.clone())?;
             if resolved != location {
-                // The profile of that name opens it, whatever other was named.
+                // The profile of that name opens it, whatever else was named.
                 profile = Some(host);
                 path = trimmed_start(&path).to_vec();
             }
@@ -191,7 +191,7 @@ impl Place {
         }
     }
 
-    /// Its path as an endpoint has it that was opened at `base`; none where it does not lie there.
+    /// Returns its path at an endpoint opened at `base`; none if it does not lie there.
     pub(crate) fn below<'p>(&'p self, base: &[u8]) -> Option<&'p [u8]> {
         let is_absolute = |path: &[u8]| path.starts_with(b"/");
         if base.is_empty() {
@@ -246,7 +246,7 @@ impl Root {
         self.whose.as_ref().map(|(owner, _)| owner.as_str())
     }
 
-    /// Its path begins with a slash wherever it has any.
+    /// Returns whether its path, if any, begins with a slash.
     fn has_slash(&self) -> bool {
         let scheme = self.authority.split("://").next().unwrap_or_default();
         matches!(
@@ -260,7 +260,7 @@ impl Root {
         self.authority.ends_with(':') && self.profile.as_deref() == self.authority.strip_suffix(':')
     }
 
-    /// Bytes that it takes.
+    /// Returns its bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let owner = self.owner().map_or(0, str::len);
         let profile = self.profile.as_ref().map_or(0, String::len);

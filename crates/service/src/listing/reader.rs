@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{actors::Actors, clock::Clock, credentials::Behalf, inbound::look};
 
-/// Endpoints that are open at once.
+/// Endpoints open at once.
 const OPEN_MAX: usize = 64;
 /// Idle time after which an endpoint is closed.
 pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
 const OPEN_FOR: Duration = Duration::from_secs(600);
 /// Directories listed on request at once at one endpoint.
 const ASKED_AT_ONCE: usize = 16;
-/// Directories of this machine that are listed at once.
+/// Directories of this machine listed at once.
 const LOCAL_AT_ONCE: usize = 4;
 /// Entries of a tree that is listed in one call: 50 pages of a store, and a few megabytes. Larger
 /// trees are listed directory by directory.
@@ -39,10 +39,10 @@ const TREE_ENTRIES_MAX: usize = 50_000;
 /// Attempts at a listing that fails temporarily, and the first pause between them, which doubles.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
-/// Whoever is not through with a directory by then is not going to be.
+/// Longest listing: one that takes longer is not going to end.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// Whose an endpoint is, and at which path it was opened.
+/// Owner of an endpoint, and the path at which it was opened.
 type Key = (Arc<Root>, Vec<u8>);
 type Endpoints = HashMap<Key, Arc<Opened>>;
 
@@ -60,7 +60,7 @@ pub(super) struct Read {
     pub(super) known: Known,
     /// Set if it was unchanged and so not listed again.
     pub(super) is_unchanged: bool,
-    /// Its store lists all that lies below in one go.
+    /// Set if its store lists everything below in one call.
     pub(super) lists_trees: bool,
 }
 
@@ -78,7 +78,7 @@ enum Found {
     Tree(Option<Vec<(Vec<u8>, Listed)>>, Timestamp),
 }
 
-/// Endpoints by credential and by where they were opened.
+/// Endpoints by credential and path.
 #[derive(Default)]
 pub(super) struct Reader {
     clock: Clock,
@@ -243,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// Closes what nobody uses; says whether anything stays open.
+    /// Closes idle endpoints; returns whether any stays open.
     pub(super) fn close_idle(&self) -> bool {
         let now = self.clock.now();
         let mut all = self.locked();
@@ -285,7 +285,7 @@ fn is_still_there(path: &std::path::Path, shown: String) -> Result<()> {
     }
 }
 
-/// Tries again while that can help.
+/// Retries as long as that can help.
 async fn patiently<T, F: Future<Output = Result<T>>>(mut work: impl FnMut() -> F) -> Result<T> {
     let mut tries = 1;
     loop {
@@ -346,7 +346,7 @@ async fn read_at(
     })
 }
 
-/// Begins to list, and asks in the same round trip when the directory changed.
+/// Begins listing, and asks for the modification time in the same round trip.
 async fn begin(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -356,7 +356,7 @@ async fn begin(
         return Ok((None, endpoint.list(path, false).await?));
     }
     let (there, listing) = tokio::join!(endpoint.stat(path, true), endpoint.list(path, false));
-    // Why it can't be listed says more.
+    // The listing's own error says more.
     let listing = listing?;
     Ok((there?.and_then(|there| there.mtime), listing))
 }
@@ -455,7 +455,7 @@ mod tests {
         Place::of(path.to_str().unwrap(), None, Ok).unwrap()
     }
 
-    /// Makes a directory with a file look as if nobody had touched it for long.
+    /// Makes a directory with a file look untouched for long.
     fn settle(folder: &Path) {
         for path in [folder.join("file"), folder.to_owned()] {
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);

@@ -7,7 +7,7 @@ use posthaste_types::{Digest, Timestamp};
 
 use super::About;
 
-/// Characters that are kept of why something failed.
+/// Longest reason of a failure that is kept, in characters.
 const WHY_CHARS_MAX: usize = 500;
 
 pub(super) fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{Movers, Pending};
 
-/// News of one piece of work that may wait to be heard; the last place is for its end.
+/// Unread news of one piece of work; the last slot is for its end.
 const NEWS_MAX: usize = 8;
 
 /// News of work for its caller.
@@ -18,7 +18,7 @@ const NEWS_MAX: usize = 8;
 pub(crate) enum News {
     /// Given to a mover. If another mover was lost, this comes again.
     Given,
-    /// Its fragment is on its way, and has this digest.
+    /// Its fragment is under way, with this digest.
     Begun(Digest),
     /// Bytes fetched since it was given.
     Fetched(u64),
@@ -35,7 +35,7 @@ pub(crate) enum Ending {
     Failed(MoverId),
 }
 
-/// Work that is offered to movers.
+/// Work offered to movers.
 pub(crate) struct Offered {
     pub(crate) request: RequestId,
     /// Chunk of the work; all work of one chunk is read together.

@@ -1,4 +1,4 @@
-//! Asks an OpenID provider: what it can do, what its keys are, and for tokens.
+//! Asks an OpenID provider for its endpoints, its keys, and tokens.
 
 use std::{path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// groups tens of thousands.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// An OpenID provider.
+/// OpenID provider.
 #[derive(Debug, Clone)]
 pub struct Issuer {
     name: String,
@@ -45,10 +45,10 @@ pub struct Discovery {
 }
 
 impl Issuer {
-    /// Makes ready to ask it. Nothing is asked yet.
+    /// Prepares the connection. Asks nothing yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that is none or not safe; those of `ca_file`.
+    /// [`ErrorKind::Invalid`] for an invalid or unsafe address; those of `ca_file`.
     pub fn open(name: &str, ca_file: Option<&Path>) -> Result<Self> {
         let address = safe(name)?;
         let is_secure = address.scheme_str() == Some("https");

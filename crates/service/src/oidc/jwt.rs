@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::keys::{Algorithm, Keys, Verdict};
 
-/// Bytes of a token: hundreds of groups fit.
+/// Longest token, in bytes: hundreds of groups fit.
 const BYTES_MAX: usize = 32 << 10;
 /// Tolerated difference between two machines' clocks.
 const LEEWAY: Duration = Duration::from_secs(60);
@@ -40,10 +40,10 @@ pub fn ends(shown: &str) -> Option<Timestamp> {
 }
 
 impl<'a> Token<'a> {
-    /// Reads it. Nothing of it is checked yet but its form.
+    /// Parses it. Only its form is checked.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is invalid.
     pub(super) fn read(shown: &'a str) -> Result<Self, &'static str> {
         const NONE: &str = "the token can't be read";
         if shown.len() > BYTES_MAX {
@@ -88,10 +88,10 @@ impl<'a> Token<'a> {
         keys.check(self.algorithm, self.kid.as_deref(), signed, &self.signature)
     }
 
-    /// Sees that it is for one of these audiences, and for now; until when.
+    /// Checks that it is for one of these audiences and valid now; returns its expiry.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(super) fn is_good(
         &self,
         audiences: &[String],
@@ -109,7 +109,7 @@ impl<'a> Token<'a> {
         if !is_meant {
             return Err("the token is for another audience");
         }
-        // Whoever had it made for several, another among them, is to be one of ours.
+        // If a token has several audiences, its presenter must be one of ours.
         let presenter = self.claims.get("azp");
         if is_shared && presenter.is_some_and(|name| !is_ours(name)) {
             return Err("the token was made for another client");

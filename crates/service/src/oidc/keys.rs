@@ -5,7 +5,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// Keys of one issuer: those that are in use, were, and will be.
+/// Keys of one issuer: current, past and future ones.
 const KEYS_MAX: usize = 64;
 
 /// Signature algorithm. None has a shared secret: a service that may check such a signature could
@@ -87,7 +87,7 @@ struct Key {
     public: Public,
 }
 
-/// The keys of an issuer.
+/// Keys of an issuer.
 #[derive(Debug)]
 pub(super) struct Keys(Vec<Key>);
 
@@ -121,7 +121,7 @@ impl Keys {
         if meant.any(|key| key.made(algorithm, signed, signature)) {
             Verdict::Good
         } else if kid.is_none() {
-            // Its key may be a new one.
+            // The key may be new.
             Verdict::Unknown
         } else {
             Verdict::Bad

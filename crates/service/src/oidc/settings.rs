@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::issuer::safe;
 use crate::{site::Complaint, tokens};
 
-/// Grants of one file, accounts, and names in one list: people write them by hand.
+/// Most grants of a file, accounts, and names in one list: people write them by hand.
 const GRANTS_MAX: usize = 256;
 const ACCOUNTS_MAX: usize = 4096;
 const NAMES_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub struct Oidc {
     pub client_id: String,
     /// Scopes that the command line asks for.
     pub scopes: Vec<String>,
-    /// Which of the tokens that it gets it shows.
+    /// Token that the command line presents.
     pub bearer: api::Bearer,
     /// Audiences of tokens that are good here.
     pub(super) audience: Vec<String>,
@@ -54,7 +54,7 @@ pub(super) struct Grant {
     pub(super) profiles: Vec<String>,
 }
 
-/// The table as it is written.
+/// Table as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -194,7 +194,7 @@ fn understand(written: WrittenGrant) -> Result<Grant, String> {
     {
         return Err(format!("`{name:.64}` is no name: {}", tokens::NAMES));
     }
-    // A directory that takes a name keeps it a directory of its own.
+    // The placeholder must be a whole directory name.
     let is_place = |below: &&String| {
         let named = below.replace(USER, "name");
         tokens::is_directory(Path::new(&named)) && !named.contains(['{', '}'])

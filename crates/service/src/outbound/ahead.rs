@@ -1,4 +1,4 @@
-//! Looks at where a stage-out goes before it is promised.
+//! Examines a stage-out's destination before a deadline is promised.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
@@ -58,7 +58,7 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
     check_free(record, endpoint.as_ref(), listed).await
 }
 
-/// Sees that what lies on this machine does not go into itself.
+/// Refuses to export a local directory into itself.
 async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     let source = PathBuf::from(OsStr::from_bytes(&record.source));
     let to = Location::parse(record.destination.as_ref());

@@ -1,4 +1,4 @@
-//! Files of stage-outs, and segments of them, that movers copy.
+//! Files and segments of exports that movers copy.
 
 use std::sync::{
     Arc,
@@ -29,7 +29,7 @@ pub(super) struct ByMover {
     owner: Option<String>,
     source: api::ChorePlace,
     destination: api::ChorePlace,
-    /// Each piece is one of its own: nothing is gained where one mover has two.
+    /// Number of the next piece, so that each is separate: two at one mover would gain nothing.
     next: AtomicU32,
     /// Set if no existing file is replaced.
     only_new: bool,
@@ -38,7 +38,7 @@ pub(super) struct ByMover {
 }
 
 impl ByMover {
-    /// Movers that may help with a request; none where they can't write there.
+    /// Returns movers that may help with a request; none if they can't write there.
     pub(super) fn of(
         movers: &Arc<Movers>,
         record: &RequestRecord,

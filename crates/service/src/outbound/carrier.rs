@@ -43,7 +43,7 @@ const IDLE_LOOKS: u32 = 15;
 /// Rate of a paused copy: practically zero.
 const PAUSED: ByteRate = ByteRate::new(1);
 
-/// Leave to move a chunk's bytes.
+/// Allowance to move a chunk's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Granted {
     pub(super) chunk: ChunkIndex,
@@ -52,9 +52,9 @@ pub(super) struct Granted {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Leaves that were given and not used up.
+    /// Unused allowances.
     granted: VecDeque<Granted>,
-    /// Chunks that arrived.
+    /// Number of arrived chunks.
     arrived: u32,
     runs: bool,
     /// Rate limit of the copy.
@@ -77,16 +77,16 @@ pub(super) struct Carrier {
     bytes: u64,
     chunk_size: Bytes,
     state: Mutex<State>,
-    /// Leave was given.
+    /// Notified of a new allowance.
     more: Notify,
-    /// Opened by the first copy.
+    /// Record of written files, opened by the first copy.
     written: Mutex<Option<Arc<Written>>>,
     /// Held by the running copy.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Carrier {
-    /// Opens it where it stands; none where the request is no stage-out to an address.
+    /// Resumes an export from its records; none if the request is no export.
     ///
     /// # Errors
     /// The journal's.
@@ -145,7 +145,7 @@ impl Carrier {
         self.record.release
     }
 
-    /// Gives leave to move another chunk. Whether a copy is to begin.
+    /// Allows another chunk to move. Returns whether a copy is to begin.
     pub(super) fn grant(&self, chunk: ChunkIndex, source: SourceId) -> bool {
         let mut state = locked(&self.state);
         state.granted.push_back(Granted { chunk, source });
@@ -167,14 +167,14 @@ impl Carrier {
         locked(&self.state).copy = Some(copy);
     }
 
-    /// Takes back every leave that was not used.
+    /// Takes back all unused allowances.
     pub(super) fn take_back(&self) -> Vec<Granted> {
         let mut state = locked(&self.state);
         state.runs = false;
         state.granted.drain(..).collect()
     }
 
-    /// Stops the copy; what was sent of unfinished files is found again.
+    /// Stops the copy; a resumed copy finds the sent bytes of unfinished files.
     pub(super) fn stop(&self) {
         let mut state = locked(&self.state);
         if let Some(copy) = state.copy.take() {
@@ -231,7 +231,7 @@ impl Carrier {
             } else {
                 fetching = None;
             }
-            // Once all of it was sent its end is waited for.
+            // A copy that has sent everything is awaited to its end.
             let waits = has_leave || done >= self.bytes;
             idle = if waits { 0 } else { idle + 1 };
             if idle >= IDLE_LOOKS && self.ends_idle() {
@@ -240,7 +240,7 @@ impl Carrier {
         }
     }
 
-    /// Says of all there is leave for that it has arrived: all of it is there.
+    /// Reports all allowed chunks as arrived, when everything is there.
     async fn tell_rest(&self, inputs: &mpsc::Sender<Arrival>) {
         while !self.ends_idle() {
             self.tell_arrived(self.bytes, inputs).await;
@@ -255,7 +255,7 @@ impl Carrier {
         (granted > 0, done > may)
     }
 
-    /// Ends the copy unless leave was given just now.
+    /// Ends the copy unless an allowance was given just now.
     fn ends_idle(&self) -> bool {
         let mut state = locked(&self.state);
         state.runs = !state.granted.is_empty();
@@ -279,7 +279,7 @@ impl Carrier {
         locked(&self.state).is_complete = true;
     }
 
-    /// Says which chunks have arrived.
+    /// Reports arrived chunks.
     async fn tell_arrived(&self, done: u64, inputs: &mpsc::Sender<Arrival>) {
         loop {
             let granted = {
@@ -331,7 +331,7 @@ impl Carrier {
             let compared = expected.compare(destination.as_ref()).await;
             let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
             if compared.as_ref().err().is_some_and(is_wrong) {
-                // Nobody is to take it for what it is not.
+                // Nobody must take it for the complete file.
                 destination.remove(b"").await?;
             }
             compared?;
@@ -352,7 +352,7 @@ impl Carrier {
         verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 
-    /// Copies all that is not there yet.
+    /// Copies what is missing at the destination.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
@@ -414,7 +414,7 @@ impl Carrier {
         Ok(figures)
     }
 
-    /// Keeps what was left out: it stays where it is.
+    /// Records the omitted files, which stay at the source.
     fn leave_out(&self, left_out: LeftOut, places: &[u64]) -> Result<()> {
         let request = self.record.id;
         for line in &left_out.named {

@@ -25,13 +25,13 @@ pub(crate) struct Complaint {
 pub(crate) struct Complaints(Mutex<BTreeMap<RequestId, Complaint>>);
 
 impl Complaints {
-    /// Notes what went wrong, and says it in the log.
+    /// Records an error and logs it.
     pub(crate) fn note(&self, request: RequestId, error: &Error) {
         tracing::warn!(%request, "{error}");
         self.keep(request, error);
     }
 
-    /// Notes what went wrong, which was said.
+    /// Records an error that was logged.
     pub(crate) fn keep(&self, request: RequestId, error: &Error) {
         let complaint = Complaint {
             text: error.to_string(),
@@ -44,7 +44,7 @@ impl Complaints {
         }
     }
 
-    /// Forgets what went wrong, for it has passed.
+    /// Forgets an error that has passed.
     pub(crate) fn pass(&self, request: RequestId) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(&request);

@@ -21,7 +21,7 @@ enum Algorithm {
     Sha256,
 }
 
-/// A checksum that a file is to have.
+/// Expected checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected {
     algorithm: Algorithm,
@@ -72,7 +72,7 @@ impl Expected {
         })
     }
 
-    /// Reads what its `Display` writes.
+    /// Parses its `Display` form.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -119,9 +119,9 @@ impl Expected {
 /// Expected size and checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wanted {
-    /// Its checksum.
+    /// Expected checksum.
     pub(crate) sum: Option<Expected>,
-    /// Its size.
+    /// Expected size.
     pub(crate) bytes: Option<u64>,
 }
 
@@ -137,7 +137,7 @@ impl Wanted {
         (!words.is_empty()).then(|| words.join(" "))
     }
 
-    /// Reads what [`Wanted::to_text`] writes.
+    /// Parses the form of [`Wanted::to_text`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -180,7 +180,7 @@ impl Wanted {
     }
 }
 
-/// A checksum in the making.
+/// Incremental checksum.
 enum Sum {
     Adler32(adler2::Adler32),
     Crc(crc_fast::Digest),

@@ -12,7 +12,7 @@ use super::listed::{Item, Listed};
 /// Reasons kept per copy: the user of a copy with more sees the first.
 const REASONS_MAX: usize = 10_000;
 
-/// Things that one copy did not bring, by what their failures are about.
+/// Files that a copy left out, by the subjects of their errors.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
     lines: BTreeMap<String, String>,

@@ -132,8 +132,8 @@ fn item(kind: &FileKind, size: u64) -> Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
     Directory,
-    /// A file of so many bytes.
+    /// File of this many bytes.
     File(u64),
-    /// A link, or what was left out.
+    /// Link or omitted entry.
     Other,
 }

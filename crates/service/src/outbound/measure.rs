@@ -16,11 +16,11 @@ use crate::{
     render,
 };
 
-/// Less than this is decided on what is believed: it is there before a trial would be through.
+/// Smallest transfer worth a probe: less arrives before a probe would end.
 pub(crate) const FROM_BYTES: u64 = 1 << 30;
 /// Fraction of the transfer that may be written as a probe: one byte in this many.
 pub(crate) const SHARE: u64 = 100;
-/// Bytes of one trial at most.
+/// Longest probe, in bytes.
 pub(crate) const TRIAL_BYTES_MAX: u64 = 64 << 20;
 /// Longest probe: a probe that takes longer counts with what it moved until then.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);

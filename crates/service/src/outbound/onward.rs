@@ -138,10 +138,10 @@ fn name(request: &RequestRecord) -> String {
     format!("onward-{}", request.dataset)
 }
 
-/// Writes both down together, which get their numbers. Blocking.
+/// Records both requests together, which get their numbers. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where another request goes there too; the journal's.
+/// [`ErrorKind::Conflict`] if another request goes there too; the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     request: &RequestRecord,

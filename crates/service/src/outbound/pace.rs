@@ -15,12 +15,12 @@ pub(super) struct Pace {
     /// Bytes moved since the last look.
     pub(super) moved: u64,
     bytes_per_s: u64,
-    /// Looks in a row in which nothing did.
+    /// Consecutive looks without a byte.
     quiet_looks: u32,
 }
 
 impl Pace {
-    /// Bytes in a second, as of this look.
+    /// Returns the bytes per second at this look.
     pub(super) fn look(&mut self) -> u64 {
         let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
         self.quiet_looks = if self.moved > 0 {

@@ -22,15 +22,15 @@ use crate::{
     inbound::look,
 };
 
-/// Places that are taken, by address. Everything below one is taken with it.
+/// Reserved places, by address. A place includes everything below it.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Mutex<BTreeMap<String, RequestId>>,
-    /// Requests that took places before they had a number.
+    /// Requests that reserved places before they had a number.
     claims: AtomicU64,
 }
 
-/// Paths that a file system which stands still keeps a thread for, and how many there may be.
+/// Paths on hung file systems, each of which occupies a thread, and their limit.
 static STUCK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 const STUCK_MAX: usize = 64;
 
@@ -68,7 +68,7 @@ impl Places {
             free(&mut taken, (shown, &places), is_over)?;
             taken.extend(places.iter().map(|place| (place.clone(), nobody)));
         }
-        // Meanwhile others are written down: what is committed together costs less.
+        // Other requests are recorded meanwhile: one commit for several costs less.
         let written = write();
         match &written {
             Ok((_, id)) => self.take(*id, places),
@@ -77,13 +77,13 @@ impl Places {
         written.map(|(written, _)| written)
     }
 
-    /// Takes places for a request that had them before the service ended.
+    /// Reserves the places of a request from before a restart.
     pub(crate) fn take(&self, request: RequestId, places: Vec<String>) {
         let mut taken = self.locked();
         taken.extend(places.into_iter().map(|place| (place, request)));
     }
 
-    /// Gives back the places of a request.
+    /// Frees the places of a request.
     pub(crate) fn give_back(&self, request: RequestId) {
         self.locked().retain(|_, taken| *taken != request);
     }

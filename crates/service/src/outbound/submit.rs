@@ -1,4 +1,4 @@
-//! Takes a stage-out to an address: sees whether it can go there, and hands it to the mind.
+//! Accepts an export: checks its destination, and submits it to the mind.
 
 use std::{ffi::OsStr, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     wishes,
 };
 
-/// Bytes of an address.
+/// Longest address, in bytes.
 const ADDRESS_BYTES_MAX: usize = 4096;
 
 /// Returns the address that a request goes to directly; none if it goes over depots.
@@ -152,10 +152,10 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
-/// Sees that an address can be that of a destination.
+/// Checks that an address can be a destination.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what can't be read, and for paths without a name.
+/// [`ErrorKind::Invalid`] for an unreadable address, and for a path without a name.
 pub(crate) fn check_address(address: &str) -> Result<()> {
     let location = Location::parse(OsStr::new(address))?;
     if address.len() > ADDRESS_BYTES_MAX {
@@ -170,7 +170,7 @@ pub(crate) fn check_address(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sees that nothing is asked that depots would be needed for: files arrive as they are, straight.
+/// Checks that no option needs depots: files go directly, as they are.
 fn check_plain(new: &api::NewRequest) -> Result<()> {
     let plain = wishes::plain(&new.wishes);
     let what = if new.to.len() > 1 {
@@ -334,7 +334,7 @@ fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-/// Sees that what is to be one file is one.
+/// Checks that a source requested as one file is a file.
 fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
     if record.one_file.is_none() || listed.is_single() {
         return Ok(());

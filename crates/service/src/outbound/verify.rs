@@ -1,4 +1,4 @@
-//! Compares what lies at an address with what lies on scratch, before scratch lets go of it.
+//! Compares the files at an address with those on scratch, before scratch releases them.
 
 use std::{
     ffi::OsStr,
@@ -17,7 +17,7 @@ use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 /// Files compared at once; also files of stores that report checksums, which take one answer each.
 const AT_ONCE: usize = 4;
 const ASKED_AT_ONCE: usize = 32;
-/// Bytes of scratch read at once.
+/// Bytes read from scratch at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Checks that each file, link and directory of a list at the destination matches the one here. If
@@ -53,10 +53,10 @@ pub(super) async fn verify(
         .await
 }
 
-/// Sees that a place is not the source under another name, as over SFTP to this machine.
+/// Checks that a place is not the source under another name, as over SFTP to this machine.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] where it is, and those of writing there.
+/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] if it is, and those of writing there.
 pub(super) async fn refuse_source(
     destination: &dyn Endpoint,
     actor: &Actor,
@@ -98,7 +98,7 @@ async fn verify_link(destination: &dyn Endpoint, file: &FileEntry, target: &[u8]
     }
 }
 
-/// Sees that a directory is there, where directories are something by themselves.
+/// Checks that a directory exists, if the store has directories.
 async fn verify_directory(destination: &dyn Endpoint, file: &FileEntry) -> Result<()> {
     if !destination.capabilities().directories || file.path.is_empty() {
         return Ok(());

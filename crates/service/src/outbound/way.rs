@@ -1,4 +1,4 @@
-//! Names of the paths that stage-outs take, by their ends.
+//! Names of the exports' paths, by their ends.
 
 use posthaste_journal::RequestRecord;
 

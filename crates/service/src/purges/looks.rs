@@ -17,9 +17,9 @@ use tokio::{sync::MutexGuard, task::block_in_place};
 use super::{Foreseen, Seen, Stamp};
 use crate::{driver::Centre, outbound::goes_out};
 
-/// Between two looks whether the policy changed, or files are to be looked at again.
+/// Interval of checks for a changed policy, or files to be examined again.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// Files are looked at again so long after they were: that costs a look at each.
+/// Age after which files are examined again, since each must be looked at.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 /// Interval for safe requests, which are no longer urgent and may stay long.
 const SAFE_AGAIN_AFTER: Duration = Duration::from_secs(86_400);
@@ -78,17 +78,17 @@ pub(crate) async fn said(
     Ok(turn)
 }
 
-/// Looks again and again until the service ends; at nothing where there are no rules.
+/// Looks repeatedly until the service ends; at nothing if there are no rules.
 ///
 /// # Errors
-/// [`ErrorKind::Cancelled`] when the service is ending.
+/// [`ErrorKind::Cancelled`] if the service is ending.
 pub(crate) async fn look_on(centre: Arc<Centre>) -> Result<()> {
     let mut said = String::new();
     loop {
         match look(&centre).await {
             Ok(()) => said.clear(),
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-            // A policy that is being written is none for a moment: what was foreseen stands.
+            // A policy that is being written is invalid for a moment: the forecast stands.
             Err(error) => {
                 let line = error.to_string();
                 if line != said {
@@ -162,7 +162,7 @@ fn news(
     Ok(now.map(|now| (now, told)))
 }
 
-/// Tells what is foreseen, where neither when nor why is known.
+/// Reports the forecast if time or reason is new.
 ///
 /// # Errors
 /// The journal's, and [`ErrorKind::Cancelled`] when the service is ending.
@@ -172,7 +172,7 @@ async fn tell(
     (foreseen, told): (Foreseen, Option<String>),
 ) -> Result<()> {
     let _turn = centre.purges.telling.lock().await;
-    // Its user may have said something meanwhile.
+    // Its user may have set a time meanwhile.
     let record = block_in_place(|| centre.store.request(request))?;
     let known = centre.mind().request(request).map(|view| view.purge_at);
     let (true, Some(known)) = (goes_by_rules(&record), known) else {
@@ -234,7 +234,7 @@ fn foreseen(
             (Some(_), Some(files)) => paths(files),
             (Some(_), None) => paths(&centre.store.list(record.id)?),
         };
-        // No file of those that were named is left: all of the directory would be meant.
+        // No named file is left: an empty list would mean the whole directory.
         if record.named.is_some() && only.is_empty() {
             return Ok(None);
         }
@@ -283,7 +283,7 @@ mod tests {
         };
         let now = foreseen(at(1000), "old");
         let told = Some("old");
-        // At first the rule is, though when is known.
+        // At first the rule is new, though the time is known.
         assert_eq!(moved(None, at(1000), &now), Some(now.clone()));
         assert_eq!(moved(told, at(1000), &now), None);
         let shifted = foreseen(at(1030), "old");

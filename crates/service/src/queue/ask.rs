@@ -1,4 +1,4 @@
-//! Asking a batch system: one program at a time, or slurmrestd.
+//! Asks a batch system: one program at a time, or slurmrestd.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::program;
 
 /// Longest wait for a queue: Slurm's own programs give up on an absent controller before.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest that weeks of jobs are waited for, once: the database of a large centre is slow.
+/// Longest wait for weeks of jobs, once: the database of a large centre is slow.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns the current queue, and the usable processors.

@@ -12,13 +12,13 @@ use posthaste_forecast::queue::{
 use posthaste_journal::OutcomeRecord;
 use posthaste_types::Timestamp;
 
-/// Jobs that are followed while they wait; more than are forecast.
+/// Most jobs followed while they wait; fewer have forecasts.
 const WAITING_MAX: usize = 10_000;
 /// Assumed run time of a job without a limit: longer than most centres allow.
 const UNLIMITED: Duration = Duration::from_secs(30 * 86_400);
-/// Shares of their time that jobs used, the newest: a few days of a middling centre.
+/// Newest shares of their time limit that jobs used: a few days of a middling centre.
 const SHARES_MAX: usize = 256;
-/// Fewest of them that say anything.
+/// Fewest shares for a statistic.
 const SHARES_MIN: usize = 10;
 /// Thousandths in one.
 const ONE: u32 = 1000;
@@ -77,7 +77,7 @@ pub(super) struct Forecast {
     pub(super) scheduler: Option<Timestamp>,
 }
 
-/// All that is known of a queue.
+/// Known state of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     waits: Waits,
@@ -95,7 +95,7 @@ pub(super) struct Book {
     shares_permille: VecDeque<u32>,
     /// Outcomes of kinds of forecast before this service ran, until the machine's size is known.
     past: Vec<OutcomeRecord>,
-    /// Jobs get numbers as they are seen.
+    /// Last number given: jobs get numbers as they are seen.
     numbered: u64,
     pub(super) forecasts: Vec<Forecast>,
 }
@@ -255,7 +255,7 @@ impl Book {
                 };
                 outcomes.extend(self.score(open, start, data));
             } else {
-                // Gone, held, or started at a moment that nobody knows.
+                // Gone, held, or started at an unknown time.
                 self.calibration.on_cancel(open.number);
                 self.waits.on_cancel(open.number);
             }
@@ -335,7 +335,7 @@ impl Book {
             .push_back(u32::try_from(share).unwrap_or(ONE).min(ONE));
     }
 
-    /// Quantiles .1, .5 and .9 of the share of their time that jobs use.
+    /// Returns p10, p50 and p90 of the share of their time limit that jobs use.
     fn used_permille(&self) -> [u32; 3] {
         let mut sorted: Vec<u32> = self.shares_permille.iter().copied().collect();
         if sorted.len() < SHARES_MIN {
@@ -475,7 +475,7 @@ impl Book {
     }
 }
 
-/// Thousandths of the machine's processors that so many are.
+/// Converts processors to thousandths of the machine's.
 fn share_permille(procs: u32, machine: u32) -> u32 {
     let share = u64::from(procs) * u64::from(ONE) / u64::from(machine.max(1));
     u32::try_from(share).unwrap_or(u32::MAX)
@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(book.forecasts, []);
     }
 
-    /// Jobs that are said to start at once and start 300 s later, one after the other.
+    /// Runs jobs that are forecast to start at once and start 300 s later, one after the other.
     fn habit(book: &mut Book, from: u64, count: u64) -> Vec<OutcomeRecord> {
         let mut outcomes = Vec::new();
         for one in 0..count {

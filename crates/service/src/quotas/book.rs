@@ -20,7 +20,7 @@ pub(super) struct Open {
 /// Open requests of one user.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Requests that are being written down.
+    /// Requests being recorded.
     coming: u64,
     open: BTreeMap<RequestId, Open>,
 }
@@ -33,7 +33,7 @@ impl Book {
         self.0.entry(owner.to_owned()).or_default()
     }
 
-    /// Strikes out what has ended.
+    /// Removes requests that have ended.
     pub(super) fn sweep(&mut self, centre: &Centre) -> Result<()> {
         self.0.values_mut().try_for_each(|held| held.sweep(centre))
     }
@@ -67,7 +67,7 @@ impl Held {
         }
     }
 
-    /// Strikes out what has ended.
+    /// Removes requests that have ended.
     pub(super) fn sweep(&mut self, centre: &Centre) -> Result<()> {
         let mut unknown = Vec::new();
         {

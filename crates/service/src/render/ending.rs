@@ -1,4 +1,4 @@
-//! Why a request ended badly.
+//! Explains why a request ended badly.
 
 use posthaste_api as api;
 use posthaste_core::{
@@ -37,7 +37,7 @@ pub(super) fn why(
             ..
         }
     );
-    // Which name it was is nothing that the mind knows.
+    // The mind does not know the file's name.
     let complaint = centre.outgoing.complaints.of(record.id);
     let complaint = complaint.map(|complaint| complaint.text);
     let decided = || reason(centre, &last.reason, centre.clock.now());

@@ -1,4 +1,4 @@
-//! Paths: what they are forecast to carry, and in which order they make depots come.
+//! Paths: their forecasts, and the resulting order of depots.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! An answer that is read while it comes: 100,000 jobs are some hundred megabytes.
+//! Answers parsed as they arrive: 100,000 jobs are some hundred megabytes.
 
 use std::{
     io::{self, ErrorKind, Read},
@@ -16,7 +16,7 @@ use tokio::{
     time::Sleep,
 };
 
-/// Largest answer that is read, in bytes: some ten thousand for each of 200,000 jobs.
+/// Largest answer, in bytes: some ten thousand for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 2 << 30;
 /// Pieces of an answer, of some kilobytes each, that wait for the reader.
 const PIECES_MAX: usize = 16;
@@ -27,10 +27,10 @@ pub(super) struct Late {
     pub(super) patience: Duration,
 }
 
-/// Reads an answer on a thread of its own. Whoever stops waiting for it ends that too, at once.
+/// Parses an answer on a thread of its own. A caller that stops waiting ends that too, at once.
 ///
 /// # Errors
-/// [`ErrorKind::Other`] when the runtime ends meanwhile, or what reads it panics.
+/// [`ErrorKind::Other`] if the runtime ends meanwhile, or the parser panics.
 pub(super) async fn read<T: Send + 'static>(
     body: Incoming,
     late: Late,
@@ -52,7 +52,8 @@ pub(super) async fn read<T: Send + 'static>(
     }
 }
 
-/// Hands on what comes until the answer ends or nobody reads it any more; nothing at its end.
+/// Passes on pieces until the answer ends or nobody reads it any more; an empty piece marks its
+/// end.
 async fn hand_on(mut body: Incoming, mut late: Late, pieces: Sender<io::Result<Bytes>>) {
     let mut left = ANSWER_BYTES_MAX;
     loop {

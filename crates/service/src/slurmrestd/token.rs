@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn it_is_read_as_scontrol_writes_it() {
-        // {"exp": 1, "iat": 0, "sun": "alice"}, signed with nothing.
+        // Claims {"exp": 1, "iat": 0, "sun": "alice"}, signed with nothing.
         let token = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsImlhdCI6MCwic3VuIjoiYWxpY2UifQ.c2ln";
         for text in [token.to_owned(), format!("SLURM_JWT={token}\n")] {
             let found = Token::of(&text).unwrap();

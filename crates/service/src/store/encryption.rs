@@ -25,7 +25,7 @@ use crate::secrets;
 /// End of a request that may be sent again.
 const DELIVERED: &str = "delivered";
 
-/// The directory of keys in the state directory.
+/// Directory of keys in the state directory.
 pub(super) const KEYS: &str = "keys";
 
 /// Remains of an encrypted dataset after its request's end.
@@ -219,7 +219,7 @@ impl Store {
         }
     }
 
-    /// Removes the keys of requests that were delivered and that nobody keeps any more.
+    /// Removes the keys of delivered requests that have expired.
     ///
     /// # Errors
     /// The journal's.

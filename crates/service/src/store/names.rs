@@ -18,7 +18,7 @@ use super::{Store, sync_parent};
 const END: u8 = 0;
 /// File name suffix of such lists, before a further one while they are written.
 const SUFFIX: &str = "names";
-/// Bytes that are written at once.
+/// Bytes written at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// List being written, which is removed unless it is kept in the end.
@@ -31,7 +31,7 @@ pub(crate) struct NamesDraft {
 }
 
 impl NamesDraft {
-    /// Adds a name. Blocking, now and then.
+    /// Adds a name. Blocks now and then.
     ///
     /// # Errors
     /// The operating system's.
@@ -45,7 +45,7 @@ impl NamesDraft {
         Ok(())
     }
 
-    /// Bytes that were added.
+    /// Returns the bytes added.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,7 +64,7 @@ impl NamesDraft {
 
 impl Drop for NamesDraft {
     fn drop(&mut self) {
-        // Its name is another one once it is kept.
+        // A kept list has another name.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -86,7 +86,7 @@ impl Store {
         datasets.join(format!("{dataset}.{SUFFIX}"))
     }
 
-    /// Begins the list of a request that is about to be written down.
+    /// Begins the list of a request that is about to be recorded.
     ///
     /// # Errors
     /// The operating system's.
@@ -104,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Keeps it, durable when this returns, and only while nobody else leads. Its digest.
+    /// Stores it durably, only while this service leads, and returns its digest.
     ///
     /// # Errors
     /// The operating system's.
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Removes all such lists but those of these datasets: what came when the service was killed.
+    /// Removes all such lists except those of these datasets: remains of a killed service.
     ///
     /// # Errors
     /// The operating system's.

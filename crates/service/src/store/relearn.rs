@@ -1,4 +1,4 @@
-//! Digests that the journal lost, from a manifest that depots kept.
+//! Restores digests that the journal lost from a manifest that depots kept.
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::dataset::Manifest;

@@ -14,7 +14,7 @@ impl Store {
         datasets.join(format!("{request}.{end}"))
     }
 
-    /// Keeps what the sources of a stage-in hold, durable when this returns.
+    /// Stores the list of a stage-in's sources durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -44,7 +44,7 @@ impl Store {
         fs::read_to_string(self.stage_in_path(request, "landing")).ok()
     }
 
-    /// Keeps which of its files came of several sources, durable when this returns.
+    /// Records durably which of its files came from several sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -89,7 +89,7 @@ impl Store {
         self.stage_in_path(request, "stage-in").exists()
     }
 
-    /// Removes what was kept of a stage-in that is over. What stays behind is only in the way.
+    /// Removes the files of a stage-in that has ended. A leftover does no harm.
     pub(crate) fn forget_list(&self, request: RequestId) {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));

@@ -1,4 +1,5 @@
-//! Writes of several callers in one transaction: each costs a wait for the disk, whatever it holds.
+//! Combines writes of several callers in one transaction: each transaction costs a wait for the
+//! disk.
 
 use std::{
     mem,
@@ -69,10 +70,10 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Keeps a new request and gives it its number. Blocking.
+    /// Records a new request and gives it its number. Blocking.
     ///
     /// # Errors
-    /// The journal's, also when the submission id is taken.
+    /// The journal's, also if the submission id is taken.
     pub(crate) fn insert_request(&self, record: RequestRecord) -> Result<RequestId> {
         self.inserts.write(
             &self.journal,
@@ -82,7 +83,7 @@ impl Store {
         )
     }
 
-    /// Keeps what the scan of a request's source brought. Blocking.
+    /// Records the scan of a request's source. Blocking.
     ///
     /// # Errors
     /// The journal's.

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::shares::{Share, Shares};
 
-/// Requests of one owner that may wait for their scan. One more is refused rather than forgotten.
+/// Most requests of one owner that may wait for their scan. Further ones are refused, so that none
+/// is forgotten.
 const WAITING_OF_ONE: usize = 10_000;
 /// Limit over all owners.
 const WAITING: usize = 40_000;
@@ -20,7 +21,7 @@ const SCANS_AT_ONCE: usize = 8;
 /// Limit of one owner's scans, which may never end.
 const SCANS_OF_ONE: usize = 2;
 
-/// All scans of a service.
+/// Scans of a service.
 #[derive(Debug)]
 pub(crate) struct Scans {
     waiting: Shares,
@@ -74,7 +75,7 @@ impl Going {
     }
 }
 
-/// Place for one request among those that wait for their scan.
+/// Slot for one request among those that wait for their scan.
 #[derive(Debug)]
 pub(crate) struct Place {
     scans: Arc<Scans>,
@@ -144,11 +145,11 @@ impl Scans {
         Place { scans, share }
     }
 
-    /// Has the source of a request scanned that is written down.
+    /// Queues the scan of a recorded request.
     pub(crate) fn begin(&self, request: RequestId, share: Option<Share>) {
         let going = Going(Arc::new(watch::Sender::new(Stage::Open)));
         self.going().insert(request, going);
-        // Nobody scans any more only when the service ends.
+        // The queue closes only when the service ends.
         let _ = self.begun.send((request, share));
     }
 

@@ -1,4 +1,4 @@
-//! Requests that were submitted before under the same id.
+//! Finds requests that were submitted before under the same id.
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};

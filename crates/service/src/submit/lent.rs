@@ -7,7 +7,7 @@ use posthaste_journal::{LentFor, RequestRecord};
 
 use crate::{driver::Centre, enlist};
 
-/// Depots that may be lent for one request: as many as it may name.
+/// Most depots lent for one request: as many as it may name.
 const LENT_MAX: usize = 64;
 
 /// Parses lent depots into the kept form.

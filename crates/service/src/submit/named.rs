@@ -1,4 +1,4 @@
-//! Requests about files that are named in a list beside them.
+//! Requests about files named in a separate list.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Scans the sources of requests, and writes down what they hold.
+//! Scans the sources of requests, and records their contents.
 
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{driver::Centre, inbound, outbound, store::Remains};
 /// Pause before an unavailable journal is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Scans sources, so many of each owner at once, also those a crash left unscanned.
+/// Scans sources, with a limit per owner, including those that a crash left unscanned.
 pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedReceiver<Begun>) {
     let mut running = tokio::task::JoinSet::new();
     while let Some((request, place)) = queue.recv().await {
@@ -45,7 +45,7 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedRece
     }
 }
 
-/// Scans a source when it is its owner's turn; until then it waits in its place.
+/// Scans a source when it is its owner's turn; until then it waits in its slot.
 async fn in_turn(
     centre: &Arc<Centre>,
     request: RequestId,
@@ -121,7 +121,7 @@ async fn scan(centre: &Arc<Centre>, request: RequestId, going: &Going) -> Result
     submit(centre, request).await
 }
 
-/// Lists what a request is about, and looks at where it goes.
+/// Lists a request's source, and examines its destination.
 async fn look(centre: &Arc<Centre>, record: &RequestRecord) -> Result<(Scan, Option<Vec<u8>>)> {
     let (scan, list) = if outbound::goes_out(record) {
         (outbound::submit::scan(centre, record).await?, None)
@@ -152,7 +152,7 @@ pub(crate) fn failed(error: &Error) -> Scan {
     }
 }
 
-/// Lists a source; a small list is still to be kept.
+/// Lists a source; the caller must still keep a small list.
 fn seal(
     centre: &Centre,
     record: &RequestRecord,
@@ -239,7 +239,7 @@ pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Resul
     some(root, list?, &filter)
 }
 
-/// Patterns that one request may have.
+/// Most patterns of one request.
 const PATTERNS_MAX: usize = 1000;
 
 /// Returns the patterns of the wanted files.
@@ -268,7 +268,7 @@ fn filter(patterns: &Patterns) -> Result<Filter> {
     Filter::new(&patterns.include, &patterns.exclude)
 }
 
-/// Sees that patterns left something: what was to be safe is perhaps called otherwise.
+/// Checks that patterns left some files: the intended ones may have other names.
 fn some(root: &Root, list: FileList, filter: &Filter) -> Result<FileList> {
     let is_none = list
         .files

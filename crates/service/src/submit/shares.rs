@@ -1,4 +1,4 @@
-//! Shares of what all have together: no owner keeps others from having theirs.
+//! Shares of a common limit: no owner keeps others from theirs.
 
 use std::{
     collections::HashMap,

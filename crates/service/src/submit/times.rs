@@ -1,4 +1,4 @@
-//! Moments that a request names, and until when depots keep what it sends.
+//! Times that a request names, and the expiry of its data at depots.
 
 use std::time::Duration;
 

@@ -5,14 +5,14 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
-/// Ids that are being submitted.
+/// Ids being submitted.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<BTreeSet<String>>,
     given_back: Condvar,
 }
 
-/// Leave to submit under an id, until it is dropped.
+/// Right to submit under an id, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns, Option<&'a str>);
 

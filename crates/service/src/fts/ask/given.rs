@@ -58,7 +58,7 @@ pub(super) fn lasts(given: Option<&Value>) -> Option<Option<Duration>> {
         return None;
     }
     let count = u64::try_from(count).ok();
-    // Ten years are for ever.
+    // Ten years count as unlimited.
     let most = 10 * 366 * 86_400;
     Some(count.map(|count| Duration::from_secs(count.saturating_mul(unit_s).min(most))))
 }

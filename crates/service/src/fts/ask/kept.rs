@@ -12,7 +12,7 @@ impl Kept {
         Self(value.to_string())
     }
 
-    /// Bytes of its text.
+    /// Returns the bytes of its text.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! Which jobs a listing shows.
+//! Selects the jobs of a listing.
 
 use axum::{Json, response::IntoResponse};
 use posthaste_journal::{FtsJobs, FtsState};
@@ -11,7 +11,7 @@ use crate::fts::{
     show,
 };
 
-/// Files of jobs that one listing looks at, whatever they are.
+/// Files that one listing examines, in any state.
 const FILES_MAX: usize = 100_000;
 
 impl Call<'_> {
@@ -29,7 +29,7 @@ impl Call<'_> {
             None => None,
         };
         let which = FtsJobs {
-            // Without a moment or a number only what has not ended is shown.
+            // Without a time or a number only unfinished jobs are shown.
             ended_since: since.filter(|_| states.is_some() && limit.is_none()),
             all: states.is_some() && limit.is_some(),
             most: JOBS_MAX,
@@ -91,7 +91,7 @@ impl Call<'_> {
         Ok(Json(shown).into_response())
     }
 
-    /// Files of jobs that have not ended, and have not ended themselves.
+    /// Lists unfinished files of unfinished jobs.
     pub(super) fn open_files(&self) -> Answer {
         let mut shown = Vec::new();
         for standing in self.chosen()? {
@@ -102,7 +102,7 @@ impl Call<'_> {
         Ok(Json(shown).into_response())
     }
 
-    /// This one, and how many files have a request.
+    /// Lists this host, and how many files have a request.
     pub(super) fn hosts(&self) -> Answer {
         let store = &self.desk.centre.store;
         let given = store.journal(|journal| journal.fts_files_given())?;

@@ -14,10 +14,10 @@ use super::{
 use crate::inbound::look;
 
 impl Carrier {
-    /// Movers that may copy some of it.
+    /// Returns the movers that may help with the copy.
     pub(super) fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
         if onward::of(&self.record).is_some() {
-            // They read no depots.
+            // Movers don't read from depots.
             return None;
         }
         let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
