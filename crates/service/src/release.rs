@@ -38,8 +38,8 @@ pub(crate) async fn release(
 }
 
 /// Returns how many depots must keep the manifest before the source is released. Without it the
-/// fragments are useless, and the journal may be lost with its host: so many that one survives the
-/// losses that the code survives.
+/// fragments are useless, and the journal may be lost with its host. With this number, one copy
+/// survives the losses that the code survives.
 pub(crate) fn keepers(record: &RequestRecord) -> usize {
     (usize::from(record.code.parity()) + 1).min(record.via.len().max(1))
 }

@@ -53,9 +53,9 @@ pub(crate) fn is_of_job(request: &RequestRecord) -> bool {
     name.is_some_and(|name| name.starts_with(NAME_BEGINS))
 }
 
-/// Returns the newest request that stages in what a job's directive names, whoever made it. If
-/// files belong to each request's owner, only requests of the job's user count; none if that user
-/// is no longer known.
+/// Returns the newest request that stages in what a job's directive names, by any caller. If files
+/// belong to each request's owner, only requests of the job's user count; none if that user is no
+/// longer known.
 ///
 /// # Errors
 /// The journal's.

@@ -27,7 +27,7 @@ pub(crate) struct Root {
     whose: Option<(String, u64)>,
 }
 
-/// Server that reads and writes share, whoever makes them and however they are addressed.
+/// Server that reads and writes share, by any caller and under any of its addresses.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Site(String);
 
