@@ -29,8 +29,7 @@ use keys::Keys;
 
 /// Default name of the key file in the state directory.
 pub(crate) const KEY_FILE: &str = "credentials.key";
-/// File of the key for signatures in addresses, in the state directory. It never changes: waiting
-/// requests need it.
+/// Key file for signatures in addresses. It never changes, since waiting requests need it.
 pub(crate) const ADDRESS_KEY_FILE: &str = "addresses.key";
 /// Most credentials: each is in memory.
 const CREDENTIALS_MAX: usize = 10_000;
@@ -95,8 +94,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Decrypts the journal's credentials with the key in a file, which may be missing if there are
-    /// none.
+    /// Decrypts the journal's credentials with a key file, which may be missing without any.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if it is not the key of every credential, [`ErrorKind::NotFound`] if
@@ -230,8 +228,7 @@ impl Credentials {
     /// Makes a new key, re-encrypts all credentials with it and returns their number. Blocking.
     ///
     /// # Errors
-    /// Errors of the journal and of the key file. However far it came, all credentials can still be
-    /// opened.
+    /// Errors of the journal and of the key file. All credentials can still be opened then.
     pub(crate) fn rekey(&self, store: &Store) -> Result<u64> {
         let mut keys = self.keys();
         let keys = keys.as_mut().ok_or_else(unkept)?;
@@ -281,8 +278,7 @@ impl Credentials {
     /// credential, and with a sealed signature.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if it already has `~` and the user has no such credential; those of
-    /// making a key.
+    /// [`ErrorKind::NotFound`] if it has `~` without such a credential; those of making a key.
     pub(crate) fn claim(&self, owner: &str, address: &mut String) -> Result<()> {
         self.seal(owner, address)?;
         let Ok(location) = Location::parse(address.as_ref()) else {
@@ -327,8 +323,7 @@ impl Credentials {
     }
 }
 
-/// Rights for opening something: a user's rights on this machine, and that user's credentials
-/// elsewhere.
+/// Rights of a user: those on this machine, and the user's credentials elsewhere.
 #[derive(Clone)]
 pub(crate) struct Behalf {
     actor: Actor,
@@ -438,8 +433,7 @@ pub(crate) fn unclaimed(address: &str) -> &str {
     address.strip_prefix(OWN).unwrap_or(address)
 }
 
-/// Returns an address that is unique to its owner: that of an own credential gets the owner before
-/// it.
+/// Returns an address that is unique to its owner: an own credential gets the owner before it.
 pub(crate) fn apart(owner: &str, address: &str) -> String {
     match address.starts_with(OWN) {
         true => format!("{owner}{address}"),

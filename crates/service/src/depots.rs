@@ -95,8 +95,7 @@ pub(crate) struct Depot {
     pub(crate) scatters: AtomicBool,
     /// Set if it reported that it can copy a fragment unchanged from another depot.
     pub(crate) takes: AtomicBool,
-    /// Set if it reported that it redirects clients to a store with presigned URLs, and handles no
-    /// bytes itself.
+    /// Set if it reported that it redirects clients to a store, and handles no bytes itself.
     pub(crate) lets_through: AtomicBool,
     heard: Mutex<Heard>,
     pub(crate) beaten: Notify,
@@ -179,8 +178,7 @@ impl Depot {
 
     /// Returns the bytes received since the last sample, once there are enough.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
-        // Most depots are idle most of the time: the kernel isn't asked about each of their
-        // connections.
+        // Most depots are usually idle: the kernel isn't asked about each of their connections.
         if self.meter.is_at_rest() {
             return None;
         }
@@ -328,8 +326,7 @@ impl Depot {
         self.measures.store(status.measures, Ordering::Relaxed);
     }
 
-    /// Parses the reported hours. Unreadable ones are ignored: a later release may have other
-    /// forms.
+    /// Parses the reported hours. Ignores unreadable ones: a later release may have other forms.
     fn read_hours(&self, said: &HoursBody) -> Windows {
         let (name, open) = (&self.record.name, &said.open);
         let Ok(windows) = open.parse::<Windows>() else {
@@ -367,8 +364,7 @@ impl Depots {
     }
 
     /// Returns another registered depot that is the same relay: it shows the same key. The key lies
-    /// beside the relay's data, in its directory and its bucket, so an equal key means the same
-    /// disk.
+    /// beside the relay's data, in its directory and bucket, so an equal key means the same disk.
     pub(crate) fn twin(&self, record: &DepotRecord) -> Option<Arc<Depot>> {
         let key = |record: &DepotRecord| record.fingerprint.parse::<Fingerprint>().ok();
         let ours = key(record)?;

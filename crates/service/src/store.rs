@@ -33,8 +33,7 @@ pub(crate) use encryption::Remains;
 pub(crate) use names::NamesDraft;
 use together::Together;
 
-/// Largest list of files kept in the journal: a file of its own for a short list would cost two
-/// waits for the disk.
+/// Largest list of files kept in the journal: a separate file costs two waits for the disk.
 const SMALL_LIST_BYTES_MAX: usize = 4096;
 /// Journal's file in the state directory.
 pub(crate) const JOURNAL: &str = "journal.db";
@@ -400,8 +399,7 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Refuses to begin with an empty journal beside a service's secrets and datasets: depots hold its
-/// data.
+/// Refuses an empty journal beside a service's secrets and datasets: depots hold its data.
 fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     let is_empty = journal.newest_event().map_err(journal_error)? == 0
         && journal.depots().map_err(journal_error)?.is_empty();

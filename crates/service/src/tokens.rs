@@ -176,8 +176,7 @@ impl Caller {
         self.scope == api::Scope::Operate
     }
 
-    /// Returns whether it may see this user's jobs in the queue: batch systems may hide them from
-    /// others, and the service sees all.
+    /// Returns whether it may see this user's jobs, which batch systems may hide from others.
     pub(crate) fn sees_jobs_of(&self, user: &str) -> bool {
         self.operates() || self.owner.as_deref() == Some(user)
     }
@@ -196,8 +195,7 @@ impl Caller {
     /// Names of jobs' requests are reserved, because each is requested once under them.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] for a name that is a job's; [`ErrorKind::Invalid`] for an
-    /// invalid name.
+    /// [`ErrorKind::PermissionDenied`] for a job's name; [`ErrorKind::Invalid`] for an invalid one.
     pub(crate) fn name_submission(
         &self,
         submission: &mut Option<String>,
@@ -282,8 +280,7 @@ impl Caller {
     /// Checks that it may read from an address with the credentials of this profile. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] if it may not; [`ErrorKind::Invalid`] for an invalid
-    /// address.
+    /// [`ErrorKind::PermissionDenied`] if it may not; [`ErrorKind::Invalid`] for a bad address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
         self.opens("read from", address, profile, look::covers)
     }
