@@ -18,7 +18,7 @@ use crate::{driver::Centre, render::moment};
 
 /// Interval between counts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// Counts per record: a crash may lose as many.
+/// Counts between two records: a crash may lose as many.
 const COUNTS_KEPT_TOGETHER: u32 = 4;
 /// Paths counted separately between two records, which bounds the rows of the journal. Further
 /// paths count as [`OTHERS`].

@@ -2,7 +2,7 @@
 //! again at once, rather than when the first job is to start. Other code watches jobs submitted
 //! held; PBS's jobs repeat their requests.
 //!
-//! It also watches for jobs that were cancelled before they began, without a report. Slurm ends
+//! This also watches for jobs that were cancelled before they began, without a report. Slurm ends
 //! everything that runs for a cancelled job. If Slurm is busy, that includes the plug-in's report
 //! that the job is gone, which is never repeated (seen with 22.05).
 

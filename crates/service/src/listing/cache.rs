@@ -536,7 +536,7 @@ mod tests {
             "not what was kept"
         );
         cache.end(&run, number, Some(known(4, at(1), None)));
-        // That listing began after the request, so no further one is needed.
+        // The listing began after the request, so no further one is needed.
         assert!(matches!(
             cache.look(&run, at(2), want, || "w"),
             Look::Here(_)

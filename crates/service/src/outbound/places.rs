@@ -34,7 +34,7 @@ pub(crate) struct Places {
 static STUCK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 const STUCK_MAX: usize = 64;
 
-/// Numbers that no request has: of those that get theirs just now.
+/// Upper bound of stand-in numbers, for requests that are about to get theirs.
 const NOBODY_MAX: u64 = u64::MAX - 2;
 
 impl Places {

@@ -101,7 +101,7 @@ pub(super) fn assumed(
         .collect()
 }
 
-/// Returns destination depots that are down now: the forecast finish counts on them.
+/// Returns the request's depots that are down or silent now: the forecast finish counts on them.
 pub(super) fn away(shown: &api::Request) -> Vec<String> {
     let fed = shown.shares.iter().filter(|share| share.active);
     let said = fed.filter_map(|share| match share.state {
